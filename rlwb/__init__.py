@@ -1,0 +1,3 @@
+"""rlwb: the workbench for trade execution with reinforcement learning."""
+
+__version__ = "0.1.0"

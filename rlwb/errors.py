@@ -1,0 +1,29 @@
+"""The errors rlwb raises at its users: one sentence that says what, where and what to do."""
+
+
+class RlwbError(Exception):
+    """Base of every error that a user can cause and a user can mend."""
+
+
+class DataError(RlwbError):
+    """Bars, sessions or features that are not what they must be."""
+
+
+class OrderError(RlwbError):
+    """An order, or a table of orders, that cannot be executed as it stands."""
+
+
+class ConfigError(RlwbError):
+    """A parameter with an unknown name, a wrong type or an impossible value."""
+
+
+class CheckpointError(RlwbError):
+    """A checkpoint that is missing, damaged or made for another policy."""
+
+
+class InterpreterError(RlwbError):
+    """A user's interpreter or reward returned something outside its contract."""
+
+
+class WorkerError(RlwbError):
+    """An environment worker died; the message carries its own traceback."""
