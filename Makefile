@@ -1,0 +1,37 @@
+# One command each. A fresh machine needs Python 3.11, make and git; the rest is made in ./.venv from pins.txt.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lab env clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed ## orders, training, backtest and report on the embedded market (ARGS="--set train.iterations=5")
+	$(BIN)/rlwb run $(ARGS)
+
+test: $(VENV)/.installed ## style, types and all tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lab: $(VENV)/.installed ## JupyterLab on notebooks/
+	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
+
+env: $(VENV)/.installed ## only make the environment
+
+# The stamp is written last, so an installation that was cut short is done again.
+$(VENV)/.installed: pins.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make needs Python 3.11 as $(PYTHON); name yours with make PYTHON=/path/to/python" >&2; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r pins.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+clean: ## remove the environment and caches; runs/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,197 @@
+"""The project's own promises: files in step, rooms in order, instant help, clean notebooks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+#: What a room may import besides itself; nothing imports upwards.
+BASE = {"rlwb", "rlwb.errors", "rlwb.files"}
+PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward"}
+ALLOWED: dict[str, set[str]] = {
+    "rlwb": set(),
+    "rlwb.errors": set(),
+    "rlwb.files": {"rlwb.errors"},
+    "rlwb.simulator": BASE,
+    "rlwb.interpreter": BASE,
+    "rlwb.reward": BASE,
+    "rlwb.env": BASE | PRIMITIVES,
+    "rlwb.market": BASE,
+    "rlwb.policy": BASE | PRIMITIVES,
+    "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env", "rlwb.policy"},
+    "rlwb.execution": BASE | PRIMITIVES | {"rlwb.market", "rlwb.env"},
+    "rlwb.evaluation": BASE | {"rlwb.execution", "rlwb.market", "rlwb.policy"},
+    "rlwb.experiment": BASE
+    | PRIMITIVES
+    | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
+    "rlwb.cli": BASE | {"rlwb.experiment"},
+}
+
+
+def _pins() -> dict[str, Version]:
+    lines = [line for line in (ROOT / "pins.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), "pins are 'name==version', nothing else"
+    pairs = [line.split("==") for line in lines]
+    assert len({canonicalize_name(name) for name, _ in pairs}) == len(pairs), "a package is pinned once"
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def _installed_requirements() -> list[Requirement]:
+    project = PROJECT["project"]
+    lines = project["dependencies"] + project["optional-dependencies"]["dev"] + PROJECT["build-system"]["requires"]
+    return [Requirement(line) for line in lines]
+
+
+def test_pins_satisfy_the_project() -> None:
+    pins = _pins()
+    for requirement in _installed_requirements():
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
+
+
+def test_lower_bounds_are_versions_that_were_run() -> None:
+    pins = _pins()
+    for requirement in _installed_requirements():
+        low = [Version(s.version) for s in requirement.specifier if s.operator == ">="]
+        assert low, f"{requirement} has no lower bound"
+        assert low[0] <= pins[canonicalize_name(requirement.name)]
+
+
+def test_every_pin_is_needed_and_nothing_is_missing() -> None:
+    """The pins are closed: what a pinned package asks for is pinned, in a version it takes."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    pins = _pins()
+    todo = [(canonicalize_name(r.name), frozenset(r.extras)) for r in _installed_requirements()]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while todo:
+        name, extras = todo.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        try:
+            lines = requires(name) or []
+        except PackageNotFoundError:
+            pytest.fail(f"{name} is pinned but not installed; install pins.txt")
+        for requirement in map(Requirement, lines):
+            if requirement.marker and not any(requirement.marker.evaluate({"extra": e}) for e in extras | {""}):
+                continue
+            child = canonicalize_name(requirement.name)
+            if child == "pip":
+                continue
+            assert child in pins, f"{name} asks for {requirement}, which is not pinned"
+            assert requirement.specifier.contains(pins[child], prereleases=True), f"{name} asks for {requirement}"
+            todo.append((child, frozenset(requirement.extras)))
+    assert set(pins) == {name for name, _ in seen}
+
+
+def test_conda_users_get_the_pins() -> None:
+    import yaml
+
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["name"] == PROJECT["project"]["name"]
+    python = next(line for line in environment["dependencies"] if str(line).startswith("python="))
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.12"
+    assert python == "python=3.11"
+    pip = next(line["pip"] for line in environment["dependencies"] if isinstance(line, dict))
+    assert pip == ["-r pins.txt", "-e ."]
+
+
+def test_heavy_optional_parts_stay_out_of_the_base() -> None:
+    pins = _pins()
+    for name in ("ray", "mlflow", "wandb", "onnx", "onnxruntime", "fastapi", "optuna", "arch", "rliable"):
+        assert name not in pins, f"{name} belongs to an extra"
+
+
+def test_no_registry_address_stands_in_the_project() -> None:
+    for name in ("pyproject.toml", "pins.txt", "environment.yml", "Makefile", ".ci/run"):
+        assert not re.search(r"https?://|index-url|find-links|trusted-host", (ROOT / name).read_text()), name
+
+
+def test_version_is_said_once() -> None:
+    import rlwb
+
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert rlwb.__version__ in (ROOT / "CHANGELOG.md").read_text()
+
+
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def _imports(path: Path) -> set[str]:
+    """Return the rlwb rooms that the file imports, at its top or inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            rooms = {f"rlwb.{alias.name}" for alias in node.names} & set(ALLOWED) if node.module == "rlwb" else set()
+            found |= rooms or {node.module or ""}
+    return {_room(name) for name in found if name == "rlwb" or name.startswith("rlwb.")}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "rlwb").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_run_downwards(path: Path) -> None:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    room = "rlwb" if parts == ("rlwb", "__init__") else _room(".".join(parts))
+    assert room in ALLOWED, f"{room} has no place in the table of rooms"
+    upwards = _imports(path) - ALLOWED[room] - {room}
+    assert not upwards, f"{path.relative_to(ROOT)} imports {sorted(upwards)}"
+
+
+def test_the_table_of_rooms_has_no_circle() -> None:
+    state: dict[str, int] = {}
+
+    def visit(room: str) -> None:
+        assert state.get(room) != 1, f"{room} stands on itself"
+        if room not in state:
+            state[room] = 1
+            for below in ALLOWED[room] - {"rlwb"}:
+                visit(below)
+            state[room] = 2
+
+    for room in ALLOWED:
+        visit(room)
+
+
+HEAVY = ("torch", "pandas", "tianshou", "matplotlib", "pyarrow", "scipy", "numba", "gymnasium", "papermill", "pydantic")
+
+
+@pytest.mark.parametrize("code", ["import rlwb", "from rlwb.cli import main; main(['--help'])", "import rlwb.cli"])
+def test_import_and_help_are_instant(code: str) -> None:
+    probe = (
+        f"import sys\ntry:\n    {code}\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
+        f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith("HEAVY []\n"), result.stdout
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks_are_sources(path: Path) -> None:
+    """No outputs, no counts, no machine's paths; one cell of parameters; stable cell ids."""
+    notebook = json.loads(path.read_text())
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code), "strip the outputs"
+    assert not re.search(r"(/home/|/root/|/Users/|/tmp/|[A-Z]:\\\\)", path.read_text()), "a machine's path"
+    tagged = [cell for cell in code if "parameters" in cell["metadata"].get("tags", [])]
+    assert len(tagged) == 1, "one cell is tagged 'parameters'"
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    assert "widgets" not in notebook["metadata"]
