@@ -1,0 +1,23 @@
+"""Bars in, one dense panel out: calendar, readers, validation, `Sessions`, features, and a synthetic market."""
+
+from rlwb.market.calendar import Calendar
+from rlwb.market.features import FeatureSettings, MarketFeatures
+from rlwb.market.normaliser import Normaliser
+from rlwb.market.report import Report
+from rlwb.market.resample import resample
+from rlwb.market.sessions import Sessions
+from rlwb.market.synthetic import SyntheticSettings, sessions_to_bars, synthetic_bars, synthetic_sessions
+
+__all__ = [
+    "Calendar",
+    "FeatureSettings",
+    "MarketFeatures",
+    "Normaliser",
+    "Report",
+    "Sessions",
+    "SyntheticSettings",
+    "resample",
+    "sessions_to_bars",
+    "synthetic_bars",
+    "synthetic_sessions",
+]

@@ -1,0 +1,226 @@
+"""The session's clock: segments, ticks, days, and what the stamp of a bar names."""
+
+from __future__ import annotations
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from rlwb.errors import ConfigError
+from rlwb.market.clock import DAY_SECONDS, seconds_of, text_of, time_at
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
+    "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},
+    "in": {"segments": (("09:15", "15:30"),), "timezone": "Asia/Kolkata"},
+    "crypto": {
+        "segments": (("00:00", "24:00"),),
+        "timezone": "UTC",
+        "weekdays": (0, 1, 2, 3, 4, 5, 6),
+        "infer_early_close_minutes": 0,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The clock that every session of a market shares.
+
+    A tick is one bar; tick ``t`` of ``0..T-1`` covers ``[tick_start[t], tick_start[t] + tick_seconds)``, local time.
+
+    Parameters
+    ----------
+    segments
+        Opening and closing time of each part of the session, in order, for example
+        ``(("09:30", "11:30"), ("13:00", "15:00"))`` for a day with a lunch break. ``"24:00"`` ends a day.
+    tick_minutes
+        Length of a bar in minutes, from 1/60 (a second) to 60; every segment is a whole number of ticks.
+    label
+        Whether a bar's stamp names the ``"start"`` or the ``"end"`` of its tick.
+    timezone
+        Zone of the session (IANA name). Bars with a zone are converted to it and are refused without it;
+        bars without a zone are taken as being in it.
+    weekdays
+        Days with trading, Monday = 0.
+    early_closes
+        Closing time of shortened days, for example ``{"2025-11-28": "13:00"}``.
+    closed
+        Dates (ISO) whose bars are rejected: holidays, mock sessions.
+    infer_early_close_minutes
+        A date on which no instrument trades in the last this many minutes of session time, or more, is taken to
+        have closed early after its last trade (see `rlwb.market.build`). 0 turns the inference off.
+    """
+
+    segments: tuple[tuple[str, str], ...]
+    tick_minutes: float = 1
+    label: Literal["start", "end"] = "start"
+    timezone: str | None = None
+    weekdays: tuple[int, ...] = (0, 1, 2, 3, 4)
+    early_closes: Mapping[str, str] = field(default_factory=dict)
+    closed: tuple[str, ...] = ()
+    infer_early_close_minutes: int = 30
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "segments", tuple(tuple(segment) for segment in self.segments))
+        set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
+        set_(self, "early_closes", {_iso(day): close for day, close in sorted(dict(self.early_closes).items())})
+        set_(self, "closed", tuple(sorted(_iso(day) for day in self.closed)))
+        _check(self)
+
+    def __hash__(self) -> int:
+        return hash((self.segments, self.tick_minutes, self.label, self.timezone, self.closed))
+
+    @classmethod
+    def preset(cls, name: str, **settings: Any) -> Calendar:
+        """Return the calendar of a market: ``"cn"``, ``"us"``, ``"in"`` or ``"crypto"``; `settings` override it."""
+        if name not in PRESETS:
+            raise ConfigError(f"there is no calendar {name!r}; choose one of {', '.join(PRESETS)} or state segments.")
+        return cls(**{**PRESETS[name], **settings})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""
+        values = asdict(self)
+        values["segments"] = [list(segment) for segment in self.segments]
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+    @cached_property
+    def tick_seconds(self) -> int:
+        """Length of a tick in seconds."""
+        return round(self.tick_minutes * 60)
+
+    @cached_property
+    def tick_start(self) -> np.ndarray:
+        """Seconds since local midnight at which each tick starts, int64 of shape ``(T,)``."""
+        return _frozen(np.concatenate([np.arange(*bounds, self.tick_seconds) for bounds in self._bounds]), np.int64)
+
+    @cached_property
+    def segment(self) -> np.ndarray:
+        """Index of each tick's segment, int32 of shape ``(T,)``."""
+        lengths = [(end - start) // self.tick_seconds for start, end in self._bounds]
+        return _frozen(np.repeat(np.arange(len(lengths)), lengths), np.int32)
+
+    @cached_property
+    def num_ticks(self) -> int:
+        """Ticks of a regular session, ``T``."""
+        return len(self.tick_start)
+
+    @cached_property
+    def close_seconds(self) -> int:
+        """Seconds since local midnight at which the regular session ends."""
+        return self._bounds[-1][1]
+
+    @cached_property
+    def _bounds(self) -> tuple[tuple[int, int], ...]:
+        return tuple((int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments)
+
+    def first_tick(self, time: Any) -> int:
+        """Return the first tick that starts at or after the session-local `time`, ``0..T``."""
+        return int(self.first_ticks(np.float64(seconds_of(time))))
+
+    def end_tick(self, time: Any) -> int:
+        """Return how many ticks end at or before the session-local `time`, ``0..T``.
+
+        The window ``[start, end)`` holds the ticks ``first_tick(start) .. end_tick(end) - 1``. In a session that
+        runs until midnight, 00:00 is the end of the day.
+        """
+        seconds = seconds_of(time)
+        if seconds == 0 and self.close_seconds == DAY_SECONDS:
+            seconds = DAY_SECONDS
+        return int(self.end_ticks(np.float64(seconds)))
+
+    def first_ticks(self, seconds: np.ndarray) -> np.ndarray:
+        """`first_tick` for an array of seconds since local midnight, int64 of the same shape."""
+        return np.searchsorted(self.tick_start, seconds, side="left")
+
+    def end_ticks(self, seconds: np.ndarray) -> np.ndarray:
+        """`end_tick` for an array of seconds since local midnight (86400 is the end of the day)."""
+        return np.searchsorted(self.tick_start + self.tick_seconds, seconds, side="right")
+
+    def seconds_at(self, tick: int) -> int:
+        """Return the seconds since local midnight at which `tick` starts; ``tick == T`` gives the close."""
+        if not 0 <= tick <= self.num_ticks:
+            raise ConfigError(f"tick {tick} is outside 0..{self.num_ticks} of this calendar.")
+        return self.close_seconds if tick == self.num_ticks else int(self.tick_start[tick])
+
+    def time_of(self, tick: int) -> dt.time:
+        """Return the time of day at which `tick` starts; ``tick == T`` gives the close (00:00 for midnight)."""
+        return time_at(self.seconds_at(tick))
+
+    def end_time_of(self, tick: int) -> str:
+        """Return ``HH:MM`` at which `tick` ends (24:00 for midnight)."""
+        return text_of(int(self.tick_start[tick]) + self.tick_seconds)
+
+    def cells(self, ticks_per_step: int) -> np.ndarray:
+        """Return each tick's cell of the step grid, int32 of shape ``(T,)``.
+
+        Cells are numbered through the session, hold up to `ticks_per_step` ticks, are anchored at the start of
+        each segment and never span two segments.
+        """
+        if ticks_per_step < 1:
+            raise ConfigError(f"ticks_per_step is {ticks_per_step}; a step covers at least 1 tick.")
+        new = np.zeros(self.num_ticks, dtype=bool)
+        for index in range(len(self.segments)):
+            ticks = np.flatnonzero(self.segment == index)
+            new[ticks[::ticks_per_step]] = True
+        return _frozen(np.cumsum(new) - 1, np.int32)
+
+    def ticks_on(self, dates: np.ndarray) -> np.ndarray:
+        """Return the stated number of ticks on each date, int32 of the shape of `dates` (early closes applied)."""
+        ticks = np.full(np.shape(dates), self.num_ticks, dtype=np.int32)
+        for day, close in self.early_closes.items():
+            ticks[dates == np.datetime64(day, "D")] = self.end_tick(close)
+        return ticks
+
+    def is_open(self, dates: np.ndarray) -> np.ndarray:
+        """Tell for each date (datetime64[D]) whether it is a trading weekday that is not in `closed`."""
+        weekday = (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
+        return np.isin(weekday, self.weekdays) & ~np.isin(dates, np.array(self.closed, dtype="datetime64[D]"))
+
+
+def _frozen(array: np.ndarray, dtype: Any) -> np.ndarray:
+    array = array.astype(dtype)
+    array.setflags(write=False)
+    return array
+
+
+def _iso(day: Any) -> str:
+    try:
+        return str(np.datetime64(str(day)[:10], "D"))
+    except ValueError:
+        raise ConfigError(f"the date {day!r} is not of the form YYYY-MM-DD; write for example '2025-11-28'.") from None
+
+
+def _check(calendar: Calendar) -> None:
+    if calendar.label not in ("start", "end"):
+        raise ConfigError(f"label is {calendar.label!r}; it must be 'start' or 'end'.")
+    seconds = calendar.tick_minutes * 60
+    if not 1 <= seconds <= 3600 or abs(seconds - round(seconds)) > 1e-6:
+        raise ConfigError(f"tick_minutes is {calendar.tick_minutes}; a tick is a whole number of seconds up to 60 min.")
+    if not calendar.segments:
+        raise ConfigError("segments is empty; state at least one opening and closing time.")
+    last = 0
+    for start, end in calendar.segments:
+        begin, finish = seconds_of(start), seconds_of(end)
+        if begin < last or finish <= begin:
+            raise ConfigError(f"segment {start}-{end} does not follow in time; list segments of one day in order.")
+        if (finish - begin) % round(seconds):
+            raise ConfigError(f"segment {start}-{end} is not a whole number of ticks of {calendar.tick_minutes} min.")
+        last = int(finish)
+    if not calendar.weekdays or not set(calendar.weekdays) <= set(range(7)):
+        raise ConfigError(f"weekdays is {calendar.weekdays}; give days from 0 (Monday) to 6.")
+    if calendar.infer_early_close_minutes < 0:
+        raise ConfigError(f"infer_early_close_minutes is {calendar.infer_early_close_minutes}; give 0 or more.")
+    if calendar.timezone is not None:
+        try:
+            zoneinfo.ZoneInfo(calendar.timezone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            raise ConfigError(f"timezone {calendar.timezone!r} is unknown; give an IANA name such as UTC.") from None
+    for day, close in calendar.early_closes.items():
+        if not 0 < calendar.end_tick(close):
+            raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")

@@ -1,0 +1,50 @@
+"""Times of day as seconds since local midnight, and back."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+from rlwb.errors import ConfigError
+
+DAY_SECONDS = 86_400
+_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+
+
+def seconds_of(time: Any) -> float:
+    """Return the seconds since local midnight of a time of day.
+
+    Parameters
+    ----------
+    time
+        Text ``"HH:MM"`` or ``"HH:MM:SS"`` (``"24:00"`` is the end of the day), a `datetime.time`, or anything
+        with hour, minute, second and microsecond, of which the date is ignored.
+    """
+    if isinstance(time, str):
+        match = _TIME.fullmatch(time.strip())
+        if match is None:
+            raise ConfigError(f"the time {time!r} is not of the form HH:MM or HH:MM:SS; write for example '09:30'.")
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        total = hours * 3600 + minutes * 60 + seconds
+        if minutes > 59 or seconds > 59 or total > DAY_SECONDS:
+            raise ConfigError(f"the time {time!r} does not exist; times run from 00:00 to 24:00.")
+        return total
+    if isinstance(time, (bool, int, float)):
+        raise ConfigError(f"the time {time!r} is a number; write it as quoted text, for example '11:30'.")
+    if not hasattr(time, "hour") or time is None:
+        raise ConfigError(f"{time!r} is not a time of day; give text such as '09:30' or a datetime.time.")
+    whole: float = time.hour * 3600 + time.minute * 60 + time.second
+    return whole + time.microsecond / 1e6 if time.microsecond else whole
+
+
+def time_at(seconds: int) -> dt.time:
+    """Return the time of day at `seconds` since midnight; the end of the day is 00:00."""
+    seconds %= DAY_SECONDS
+    return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60)
+
+
+def text_of(seconds: int) -> str:
+    """Return ``HH:MM``, or ``HH:MM:SS`` where seconds matter; the end of the day reads 24:00."""
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
+    return f"{text}:{seconds % 60:02d}" if seconds % 60 else text

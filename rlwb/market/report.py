@@ -1,0 +1,131 @@
+"""What reading and validation dropped, repaired and noticed, counted by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+Effect = Literal["dropped", "repaired", "noted"]
+
+
+class Reason(NamedTuple):
+    """One kind of finding: what it counts, what is done about it, and a sentence for people."""
+
+    unit: str
+    effect: Effect
+    text: str
+
+
+REASONS: dict[str, Reason] = {
+    "instrument_missing": Reason("bars", "dropped", "no instrument"),
+    "datetime_missing": Reason("bars", "dropped", "no readable stamp"),
+    "closed_day": Reason("bars", "dropped", "on a weekend or a day the calendar calls closed"),
+    "off_session": Reason("bars", "dropped", "outside the session's segments"),
+    "auction": Reason("bars", "dropped", "stamped at the session's edge, outside its ticks (auctions)"),
+    "off_grid": Reason("bars", "dropped", "stamp not on the tick grid"),
+    "after_early_close": Reason("bars", "dropped", "after an early close"),
+    "duplicate_identical": Reason("bars", "dropped", "repeats an earlier bar exactly"),
+    "duplicate_conflicting": Reason("bars", "dropped", "another bar of the same tick follows (the last is kept)"),
+    "unsorted": Reason("bars", "repaired", "earlier than the bar before it (sorted)"),
+    "price_zero": Reason("bars", "repaired", "a price of 0 (made missing)"),
+    "price_negative": Reason("bars", "repaired", "a negative price (made missing)"),
+    "price_not_finite": Reason("bars", "repaired", "a price of NaN or infinity (missing)"),
+    "high_low": Reason("bars", "repaired", "open or close outside low..high (range widened)"),
+    "quote_crossed": Reason("bars", "repaired", "bid above ask (quote made missing)"),
+    "volume_negative": Reason("bars", "repaired", "a negative or infinite volume or size (made missing)"),
+    "volume_missing": Reason("bars", "noted", "a price without a volume"),
+    "quote_only": Reason("bars", "noted", "a quote and no trade"),
+    "missing_tick": Reason("ticks", "noted", "no price (no-trade ticks)"),
+    "sparse_session": Reason("sessions", "dropped", "fewer ticks with a price than min_coverage asks"),
+    "early_close_stated": Reason("dates", "noted", "closed early as the calendar states"),
+    "early_close_inferred": Reason("dates", "noted", "closed early (nothing traded later)"),
+    "no_volume": Reason("sessions", "noted", "nothing traded: all volumes are 0 or missing"),
+    "price_jump": Reason("sessions", "noted", "opens over 30 % away from the last close (a split?)"),
+    "volume_break": Reason("dates", "noted", "median volume is over 8 times larger or smaller than the day before"),
+    "label_suspect": Reason("sessions", "noted", "stamps look as if the calendar's label were the wrong one"),
+    "column_ignored": Reason("columns", "noted", "not part of the schema"),
+    "file_ignored": Reason("files", "noted", "not a file of bars"),
+    "cache_rebuilt": Reason("caches", "noted", "damaged, built again"),
+}
+
+
+class Report:
+    """Counts by reason with the first example of each.
+
+    Reasons are the keys of `REASONS`. ``total`` holds the bars read and kept and the sessions built.
+    """
+
+    def __init__(
+        self,
+        counts: Mapping[str, int] | None = None,
+        examples: Mapping[str, str] | None = None,
+        totals: Mapping[str, int] | None = None,
+    ) -> None:
+        self.counts: dict[str, int] = dict(counts or {})
+        self.examples: dict[str, str] = dict(examples or {})
+        self.totals: dict[str, int] = dict(totals or {})
+
+    def add(self, reason: str, count: int, example: str) -> None:
+        """Add `count` findings; `example` is kept when it is the first of its reason. A count of 0 adds nothing."""
+        if reason not in REASONS:
+            raise KeyError(reason)
+        if count:
+            self.counts[reason] = self.counts.get(reason, 0) + int(count)
+            self.examples.setdefault(reason, example)
+
+    def merge(self, other: Report) -> Report:
+        """Return a new report with the counts of both; examples of `self` come first."""
+        merged = Report(self.counts, self.examples, self.totals)
+        for reason, count in other.counts.items():
+            merged.add(reason, count, other.examples[reason])
+        for name, count in other.totals.items():
+            merged.totals[name] = merged.totals.get(name, 0) + count
+        return merged
+
+    def problems(self) -> dict[str, int]:
+        """Return the counts of what was dropped or repaired, which strict reading refuses."""
+        return {reason: count for reason, count in self.counts.items() if REASONS[reason].effect != "noted"}
+
+    def sentence(self, reason: str) -> str:
+        """Return one finding in words, with its example."""
+        unit, _, text = REASONS[reason]
+        return f"{self.counts[reason]:,} {unit}: {text}, first: {self.examples[reason]}"
+
+    def as_text(self) -> str:
+        """Return the report as lines for people: totals, then dropped, repaired and noted findings."""
+        lines = [", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items())]
+        for effect in ("dropped", "repaired", "noted"):
+            lines += [
+                f"{effect:<9}{self.sentence(reason)}" for reason in REASONS_OF[effect] if reason in self.counts
+            ]
+        return "\n".join(line for line in lines if line) or "nothing to report"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON can hold and `from_dict` takes."""
+        findings = {
+            reason: {"count": count, "effect": REASONS[reason].effect, "example": self.examples[reason]}
+            for reason, count in self.counts.items()
+        }
+        return {"totals": dict(self.totals), "findings": findings}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Report:
+        """Rebuild a report from `as_dict`."""
+        findings = values["findings"]
+        return cls(
+            {reason: int(found["count"]) for reason, found in findings.items()},
+            {reason: str(found["example"]) for reason, found in findings.items()},
+            values["totals"],
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.as_dict() == other.as_dict()
+
+    def __repr__(self) -> str:
+        return f"Report({self.counts})"
+
+
+REASONS_OF: dict[str, list[str]] = {
+    effect: [name for name, reason in REASONS.items() if reason.effect == effect]
+    for effect in ("dropped", "repaired", "noted")
+}

@@ -1,0 +1,29 @@
+"""The one schema of bars.
+
+| column | type | unit |
+|---|---|---|
+| instrument | text | an id, kept as text: 000001, NA, BRK.B, 600000.SH |
+| datetime | timestamp | start or end of the tick (`Calendar.label`), session-local, or with a zone |
+| open, high, low, close | float | price of one share (unit), in the currency of the market |
+| volume | float | shares (units) traded in the tick; `volume_multiplier` turns lots into shares |
+| bid, ask | float, optional | best quote at the end of the tick, a price |
+| bid_size, ask_size | float, optional | shares (units) at the best quote |
+| vwap | float, optional | volume-weighted mean price of the tick |
+| halted | bool, optional | True where trading was halted |
+
+NaN means missing. A tick without a row is one in which nothing was traded.
+"""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1
+
+KEYS = ("instrument", "datetime")
+TRADE_PRICES = ("open", "high", "low", "close")
+REQUIRED = (*KEYS, *TRADE_PRICES, "volume")
+QUOTES = ("bid", "ask")
+OPTIONAL = ("bid", "ask", "bid_size", "ask_size", "vwap", "halted")
+PRICES = (*TRADE_PRICES, "bid", "ask", "vwap")
+SIZES = ("volume", "bid_size", "ask_size")
+FIELDS = (*TRADE_PRICES, "volume", "bid", "ask", "bid_size", "ask_size", "vwap")
+COLUMNS = (*REQUIRED, *OPTIONAL)

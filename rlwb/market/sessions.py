@@ -1,0 +1,255 @@
+"""`Sessions`: the dense panel of all bars, one row a session, one column a tick."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlwb.errors import DataError
+from rlwb.market.calendar import Calendar
+from rlwb.market.report import Report
+from rlwb.market.schema import FIELDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Sessions:
+    """All sessions (one instrument on one day) of a market on one clock; immutable.
+
+    Parameters
+    ----------
+    calendar
+        The clock; ``T = calendar.num_ticks``.
+    instruments
+        Instrument of each session, text of shape ``(S,)``; rows are sorted by (instrument, date).
+    dates
+        Date of each session, datetime64[D] of shape ``(S,)``.
+    num_ticks
+        Length of each session in ticks, int32 of shape ``(S,)``, at most ``T`` (early closes).
+    fields
+        Arrays of shape ``(S, T)``, float64, by name: open, high, low, close, volume and whichever of bid, ask,
+        bid_size, ask_size, vwap the bars have. Prices per share, volume in shares. NaN = missing; a price is
+        never 0 or negative; ticks at and after ``num_ticks`` are NaN.
+    halted
+        Bool of shape ``(S, T)``, or None when the bars do not say.
+    report
+        What was dropped, repaired and noticed on the way here.
+    directory
+        Where the arrays are mapped from, when they are.
+    """
+
+    def __init__(
+        self,
+        calendar: Calendar,
+        instruments: np.ndarray,
+        dates: np.ndarray,
+        num_ticks: np.ndarray,
+        fields: Mapping[str, np.ndarray],
+        *,
+        halted: np.ndarray | None = None,
+        report: Report | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.calendar = calendar
+        self.instruments = _read_only(np.asarray(instruments, dtype=np.str_))
+        self.dates = _read_only(np.asarray(dates, dtype="datetime64[D]"))
+        self.num_ticks = _read_only(np.asarray(num_ticks, dtype=np.int32))
+        names = [name for name in FIELDS if name in fields]
+        self.fields: Mapping[str, np.ndarray] = MappingProxyType(
+            {name: _read_only(np.asarray(fields[name], dtype=np.float64)) for name in names}
+        )
+        self.halted = None if halted is None else _read_only(np.asarray(halted, dtype=bool))
+        self.report = report if report is not None else Report()
+        self.directory = directory
+        self._check()
+        self._frozen = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise AttributeError(f"Sessions are immutable; {name} cannot be set. Use select() or build anew.")
+        super().__setattr__(name, value)
+
+    def _check(self) -> None:
+        count, ticks = len(self.instruments), self.calendar.num_ticks
+        for name, array in (*self.fields.items(), ("halted", self.halted)):
+            if array is not None and array.shape != (count, ticks):
+                raise DataError(f"field {name} has shape {array.shape}; {count} sessions of {ticks} ticks are needed.")
+        if self.dates.shape != (count,) or self.num_ticks.shape != (count,):
+            raise DataError(f"dates {self.dates.shape} and num_ticks {self.num_ticks.shape} must have {count} rows.")
+        same = self.instruments[1:] == self.instruments[:-1]
+        later = (self.instruments[1:] > self.instruments[:-1]) | (same & (self.dates[1:] > self.dates[:-1]))
+        if not later.all():
+            row = int(np.argmin(later)) + 1
+            raise DataError(
+                f"session {row} ({self.instruments[row]} {self.dates[row]}) is not after the one before it; "
+                "sort the rows by instrument and date, without doubles."
+            )
+
+    def __len__(self) -> int:
+        return len(self.instruments)
+
+    def __repr__(self) -> str:
+        span = f", {self.dates.min()}..{self.dates.max()}" if len(self) else ""
+        names = len(set(self.instruments.tolist()))
+        return f"Sessions({len(self)} sessions, {names} instruments{span}, {self.calendar.num_ticks} ticks)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.directory is not None:  # other processes map the same files instead of holding copies
+            return _reopen, (self.directory,)
+        parts = (self.calendar, self.instruments, self.dates, self.num_ticks, dict(self.fields))
+        return _rebuild, (*parts, self.halted, self.report)
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, int], int]:
+        days = self.dates.astype(np.int64).tolist()
+        return {key: row for row, key in enumerate(zip(self.instruments.tolist(), days, strict=True))}
+
+    @cached_property
+    def previous(self) -> np.ndarray:
+        """Row of the same instrument's previous session, int32 of shape ``(S,)``; -1 where there is none."""
+        rows = np.arange(len(self), dtype=np.int32) - 1
+        rows[1:][self.instruments[1:] != self.instruments[:-1]] = -1
+        return _read_only(rows)
+
+    @cached_property
+    def in_session(self) -> np.ndarray:
+        """Bool of shape ``(S, T)``: True before the session's end."""
+        return _read_only(np.arange(self.calendar.num_ticks)[None, :] < self.num_ticks[:, None])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the calendar, the sessions and every value in them."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json.dumps(self.calendar.as_dict(), sort_keys=True).encode())
+        digest.update("\0".join(self.instruments.tolist()).encode())
+        digest.update(self.dates.astype(np.int64).tobytes())
+        digest.update(self.num_ticks.tobytes())
+        for name, array in self.fields.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(array).data)
+        if self.halted is not None:
+            digest.update(b"halted")
+            digest.update(np.ascontiguousarray(self.halted).data)
+        return digest.hexdigest()
+
+    def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
+        """Return the row of each (instrument, date), int64; -1 where there is no such session."""
+        days = np.asarray(list(dates), dtype="datetime64[D]").astype(np.int64).tolist()
+        pairs = zip(instruments, days, strict=True)
+        return np.array([self._index.get(pair, -1) for pair in pairs], dtype=np.int64)
+
+    def row(self, instrument: str, date: Any) -> int:
+        """Return the row of one session.
+
+        Parameters
+        ----------
+        instrument
+            The id, as text.
+        date
+            Text ``YYYY-MM-DD`` or any date or timestamp of that day.
+        """
+        if not isinstance(instrument, str):
+            raise DataError(f"instrument {instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
+        try:
+            day = np.datetime64(date, "D")
+        except ValueError:
+            raise DataError(f"the date {date!r} of {instrument} cannot be read; write it as YYYY-MM-DD.") from None
+        found = self._index.get((instrument, int(day.astype(np.int64))))
+        if found is not None:
+            return found
+        own = self.dates[self.instruments == instrument]
+        if not len(own):
+            near = difflib.get_close_matches(instrument, sorted(set(self.instruments.tolist())), n=1, cutoff=0.0)
+            hint = f"the nearest name is {near[0]}" if near else "there are no sessions at all"
+            raise DataError(f"instrument {instrument} has no session; {hint}.")
+        nearest = own[np.argmin(np.abs(own - day))]
+        raise DataError(
+            f"{instrument} has no session on {day}; the nearest is {nearest} (it has {len(own)}, "
+            f"{own[0]} to {own[-1]}). Its report says which were dropped."
+        )
+
+    def select(self, rows: np.ndarray) -> Sessions:
+        """Return the sessions of `rows` (bool of shape ``(S,)`` or row numbers), in the order of the panel.
+
+        Each session's previous one is looked up within the selection.
+        """
+        rows = np.asarray(rows)
+        keep = np.zeros(len(self), dtype=bool)
+        keep[rows if len(rows) else rows.astype(np.int64)] = True
+        return Sessions(
+            self.calendar,
+            self.instruments[keep],
+            self.dates[keep],
+            self.num_ticks[keep],
+            {name: array[keep] for name, array in self.fields.items()},
+            halted=None if self.halted is None else self.halted[keep],
+            report=self.report,
+        )
+
+    @classmethod
+    def from_bars(
+        cls,
+        frame: pd.DataFrame,
+        calendar: Calendar,
+        *,
+        strict: bool = False,
+        min_coverage: float = 0.5,
+        volume_multiplier: float = 1.0,
+        report: Report | None = None,
+    ) -> Sessions:
+        """Validate bars and lay them on the clock; see `rlwb.market.build.build_sessions`."""
+        from rlwb.market.build import build_sessions
+
+        return build_sessions(
+            frame,
+            calendar,
+            strict=strict,
+            min_coverage=min_coverage,
+            volume_multiplier=volume_multiplier,
+            report=report,
+        )
+
+    def save(self, directory: str | os.PathLike[str]) -> Path:
+        """Write the panel to `directory`, whole or not at all; see `rlwb.market.store`."""
+        from rlwb.market.store import save_sessions
+
+        return save_sessions(self, directory)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], *, verify: bool = True) -> Sessions:
+        """Map a saved panel into memory; a damaged one is a `DataError` (checksums are read when `verify`)."""
+        from rlwb.market.store import open_sessions
+
+        return open_sessions(directory, verify=verify)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view(np.ndarray)  # a plain view: indexing a memmap is slow
+    view.setflags(write=False)
+    return view
+
+
+def _reopen(directory: Path) -> Sessions:
+    return Sessions.open(directory, verify=False)
+
+
+def _rebuild(
+    calendar: Calendar,
+    instruments: np.ndarray,
+    dates: np.ndarray,
+    num_ticks: np.ndarray,
+    fields: dict[str, np.ndarray],
+    halted: np.ndarray | None,
+    report: Report,
+) -> Sessions:
+    return Sessions(calendar, instruments, dates, num_ticks, fields, halted=halted, report=report)
