@@ -1,0 +1,40 @@
+"""Judging a result: which checkpoints, how good, how sure. Figures live in `rlwb.evaluation.plots`."""
+
+from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval
+from rlwb.evaluation.headline import Headline, headline
+from rlwb.evaluation.overfitting import (
+    Overfitting,
+    expected_shrinkage,
+    mean_of_largest,
+    overfitting_probability,
+)
+from rlwb.evaluation.results import PolicyResult, day_matrix, day_means
+from rlwb.evaluation.select import Checkpoint, Exclusion, Selection, read_validation, select_checkpoints
+from rlwb.evaluation.statistics import gain_loss_ratio, value_weighted_mean, win_rate
+from rlwb.evaluation.summary import SUMMARY_COLUMNS, summarise
+
+__all__ = [
+    "SUMMARY_COLUMNS",
+    "Checkpoint",
+    "Exclusion",
+    "Headline",
+    "Interval",
+    "Overfitting",
+    "PolicyResult",
+    "Selection",
+    "average_day_interval",
+    "day_interval",
+    "day_matrix",
+    "day_means",
+    "expected_shrinkage",
+    "gain_loss_ratio",
+    "headline",
+    "mean_of_largest",
+    "overfitting_probability",
+    "paired_interval",
+    "read_validation",
+    "select_checkpoints",
+    "summarise",
+    "value_weighted_mean",
+    "win_rate",
+]

@@ -1,0 +1,190 @@
+"""The headline table: what the chosen checkpoints reach together, beside the last one and the baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import DataError
+from rlwb.evaluation.bootstrap import average_day_interval
+from rlwb.evaluation.results import PolicyResult, check_same_orders, of_kind
+from rlwb.evaluation.statistics import count_missing, gain_loss_ratio, mean, standard_deviation, win_rate
+from rlwb.evaluation.summary import weighted_by_value
+
+_COLUMNS = (
+    "policy",
+    "n",
+    "PA mean ± std, bp",
+    "{level} interval, bp",
+    "value-weighted, bp",
+    "win rate",
+    "gain/loss",
+    "ffr",
+)
+_ABSENT = "-"
+
+
+@dataclass(frozen=True, eq=False)
+class Headline:
+    """The headline table with what a reader must know to read it.
+
+    Attributes
+    ----------
+    frame
+        One row a group, the checkpoints first, then single policies. Columns: `policy`, `kind`, `n` (policies in
+        the group), `validation_pa`, `pa_mean`, `pa_std_checkpoints` (standard deviation over the n checkpoints'
+        mean PAs; NaN for a single policy), `pa_lo`, `pa_hi`, `pa_value_weighted`, `win_rate`, `glr`, `ffr`
+        (means over the group), `orders`, `days`, `pa_missing`.
+    notes
+        Sentences to print below the table.
+    level
+        Nominal coverage of the intervals.
+    """
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...]
+    level: float
+
+    def to_markdown(self) -> str:
+        """Return the table and its notes as Markdown."""
+        header, rows = self._cells()
+        lines = ["| " + " | ".join(header) + " |", "|" + "|".join([" --- "] + [" ---: "] * (len(header) - 1)) + "|"]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]) + "\n"
+
+    def to_text(self) -> str:
+        """Return the table and its notes in aligned columns for a terminal."""
+        header, rows = self._cells()
+        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+        def line(row: Sequence[str]) -> str:
+            cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]
+            return "  ".join(cells).rstrip()
+
+        rule = "-" * len(line(header))
+        return "\n".join([line(header), rule, *map(line, rows), rule, *self.notes]) + "\n"
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        header = [column.format(level=f"{100 * self.level:g} %") for column in _COLUMNS]
+        return header, [self._row(row) for _, row in self.frame.iterrows()]
+
+    @staticmethod
+    def _row(row: pd.Series) -> list[str]:
+        pa = _number(row["pa_mean"])
+        if row["kind"] == "checkpoint":
+            pa += f" ± {_number(row['pa_std_checkpoints'])}"
+        return [
+            row["policy"],
+            str(row["n"]),
+            pa,
+            _ABSENT if math.isnan(row["pa_lo"]) else f"[{_number(row['pa_lo'])}, {_number(row['pa_hi'])}]",
+            _number(row["pa_value_weighted"]),
+            _percent(row["win_rate"]),
+            _number(row["glr"]),
+            _percent(row["ffr"]),
+        ]
+
+
+def headline(
+    results: Sequence[PolicyResult],
+    *,
+    requested: int = 10,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Headline:
+    """Build the headline table.
+
+    Parameters
+    ----------
+    results
+        At least one of kind ``"checkpoint"``; all on the same orders.
+    requested
+        How many checkpoints were asked for; the notes say so when there are fewer.
+    """
+    checkpoints = of_kind(results, "checkpoint")
+    if not checkpoints:
+        raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
+    check_same_orders(results)
+    title = f"best checkpoints by validation (n = {len(checkpoints)})"
+    groups = [(title, checkpoints)]
+    groups += [(r.display_name, [r]) for kind in ("last", "baseline") for r in results if r.kind == kind]
+    rows = [_group_row(name, members, level, resamples, seed) for name, members in groups]
+    frame = pd.DataFrame(rows)
+    return Headline(frame, tuple(_notes(frame, checkpoints, requested, level, resamples)), level)
+
+
+def _group_row(
+    name: str, members: Sequence[PolicyResult], level: float, resamples: int, seed: int
+) -> dict[str, object]:
+    interval = average_day_interval(
+        [m.pa for m in members],
+        [m.dates for m in members],
+        np.random.default_rng(seed),
+        level=level,
+        resamples=resamples,
+    )
+    return {
+        "policy": name,
+        "kind": members[0].kind,
+        "n": len(members),
+        "validation_pa": _mean_of(m.validation_pa for m in members),
+        "pa_mean": interval.estimate,
+        "pa_std_checkpoints": standard_deviation(np.array([mean(m.pa) for m in members])),
+        "pa_lo": interval.lo,
+        "pa_hi": interval.hi,
+        "pa_value_weighted": _mean_of(weighted_by_value(m) for m in members),
+        "win_rate": _mean_of(win_rate(m.pa) for m in members),
+        "glr": _mean_of(gain_loss_ratio(m.pa) for m in members),
+        "ffr": _mean_of(mean(m.orders["ffr"].to_numpy()) for m in members),
+        "orders": len(members[0].orders),
+        "days": len(np.unique(members[0].dates)),
+        "pa_missing": sum(count_missing(m.pa) for m in members),
+    }
+
+
+def _notes(
+    frame: pd.DataFrame, checkpoints: Sequence[PolicyResult], requested: int, level: float, resamples: int
+) -> list[str]:
+    n, group, dates = len(checkpoints), frame.iloc[0], checkpoints[0].dates
+    span = f" from {dates.min()} to {dates.max()}" if len(dates) else ""
+    basis = (
+        f"{group['orders']:,} test orders on {group['days']} days{span}; PA against each order's own TWAP; every order "
+        "counts the same, except under value-weighted (by value traded at TWAP)."
+    )
+    spread = (
+        f"± is the standard deviation over the {n} checkpoints; intervals ({100 * level:g} %) are of the mean PA, by "
+        f"{resamples:,} bootstrap resamples of whole days."
+    )
+    notes = [basis, spread]
+    if n < requested:
+        notes.append(f"Only n = {n} of the {requested} checkpoints asked for could be used.")
+    if not math.isnan(group["validation_pa"]):
+        fall = group["validation_pa"] - group["pa_mean"]
+        notes.append(
+            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, "
+            f"{abs(fall):.2f} bp {'above' if fall >= 0 else 'below'} their test PA; choosing by validation flatters it."
+        )
+    if group["days"] < 2:
+        notes.append("One day of orders gives no interval: nothing tells how days differ.")
+    missing = frame.loc[frame["pa_missing"] > 0, ["policy", "pa_missing"]]
+    if len(missing):
+        listed = ", ".join(f"{row.policy}: {row.pa_missing}" for row in missing.itertuples())
+        notes.append(f"PAs that are missing and left out, not read as 0: {listed}.")
+    return notes
+
+
+def _mean_of(values: object) -> float:
+    return mean(np.fromiter(values, dtype=np.float64))  # type: ignore[call-overload]
+
+
+def _number(value: float) -> str:
+    return _ABSENT if math.isnan(value) else f"{value + 0.0:.2f}".replace("-0.00", "0.00")
+
+
+def _percent(value: float) -> str:
+    return _ABSENT if math.isnan(value) else f"{value:.1%}".replace("%", " %")

@@ -1,0 +1,20 @@
+"""The figures of a report. Each function takes results and returns a matplotlib `Figure`; none touches a display.
+
+The figures belong to nobody but the caller: pyplot is not used, so there is nothing to close and nothing leaks.
+"""
+
+from rlwb.evaluation.plots.orders import pa_by_instrument, pa_by_month, pa_distribution
+from rlwb.evaluation.plots.paths import cumulative_pa, inventory_paths
+from rlwb.evaluation.plots.style import save_figure
+from rlwb.evaluation.plots.training import learning_curves, validation_against_test
+
+__all__ = [
+    "cumulative_pa",
+    "inventory_paths",
+    "learning_curves",
+    "pa_by_instrument",
+    "pa_by_month",
+    "pa_distribution",
+    "save_figure",
+    "validation_against_test",
+]
