@@ -1,0 +1,63 @@
+"""Trade execution: orders, rules, the engine, and everything a policy needs to act on it."""
+
+from rlwb.execution.audit import audit, tick_audit
+from rlwb.execution.baselines import TWAP, VWAP, AmountItself, StateItself
+from rlwb.execution.bind import BindReport, bind_orders
+from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
+from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
+from rlwb.execution.interpreters import (
+    CategoricalActionInterpreter,
+    CurrentStepStateInterpreter,
+    FullHistoryStateInterpreter,
+    TwapRelativeActionInterpreter,
+)
+from rlwb.execution.metrics import order_metrics, price_advantage
+from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
+from rlwb.execution.rewards import PAPenaltyReward, PPOReward
+from rlwb.execution.rules import ExecutionRules
+from rlwb.execution.simulator import OrderExecutionFactory, SingleAssetOrderExecution
+from rlwb.execution.state import BatchState, OrderState
+from rlwb.execution.table import order_table, read_order_settings, read_orders, write_orders
+from rlwb.execution.vector_env import BatchedOrderExecution
+
+__all__ = [
+    "TWAP",
+    "VWAP",
+    "AmountItself",
+    "BatchState",
+    "BatchedOrderExecution",
+    "Benchmarks",
+    "BindReport",
+    "CategoricalActionInterpreter",
+    "CurrentStepStateInterpreter",
+    "Direction",
+    "Engine",
+    "EngineState",
+    "ExecutionRules",
+    "Fills",
+    "FullHistoryStateInterpreter",
+    "Order",
+    "OrderBatch",
+    "OrderExecutionFactory",
+    "OrderSettings",
+    "OrderState",
+    "PAPenaltyReward",
+    "PPOReward",
+    "SingleAssetOrderExecution",
+    "SplitSettings",
+    "StateItself",
+    "TickRecord",
+    "TwapRelativeActionInterpreter",
+    "audit",
+    "bind_orders",
+    "generate_orders",
+    "order_metrics",
+    "order_table",
+    "parse_direction",
+    "price_advantage",
+    "read_order_settings",
+    "read_orders",
+    "split_orders",
+    "tick_audit",
+    "write_orders",
+]

@@ -1,0 +1,283 @@
+"""The engine: the rules of execution as functions over arrays of N orders.
+
+Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.advance`):
+
+1. The session is cut into cells of `ticks_per_step` ticks, anchored at the start of each segment. A
+   step covers the part of one cell that lies in the order's window.
+2. The ask is spread equally over the step's ticks that have a price (finite and above 0). After the
+   k-th of n such ticks, ``ask * k / n`` is due; the tick asks for what has become due with it.
+3. A tick fills what it asks, cut to 0 when the session is halted or a price limit blocks the side, and
+   to ``volume_limit * volume`` when there is a cap. What is cut stays in the position.
+4. In the order's last step a tick asks for all that is due and unfilled (catch-up), and the last priced
+   tick asks for the whole position unless `complete_at_end` is off.
+5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
+   rounded down, and the part of the amount below one lot trades at the last priced tick or never.
+6. An order is done when at most 1e-9 of its amount is left, or only an odd remainder that may not
+   trade, or when its window has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_prices
+from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import ExecutionRules
+from rlwb.market import Sessions
+
+_NO_ROWS = np.empty((0, 0))
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """Where N orders stand.
+
+    Attributes
+    ----------
+    tick, step : int32 of shape (N,)
+        Next tick and number of steps taken.
+    position : float64 of shape (N,)
+        Amount left.
+    asked, filled, notional : float64 of shape (N,)
+        Sums of what was asked and filled, and of fill times price.
+    done : bool of shape (N,)
+    """
+
+    tick: np.ndarray
+    step: np.ndarray
+    position: np.ndarray
+    asked: np.ndarray
+    filled: np.ndarray
+    notional: np.ndarray
+    done: np.ndarray
+
+
+@dataclass(frozen=True)
+class Fills:
+    """What one step did to N orders; rows of orders that were done hold 0.
+
+    Attributes
+    ----------
+    ask, fill, notional, squares : float64 of shape (N,)
+        Amount asked and filled, sum over ticks of fill times price, and of squared fill.
+    """
+
+    ask: np.ndarray
+    fill: np.ndarray
+    notional: np.ndarray
+    squares: np.ndarray
+
+
+@dataclass(frozen=True)
+class TickRecord:
+    """What each tick did, of shape (N, T): amount asked, amount filled, and what bound it (a code)."""
+
+    ask: np.ndarray
+    fill: np.ndarray
+    bound: np.ndarray
+
+    @classmethod
+    def empty(cls, orders: int, ticks: int) -> TickRecord:
+        return cls(np.zeros((orders, ticks)), np.zeros((orders, ticks)), np.zeros((orders, ticks), dtype=np.int8))
+
+
+_NO_RECORD = TickRecord(_NO_ROWS, _NO_ROWS, np.empty((0, 0), dtype=np.int8))
+
+
+@dataclass(frozen=True)
+class Benchmarks:
+    """Prices of each order's window, float64 of shape (N,): NaN where there is none.
+
+    Attributes
+    ----------
+    twap
+        Mean of the valid prices; the benchmark of the price advantage.
+    vwap
+        Volume-weighted mean price.
+    arrival
+        First valid price.
+    volume
+        Volume of the window.
+    """
+
+    twap: np.ndarray
+    vwap: np.ndarray
+    arrival: np.ndarray
+    volume: np.ndarray
+
+
+def _plain(array: np.ndarray, dtype: type = np.float64) -> np.ndarray:
+    """Return a read-only C-contiguous view: one compiled signature serves memory and memory-mapped arrays."""
+    view = np.ascontiguousarray(array, dtype=dtype).view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view
+
+
+class Engine:
+    """Executes orders on the sessions of one panel.
+
+    Parameters
+    ----------
+    sessions
+        The panel.
+    ticks_per_step
+        Ticks that one decision covers, at least 1.
+    rules
+        Market rules; the default is the simple simulator: no cap, no lots, no limits.
+    """
+
+    def __init__(self, sessions: Sessions, ticks_per_step: int, rules: ExecutionRules | None = None) -> None:
+        if not 1 <= ticks_per_step <= sessions.calendar.num_ticks:
+            raise ConfigError(
+                f"ticks_per_step is {ticks_per_step}; it must lie between 1 and the session's "
+                f"{sessions.calendar.num_ticks} ticks."
+            )
+        self.rules = rules or ExecutionRules()
+        if self.rules.price_field not in sessions.fields:
+            raise ConfigError(
+                f"price_field is {self.rules.price_field!r}, which the data lack; they have {sorted(sessions.fields)}."
+            )
+        self.sessions = sessions
+        self.ticks_per_step = ticks_per_step
+        self.price = _plain(sessions.fields[self.rules.price_field])
+        self.volume = _plain(sessions.fields["volume"])
+        self._halted = _plain(sessions.halted, np.bool_) if sessions.halted is not None else np.empty((0, 0), np.bool_)
+        self._halted.flags.writeable = False
+        self._lower, self._upper = self._price_limits()
+        self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
+        self._cell_stop = np.searchsorted(self.cell, self.cell, side="right").astype(np.int32)
+        #: Largest number of steps an order can have on this clock.
+        self.max_step = int(self.cell[-1]) + 1
+
+    def num_steps(self, orders: OrderBatch) -> np.ndarray:
+        """Return how many cells of the step grid each window meets, int32 of shape (N,)."""
+        return (self.cell[orders.end - 1] - self.cell[orders.start] + 1).astype(np.int32)
+
+    def benchmarks(self, orders: OrderBatch) -> Benchmarks:
+        """Return the prices that the orders are judged by."""
+        return Benchmarks(*window_prices(self.price, self.volume, orders.session, orders.start, orders.end))
+
+    def reset(self, orders: OrderBatch) -> EngineState:
+        """Return the state before the first step."""
+        n = len(orders)
+        return EngineState(
+            tick=orders.start.copy(),
+            step=np.zeros(n, dtype=np.int32),
+            position=orders.amount.astype(np.float64, copy=True),
+            asked=np.zeros(n),
+            filled=np.zeros(n),
+            notional=np.zeros(n),
+            done=np.zeros(n, dtype=bool),
+        )
+
+    def step_stop(self, orders: OrderBatch, state: EngineState) -> np.ndarray:
+        """Return the tick at which each order's next step ends, int32 of shape (N,)."""
+        return np.where(
+            state.done, state.tick, np.minimum(orders.end, self._cell_stop[np.minimum(state.tick, len(self.cell) - 1)])
+        ).astype(np.int32)
+
+    def even_share(self, orders: OrderBatch, state: EngineState) -> np.ndarray:
+        """Return the share of the position that an even schedule trades in the next step, float64 of shape (N,).
+
+        Even means even over the ticks that have a price, as the TWAP benchmark weighs them: which ticks
+        have a price is taken as known, what the prices are is not.
+        """
+        stop = self.step_stop(orders, state)
+        now = count_priced(self.price, orders.session, state.tick, stop)
+        left = count_priced(self.price, orders.session, state.tick, orders.end)
+        return np.divide(now, left, out=np.zeros(len(now)), where=left > 0)
+
+    def step(
+        self, orders: OrderBatch, state: EngineState, ask: np.ndarray, record: TickRecord | None = None
+    ) -> tuple[EngineState, Fills]:
+        """Execute one step of every order that is not done.
+
+        Parameters
+        ----------
+        orders, state
+            The orders and where they stand; neither is changed.
+        ask
+            Amount to trade in this step, float64 of shape (N,), in ``[0, position]``; 0 for orders that
+            are done.
+        record
+            Filled tick by tick, if given.
+
+        Raises
+        ------
+        OrderError
+            When an ask is not finite, negative, or above the position by more than the tolerance.
+        """
+        ask = np.array(ask, dtype=np.float64)
+        left = np.where(state.done, 0.0, state.position)
+        wrong = ~((ask >= 0.0) & (ask <= left + TOLERANCE * orders.amount))
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            raise OrderError(
+                f"{orders.label(i)}: step {state.step[i]} asks for {ask[i]!r} with {left[i]!r} left to trade; "
+                "ask for an amount between 0 and the position."
+            )
+        ask = np.minimum(ask, left)
+        stop = self.step_stop(orders, state)
+        position, asked = state.position.copy(), state.asked.copy()
+        fill, notional, squares = np.zeros(len(ask)), np.zeros(len(ask)), np.zeros(len(ask))
+        ticks = record or _NO_RECORD
+        advance(
+            self.price,
+            self.volume,
+            self._halted,
+            self._lower,
+            self._upper,
+            orders.session,
+            orders.side,
+            orders.amount,
+            orders.end,
+            stop,
+            state.tick,
+            ask,
+            position,
+            asked,
+            fill,
+            notional,
+            squares,
+            np.inf if self.rules.volume_limit is None else self.rules.volume_limit,
+            self.rules.complete_at_end,
+            self.rules.lot_size,
+            self.rules.odd_remainder == "trade_at_end",
+            ticks.ask,
+            ticks.fill,
+            ticks.bound,
+        )
+        nothing_left = position <= TOLERANCE * orders.amount
+        if self.rules.odd_remainder == "leave":
+            lots = np.floor(orders.amount / self.rules.lot_size + TOLERANCE) * self.rules.lot_size
+            nothing_left |= position - (orders.amount - lots) <= TOLERANCE * orders.amount
+        after = EngineState(
+            tick=stop,
+            step=np.where(state.done, state.step, state.step + 1).astype(np.int32),
+            position=position,
+            asked=asked,
+            filled=state.filled + fill,
+            notional=state.notional + notional,
+            done=state.done | nothing_left | (stop >= orders.end),
+        )
+        return after, Fills(ask, fill, notional, squares)
+
+    def _price_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper limit of each session, of shape (S,); no rows without the rule."""
+        if self.rules.price_limit is None:
+            return np.empty(0), np.empty(0)
+        close = np.asarray(self.sessions.fields["close"])
+        valid = np.isfinite(close) & (close > 0)
+        last = close.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
+        closing = np.where(valid.any(axis=1), close[np.arange(len(close)), last], np.nan)
+        previous = np.asarray(self.sessions.previous)
+        reference = np.where(previous >= 0, closing[previous], np.nan)
+        unit, limit = self.rules.price_tick, self.rules.price_limit
+        # A hundred-thousandth of a price tick forgives the rounding of stored prices.
+        slack = 1e-5 * unit
+        upper = np.floor(reference * (1 + limit) / unit + 0.5 + 1e-9) * unit - slack
+        lower = np.floor(reference * (1 - limit) / unit + 0.5 + 1e-9) * unit + slack
+        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)

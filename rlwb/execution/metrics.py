@@ -1,0 +1,81 @@
+"""The figures of finished orders."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlwb.execution.engine import Benchmarks, EngineState
+from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import ExecutionRules
+
+BASIS_POINTS = 1e4
+
+
+def price_advantage(price: np.ndarray, benchmark: np.ndarray, side: np.ndarray) -> np.ndarray:
+    """Return the price advantage in basis points.
+
+    ``BUY (1 - price / benchmark) * 1e4``, ``SELL (price / benchmark - 1) * 1e4``
+    (Fang et al., AAAI 2021, arXiv 2103.10860, equation 12).
+
+    Parameters
+    ----------
+    price, benchmark : float64 of shape (N,)
+        NaN where there is none; so is the result.
+    side : of shape (N,)
+        +1 buy, -1 sell.
+    """
+    return side * (1.0 - price / benchmark) * BASIS_POINTS
+
+
+def average_price(notional: np.ndarray, fill: np.ndarray) -> np.ndarray:
+    """Return notional / fill, NaN where nothing was filled."""
+    return np.divide(notional, fill, out=np.full(len(fill), np.nan), where=fill > 0)
+
+
+def fees(notional: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:
+    """Return commission and tax in currency, float64 of shape (N,); 0 where nothing was traded."""
+    commission = np.maximum(notional * rules.commission_bps / BASIS_POINTS, rules.min_fee)
+    tax = np.where(side < 0, notional * rules.sell_tax_bps / BASIS_POINTS, 0.0)
+    return np.where(notional > 0, commission + tax, 0.0)
+
+
+def order_metrics(
+    orders: OrderBatch, state: EngineState, benchmarks: Benchmarks, rules: ExecutionRules
+) -> dict[str, np.ndarray]:
+    """Return the figures of each order, float64 of shape (N,) each; what cannot be computed is NaN.
+
+    filled
+        Amount filled.
+    price, price_net
+        Average price, and the same after half spread, commission and tax: worse for the trader.
+    twap, vwap, arrival
+        Benchmarks of the window.
+    pa, pa_net, pa_vwap, pa_arrival
+        Price advantage against TWAP, the same for the net price, and against VWAP and arrival price.
+    ffr
+        Filled share of the amount.
+    num_steps
+        Steps taken.
+    participation
+        Filled share of the window's volume.
+    """
+    filled, side = state.filled, orders.side.astype(np.float64)
+    price = average_price(state.notional, filled)
+    crossed = state.notional * (1.0 + side * rules.half_spread_bps / BASIS_POINTS)
+    net = average_price(crossed + side * fees(state.notional, side, rules), filled)
+    volume = benchmarks.volume
+    return {
+        "filled": filled,
+        "price": price,
+        "price_net": net,
+        "twap": benchmarks.twap,
+        "vwap": benchmarks.vwap,
+        "arrival": benchmarks.arrival,
+        "pa": price_advantage(price, benchmarks.twap, side),
+        "pa_net": price_advantage(net, benchmarks.twap, side),
+        "pa_vwap": price_advantage(price, benchmarks.vwap, side),
+        "pa_arrival": price_advantage(price, benchmarks.arrival, side),
+        "ffr": filled / orders.amount,
+        "num_steps": state.step.astype(np.float64),
+        "participation": np.divide(filled, volume, out=np.full(len(filled), np.nan), where=volume > 0),
+    }

@@ -1,0 +1,73 @@
+"""Rewards of order execution, each for one state and, in the same bits, for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlwb.execution.metrics import average_price, price_advantage
+from rlwb.execution.state import BatchState, OrderState
+from rlwb.reward import Reward
+
+
+class _BatchReward(Reward[OrderState]):
+    """A reward that is computed on a batch; one state is a batch of one."""
+
+    def reward(self, state: OrderState) -> float:
+        return float(self.reward_batch(state.batch)[0])
+
+    def parts(self, state: OrderState) -> dict[str, float]:
+        return {name: float(values[0]) for name, values in self.parts_batch(state.batch).items()}
+
+    def reward_batch(self, states: Sequence[OrderState]) -> np.ndarray:
+        return np.asarray(sum(self.parts_batch(states).values()))
+
+
+class PAPenaltyReward(_BatchReward):
+    """Price advantage of what the step filled, less a penalty on trading fast.
+
+    ``scale * (w * PA - penalty * sum_t w_t**2)`` with w the share of the amount filled in the step, w_t in
+    the tick, and PA in basis points against the TWAP of the order's window (Fang et al., AAAI 2021,
+    arXiv 2103.10860, equations 4 and 5, with the quantity filled in place of the quantity asked).
+
+    Parameters
+    ----------
+    penalty
+        Weight of the squared shares. It is a sum over ticks: the same trading rate on bars five times as
+        long has a sum five times as large.
+    scale
+        Factor of the whole reward.
+    """
+
+    def __init__(self, penalty: float = 100.0, scale: float = 1.0) -> None:
+        self.penalty = penalty
+        self.scale = scale
+
+    def parts_batch(self, states: Sequence[OrderState]) -> dict[str, np.ndarray]:
+        batch: BatchState = states  # type: ignore[assignment]
+        fills, amount = batch.fills, batch.orders.amount
+        price = average_price(fills.notional, fills.fill)
+        pa = price_advantage(price, batch.benchmarks.twap, batch.orders.side.astype(np.float64))
+        gained = np.where(fills.fill > 0, fills.fill / amount * pa, 0.0)
+        return {
+            "pa": self.scale * gained,
+            "penalty": -self.scale * self.penalty * fills.squares / amount**2,
+        }
+
+
+class PPOReward(_BatchReward):
+    """One sparse reward at the end of the episode.
+
+    With r the executed price over the TWAP of the order's window (its inverse for a buy): -1 for r below
+    1, 0 below 1.1, 1 above (Lin and Beling, IJCAI 2020, equation 4, over the window). An order of which
+    nothing was filled earns -1.
+    """
+
+    def parts_batch(self, states: Sequence[OrderState]) -> dict[str, np.ndarray]:
+        batch: BatchState = states  # type: ignore[assignment]
+        price = average_price(batch.now.notional, batch.now.filled)
+        ratio = price / batch.benchmarks.twap
+        ratio = np.where(batch.orders.side > 0, 1.0 / ratio, ratio)
+        final = np.where(ratio >= 1.1, 1.0, np.where(ratio >= 1.0, 0.0, -1.0))
+        return {"ppo": np.where(batch.now.done, final, 0.0)}

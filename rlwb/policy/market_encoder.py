@@ -1,0 +1,110 @@
+"""The market part of an observation, read by a causal recurrent network: one pass over a day serves all decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from rlwb.market import MarketFeatures
+
+_SESSIONS_PER_PASS = 512
+
+
+def as_tensor(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Return an array or tensor as a tensor on `device`."""
+    return torch.as_tensor(value, dtype=dtype, device=device)
+
+
+class MarketEncoder(nn.Module):
+    """A GRU over the session's ticks, optionally started from a GRU over the previous session.
+
+    Parameters
+    ----------
+    channels
+        Number of features C.
+    hidden
+        Width H of the state.
+    previous_day
+        Whether the previous session sets the initial state; otherwise it is 0.
+    features
+        The panel that ``session`` in an observation refers to; None when observations carry their blocks.
+
+    Notes
+    -----
+    The network is causal: its state after k ticks depends on these alone. So a decision at tick k reads row
+    k of one pass over the whole day, whatever later ticks hold, and all decisions and orders of a session
+    share that pass. Without gradients the last pass is kept until the weights change.
+    """
+
+    def __init__(
+        self, channels: int, hidden: int, *, previous_day: bool = False, features: MarketFeatures | None = None
+    ) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.gru = nn.GRU(channels, hidden, batch_first=True)
+        self.previous_gru = nn.GRU(channels, hidden, batch_first=True) if previous_day else None
+        self.features = features
+        self._kept: tuple[tuple[int, ...], np.ndarray, torch.Tensor] | None = None
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return the state after the ticks that each observation has seen, of shape (N, H).
+
+        Parameters
+        ----------
+        obs
+            With ``cur_tick`` of shape (N,), and either ``session`` of shape (N,) or the blocks
+            ``data_processed`` and ``data_processed_prev`` of shape (N, T, C).
+        """
+        device = self.gru.weight_ih_l0.device
+        tick = as_tensor(obs["cur_tick"], device).long()
+        if "session" not in obs:
+            today = as_tensor(obs["data_processed"], device)
+            states = self._scan(today, as_tensor(obs["data_processed_prev"], device))
+            return states[torch.arange(len(tick), device=device), tick]
+        session = np.asarray(obs["session"])
+        if torch.is_grad_enabled():
+            distinct, where = np.unique(session, return_inverse=True)
+            states = self.encode(distinct)
+        else:
+            distinct, states = self._keep(session)
+            where = np.searchsorted(distinct, session)
+        return states[as_tensor(where, device), tick]
+
+    def encode(self, sessions: np.ndarray) -> torch.Tensor:
+        """Return the states of whole sessions after 0, 1, … T ticks, of shape (S, T + 1, H)."""
+        if self.features is None:
+            raise RuntimeError("the observation names sessions but the network was given no MarketFeatures")
+        device = self.gru.weight_ih_l0.device
+        today = as_tensor(np.asarray(self.features.today[sessions]), device)
+        previous = None
+        if self.previous_gru is not None:
+            previous = as_tensor(self.features.block_previous(sessions), device)
+        return self._scan(today, previous)
+
+    def _scan(self, today: torch.Tensor, previous: torch.Tensor | None) -> torch.Tensor:
+        if self.previous_gru is None or previous is None:
+            first = today.new_zeros(len(today), self.hidden)
+        else:
+            first = self.previous_gru(previous)[1][0]
+        states, _ = self.gru(today, first.unsqueeze(0))
+        return torch.cat([first.unsqueeze(1), states], dim=1)
+
+    def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
+        """Return sorted sessions that include all of `session`, and their states under the present weights."""
+        version = tuple(parameter._version for parameter in self.parameters())
+        if self._kept is not None and self._kept[0] == version and np.isin(session, self._kept[1]).all():
+            return self._kept[1:]
+        self._kept = None
+        distinct = np.unique(session)
+        parts = [
+            self.encode(distinct[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(distinct), _SESSIONS_PER_PASS)
+        ]
+        self._kept = (version, distinct, torch.cat(parts))
+        return self._kept[1:]
+
+    def forget(self) -> None:
+        """Drop the kept pass, to free its memory."""
+        self._kept = None

@@ -1,0 +1,181 @@
+"""Networks of order execution: trunks that turn observations into features, and the actor and critic on top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from rlwb.errors import ConfigError
+from rlwb.market import MarketFeatures
+from rlwb.policy.market_encoder import MarketEncoder, as_tensor
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The shape of a network.
+
+    Parameters
+    ----------
+    kind
+        ``"recurrent"`` reads the session's bars and the inventory path; ``"mlp"`` the order's scalars alone.
+    hidden
+        Width of all layers.
+    previous_day
+        Whether the recurrent network reads the previous session too; doubles the cost of a pass.
+    """
+
+    kind: Literal["recurrent", "mlp"] = "recurrent"
+    hidden: int = 64
+    previous_day: bool = False
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1:
+            raise ConfigError(f"hidden is {self.hidden}; a network needs a width of at least 1.")
+
+
+def _scalars(obs: Any, device: torch.device) -> torch.Tensor:
+    """Return what the order's numbers say whatever its size: share left, share of steps taken, steps left; (N, 3)."""
+    target = as_tensor(obs["target"], device).float()
+    position = as_tensor(obs["position"], device).float()
+    step = as_tensor(obs["cur_step"], device).float()
+    steps = as_tensor(obs["num_step"], device).float()
+    return torch.stack([position / target, step / steps, 1.0 / (steps - step).clamp(min=1.0)], dim=1)
+
+
+def _direction_branch(hidden: int) -> nn.Module:
+    return nn.Sequential(nn.Embedding(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+
+class MLP(nn.Module):
+    """Two layers on the order's scalars and its direction.
+
+    Parameters
+    ----------
+    hidden
+        Width H of the features.
+    """
+
+    causal = True
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.direction = _direction_branch(hidden)
+        self.layers = nn.Sequential(nn.Linear(3 + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return the features, float32 of shape (N, H)."""
+        device = self.layers[0].weight.device
+        direction = self.direction(as_tensor(obs["acquiring"], device).long())
+        return self.layers(torch.cat([_scalars(obs, device), direction], dim=1))
+
+
+class Recurrent(nn.Module):
+    """The network of oracle policy distillation (Fang et al., AAAI 2021, arXiv 2103.10860, section 4.2).
+
+    A GRU over the market, a GRU over the private path (share left and share of steps taken at every step so
+    far), and a branch for the direction, joined by two layers.
+
+    Parameters
+    ----------
+    channels
+        Market features a tick.
+    hidden
+        Width H of every part and of the result.
+    previous_day, features
+        See `MarketEncoder`.
+    """
+
+    causal = True
+
+    def __init__(
+        self, channels: int, hidden: int, *, previous_day: bool = False, features: MarketFeatures | None = None
+    ) -> None:
+        super().__init__()
+        self.market = MarketEncoder(channels, hidden, previous_day=previous_day, features=features)
+        self.private = nn.GRU(2, hidden, batch_first=True)
+        self.direction = _direction_branch(hidden)
+        self.join = nn.Sequential(nn.Linear(3 * hidden + 3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return the features, float32 of shape (N, H).
+
+        ``path`` in `obs`, int64 of shape (N,), names for each row a row whose ``position_history`` begins with
+        the row's own: the last of its episode. Then one pass serves the episode.
+        """
+        device = self.private.weight_ih_l0.device
+        market = self.market(obs)
+        direction = self.direction(as_tensor(obs["acquiring"], device).long())
+        return self.join(torch.cat([market, self._private(obs, device), direction, _scalars(obs, device)], dim=1))
+
+    def _private(self, obs: Any, device: torch.device) -> torch.Tensor:
+        history = as_tensor(obs["position_history"], device).float()
+        step = as_tensor(obs["cur_step"], device).long()
+        row = torch.arange(len(step), device=device)
+        if "path" in obs:
+            last, row = torch.unique(as_tensor(obs["path"], device), return_inverse=True)
+        else:
+            last = row
+        history = history[last]
+        target = as_tensor(obs["target"], device).float()[last, None]
+        steps = as_tensor(obs["num_step"], device).float()[last, None]
+        clock = torch.arange(history.shape[1], device=device) / steps
+        states, _ = self.private(torch.stack([history / target, clock], dim=2))
+        # The terminal observation of the longest order has taken max_step steps; it reads the last row.
+        return states[row, step.clamp(max=states.shape[1] - 1)]
+
+
+class ActorCritic(nn.Module):
+    """A trunk with a head for the action logits and one for the value, so that the trunk runs once for both.
+
+    Parameters
+    ----------
+    trunk
+        Observations to features of width `hidden`.
+    hidden, actions
+        Width of the features, number of actions A.
+    """
+
+    def __init__(self, trunk: nn.Module, hidden: int, actions: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.actor = nn.Linear(hidden, actions)
+        self.critic = nn.Linear(hidden, 1)
+        # A small last layer starts the policy near uniform (Andrychowicz et al., ICLR 2021, section 3.2).
+        with torch.no_grad():
+            self.actor.weight.mul_(0.01)
+            self.actor.bias.zero_()
+
+    def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the action logits of shape (N, A) and the values of shape (N,)."""
+        features = self.trunk(obs)
+        return self.actor(features), self.critic(features).squeeze(-1)
+
+
+def make_network(
+    settings: NetworkSettings, actions: int, *, channels: int = 0, features: MarketFeatures | None = None, seed: int = 0
+) -> ActorCritic:
+    """Build a network with weights drawn from `seed`; torch's global random state is left as it was.
+
+    Parameters
+    ----------
+    settings
+        Its shape.
+    actions
+        Number of actions.
+    channels, features
+        Market features a tick, or the panel that has them; needed by the recurrent network.
+    """
+    if features is not None:
+        channels = features.today.shape[2]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if settings.kind == "mlp":
+            trunk: nn.Module = MLP(settings.hidden)
+        elif channels < 1:
+            raise ConfigError("the recurrent network needs the market's features; give features or channels.")
+        else:
+            trunk = Recurrent(channels, settings.hidden, previous_day=settings.previous_day, features=features)
+        return ActorCritic(trunk, settings.hidden, actions)

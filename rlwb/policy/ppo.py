@@ -1,0 +1,291 @@
+"""Proximal policy optimisation (Schulman et al., arXiv 1707.06347) on tianshou, trunk run once, whole episodes a minibatch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from tianshou.algorithm import PPO as TianshouPPO
+from tianshou.algorithm.modelfree.a2c import A2CTrainingStats
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Batch, ReplayBuffer, SequenceSummaryStats
+from tianshou.utils.torch_utils import policy_within_training_step
+from torch import nn
+
+from rlwb.errors import ConfigError
+from rlwb.policy.networks import ActorCritic
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """Settings of PPO.
+
+    Parameters
+    ----------
+    learning_rate
+        Of Adam. Larger learns faster and breaks sooner; usual 1e-4 to 1e-3.
+    gamma
+        Discount a step. Episodes are short and all reward counts: 1.
+    gae_lambda
+        Bias against variance of the advantage (Schulman et al., arXiv 1506.02438); 1 is the full return.
+    clip
+        Largest relative change of an action's probability that is still rewarded; usual 0.1 to 0.3.
+    value_coef, entropy_coef
+        Weights of the value loss and of the entropy bonus; more entropy explores longer.
+    max_grad_norm
+        Gradients are scaled down to this norm.
+    value_clip
+        Whether the value's change is clipped as well.
+    return_scaling
+        Whether returns are divided by their running deviation, so that the loss ignores the reward's unit.
+    """
+
+    learning_rate: float = 1e-3
+    gamma: float = 1.0
+    gae_lambda: float = 1.0
+    clip: float = 0.2
+    value_coef: float = 0.5
+    entropy_coef: float = 0.01
+    max_grad_norm: float = 1.0
+    value_clip: bool = False
+    return_scaling: bool = True
+
+    def __post_init__(self) -> None:
+        positive = {"learning_rate": self.learning_rate, "clip": self.clip, "max_grad_norm": self.max_grad_norm}
+        for name, value in positive.items():
+            if not value > 0:
+                raise ConfigError(f"{name} is {value}; it must be above 0.")
+        for name, value in {"gamma": self.gamma, "gae_lambda": self.gae_lambda}.items():
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name} is {value}; it must lie in [0, 1].")
+
+
+class _Head(nn.Module):
+    """One output of an `ActorCritic`, in the form that tianshou calls."""
+
+    def __init__(self, net: ActorCritic, output: int) -> None:
+        super().__init__()
+        self.net = net
+        self.output = output
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> Any:
+        value = self.net(obs)[self.output]
+        return (value, state) if self.output == 0 else value
+
+
+class _Policy(DiscreteActorPolicy):
+    @staticmethod
+    def _compile() -> None:
+        """Skip tianshou's warm-up of compiled functions that are not used here; it takes seconds a process."""
+
+
+def gae(
+    reward: np.ndarray, value: np.ndarray, done: np.ndarray, gamma: float, gae_lambda: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return advantages and returns of episodes laid end to end, each float64 of shape (N,).
+
+    ``delta_t = r_t + gamma v_{t+1} - v_t``, ``A_t = delta_t + gamma lambda A_{t+1}``, with v and A zero
+    beyond an episode's end (arXiv 1506.02438, equation 16). The return is ``A_t + v_t``.
+    """
+    advantage = np.zeros(len(reward))
+    following, next_value = 0.0, 0.0
+    for t in range(len(reward) - 1, -1, -1):
+        if done[t]:
+            following = next_value = 0.0
+        following = reward[t] + gamma * next_value - value[t] + gamma * gae_lambda * following
+        next_value = value[t]
+        advantage[t] = following
+    return advantage, advantage + value
+
+
+class PPO(TianshouPPO):
+    """tianshou's PPO for an `ActorCritic`.
+
+    Parameters
+    ----------
+    net
+        Network of actor and critic.
+    settings
+        Hyper-parameters.
+    seed
+        Seeds the order of minibatches, together with the number of updates made.
+
+    Notes
+    -----
+    Three things differ from the parent, none of them in the mathematics. The network runs once for logits and
+    value. A minibatch holds whole episodes, so that a causal network passes over a day once for all of its
+    decisions. The order of minibatches depends on the seed and the update's number alone, so that no random
+    state needs saving.
+    """
+
+    def __init__(self, net: ActorCritic, settings: PPOSettings | None = None, *, seed: int = 0) -> None:
+        self.settings = settings = settings or PPOSettings()
+        super().__init__(
+            policy=_Policy(
+                actor=_Head(net, 0), action_space=gym.spaces.Discrete(net.actor.out_features), deterministic_eval=True
+            ),
+            critic=_Head(net, 1),
+            optim=AdamOptimizerFactory(lr=settings.learning_rate),
+            eps_clip=settings.clip,
+            value_clip=settings.value_clip,
+            vf_coef=settings.value_coef,
+            ent_coef=settings.entropy_coef,
+            max_grad_norm=settings.max_grad_norm,
+            gae_lambda=settings.gae_lambda,
+            gamma=settings.gamma,
+            return_scaling=settings.return_scaling,
+        )
+        self.net = net
+        self.seed = seed
+        self.updates = 0
+
+    @torch.no_grad()
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Choose actions.
+
+        Parameters
+        ----------
+        obs
+            A batch of observations.
+        noise : float64 of shape (N,), optional
+            Uniform numbers in [0, 1) that pick from the policy's distribution; without them each action is
+            the most probable one.
+
+        Returns
+        -------
+        int64 of shape (N,)
+        """
+        logits, _ = self.net(obs)
+        if noise is None:
+            return logits.argmax(dim=1).cpu().numpy()
+        cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
+        choice = (cumulative <= np.asarray(noise)[:, None]).sum(axis=1)
+        return np.minimum(choice, cumulative.shape[1] - 1)
+
+    def learn(
+        self, obs: dict[str, np.ndarray], action: np.ndarray, reward: np.ndarray, done: np.ndarray, **update: Any
+    ) -> dict[str, float]:
+        """Update on episodes laid end to end; return the means of the losses over the minibatches.
+
+        Parameters
+        ----------
+        obs
+            Observations, each array of shape (N, …).
+        action, reward, done
+            Of shape (N,); `done` marks the last transition of each episode.
+        update
+            ``batch_size`` (transitions a minibatch, at least) and ``repeat`` (passes over the data).
+        """
+        zeros, batch = np.zeros(len(done), dtype=bool), Batch(obs)
+        buffer = ReplayBuffer.from_data(batch, action, reward, done, zeros, done, batch)  # type: ignore[arg-type]
+        with policy_within_training_step(self.policy):
+            stats = self.update(buffer=buffer, **update)
+        return {name: value for name, value in stats.get_loss_stats_dict().items() if np.ndim(value) == 0}
+
+    def _preprocess_batch(self, batch: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Any:
+        logits, values = [], []
+        with torch.no_grad():
+            for rows in _cut(np.arange(len(batch)), np.asarray(batch.done), 8192):
+                part_logits, part_values = self.net(self._rows(batch, rows))
+                logits.append(part_logits)
+                values.append(part_values)
+        batch.v_s = torch.cat(values)
+        value = batch.v_s.cpu().numpy().astype(np.float64)
+        scale = np.sqrt(self.ret_rms.var + self._eps) if self.return_scaling else 1.0
+        advantage, returns = gae(batch.rew, value * scale, batch.done, self.gamma, self.gae_lambda)
+        if self.return_scaling:
+            self.ret_rms.update(returns)
+        device = batch.v_s.device
+        batch.returns = torch.as_tensor(returns / scale, dtype=torch.float32, device=device)
+        batch.adv = torch.as_tensor(advantage, dtype=torch.float32, device=device)
+        batch.act = torch.as_tensor(batch.act, device=device).long()
+        batch.logp_old = _log_prob(torch.cat(logits), batch.act)
+        return batch
+
+    def _update_with_batch(self, batch: Any, batch_size: int | None, repeat: int) -> A2CTrainingStats:  # type: ignore[override]
+        losses: dict[str, list[float]] = {"loss": [], "actor_loss": [], "vf_loss": [], "ent_loss": []}
+        for rows in self._minibatches(np.asarray(batch.done), batch_size or len(batch), repeat):
+            logits, value = self.net(self._rows(batch, rows))
+            at = torch.as_tensor(rows, device=value.device)
+            parts = self._losses(batch, at, logits, value)
+            total = parts[0] + self.vf_coef * parts[1] - self.ent_coef * parts[2]
+            self.optim.step(total)
+            for kept, part in zip(losses.values(), (total, *parts), strict=True):
+                kept.append(float(part.detach()))
+        return A2CTrainingStats(
+            **{name: SequenceSummaryStats.from_sequence(kept) for name, kept in losses.items()},
+            gradient_steps=len(losses["loss"]),
+        )
+
+    def _losses(self, batch: Any, at: torch.Tensor, logits: torch.Tensor, value: torch.Tensor) -> tuple[Any, Any, Any]:
+        """Return the clipped policy loss, the value loss and the entropy of the rows `at`."""
+        advantage, returns, old_value = batch.adv[at], batch.returns[at], batch.v_s[at]
+        if self.advantage_normalization and len(at) > 1:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + self._eps)
+        ratio = (_log_prob(logits, batch.act[at]) - batch.logp_old[at]).exp()
+        clipped = ratio.clamp(1.0 - self.eps_clip, 1.0 + self.eps_clip)
+        actor_loss = -torch.min(ratio * advantage, clipped * advantage).mean()
+        value_loss = (returns - value).pow(2)
+        if self.value_clip:
+            near = old_value + (value - old_value).clamp(-self.eps_clip, self.eps_clip)
+            value_loss = torch.max(value_loss, (returns - near).pow(2))
+        log_p = logits.log_softmax(dim=1)
+        return actor_loss, value_loss.mean(), -(log_p.exp() * log_p).sum(dim=1).mean()
+
+    def _rows(self, batch: Any, rows: np.ndarray) -> Any:
+        if not isinstance(batch.obs, Batch):
+            return batch.obs[rows]
+        obs = {key: np.asarray(value)[rows] for key, value in batch.obs.items()}
+        return _with_path(obs, np.asarray(batch.done)[rows]) if getattr(self.net.trunk, "causal", False) else obs
+
+    def _minibatches(self, done: np.ndarray, batch_size: int, repeat: int) -> Iterator[np.ndarray]:
+        rng = np.random.default_rng([self.seed, self.updates])
+        self.updates += 1
+        ends = np.flatnonzero(done) + 1
+        starts = np.concatenate([[0], ends[:-1]])
+        for _ in range(repeat):
+            order = rng.permutation(len(ends))
+            rows = np.concatenate([np.arange(starts[i], ends[i]) for i in order])
+            yield from _cut(rows, done, batch_size)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return networks, optimiser, return statistics and counters: all that an exact resume needs."""
+        state = dict(super().state_dict(*args, **kwargs))
+        statistics = [float(self.ret_rms.mean), float(self.ret_rms.var), float(self.ret_rms.count)]
+        return {**state, "_return_statistics": statistics, "_updates": self.updates}
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+        state = dict(state_dict)
+        self.ret_rms.mean, self.ret_rms.var, self.ret_rms.count = state.pop("_return_statistics")
+        self.updates = state.pop("_updates")
+        super().load_state_dict(state, *args, **kwargs)
+
+
+def _log_prob(logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+    return logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
+
+
+def _with_path(obs: dict[str, np.ndarray], done: np.ndarray) -> dict[str, np.ndarray]:
+    """Add ``path``, the last row of each row's episode, to observations made of whole episodes."""
+    ends = np.flatnonzero(done)
+    return {**obs, "path": np.repeat(ends, np.diff(ends, prepend=-1))}
+
+
+def _cut(rows: np.ndarray, done: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Cut rows of whole episodes after the first episode end at or beyond each `size` rows.
+
+    A last piece of under half the size joins the one before.
+    """
+    ends = np.flatnonzero(done[rows]) + 1
+    start = 0
+    while start < len(rows):
+        stop = int(ends[min(np.searchsorted(ends, start + size), len(ends) - 1)])
+        if len(rows) - stop < size / 2:
+            stop = len(rows)
+        yield rows[start:stop]
+        start = stop

@@ -1,0 +1,264 @@
+"""What happens around the training loop: stopping early, writing metrics, saving checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pandas as pd
+
+from rlwb.errors import ConfigError
+from rlwb.files import atomic_path
+from rlwb.trainer.checkpoint import checkpoint_name, list_checkpoints, point_latest, save_checkpoint
+
+if TYPE_CHECKING:
+    from rlwb.trainer.trainer import Trainer
+    from rlwb.trainer.vessel import TrainingVessel
+
+
+class Callback:
+    """Base of callbacks; every hook does nothing until overridden."""
+
+    #: Whether the callback may end a fit, so that max_iters may be empty.
+    can_stop = False
+    #: Callbacks with a higher rank are called later; `Checkpoint` saves what all others have settled.
+    rank = 0
+
+    @property
+    def state_key(self) -> str:
+        """Name of the callback's state in a checkpoint."""
+        return type(self).__name__
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_iter_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_train_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_train_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_validate_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_test_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_test_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+
+
+class EarlyStopping(Callback):
+    """Stops when a validation figure has not improved for a while.
+
+    Parameters
+    ----------
+    monitor
+        Name in ``trainer.metrics``, for example ``"val/pa"``.
+    patience
+        Number of validations in a row without improvement that stop the fit, at least 1.
+    min_delta
+        Least change that counts as an improvement.
+    mode
+        Whether ``"max"`` or ``"min"`` is better.
+    baseline
+        Value to beat before anything counts as an improvement.
+    restore_best_weights
+        Whether the policy gets the weights of its best validation back at the end of the fit.
+
+    Notes
+    -----
+    A missing figure (NaN) is no improvement.
+    """
+
+    can_stop = True
+
+    def __init__(
+        self,
+        monitor: str = "val/pa",
+        patience: int = 10,
+        *,
+        min_delta: float = 0.0,
+        mode: Literal["max", "min"] = "max",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+    ) -> None:
+        if patience < 1:
+            raise ConfigError(f"patience is {patience}; stop after at least 1 validation without improvement.")
+        if mode not in ("max", "min"):
+            raise ConfigError(f"mode is {mode!r}; it must be 'max' or 'min'.")
+        self.monitor = monitor
+        self.patience = patience
+        self.min_delta = min_delta
+        self.sign = 1.0 if mode == "max" else -1.0
+        self.restore_best_weights = restore_best_weights
+        self.best = -math.inf if baseline is None else self.sign * baseline
+        self.best_iteration = 0
+        self.waited = 0
+        self.missing = 0
+        self._best_weights: Any = None
+
+    @property
+    def state_key(self) -> str:
+        return f"EarlyStopping({self.monitor})"
+
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if self.monitor not in trainer.metrics:
+            raise ConfigError(
+                f"EarlyStopping watches {self.monitor!r}, which is not among the figures: {sorted(trainer.metrics)}."
+            )
+        value = self.sign * trainer.metrics[self.monitor]
+        if math.isnan(value):
+            self.missing += 1
+        if value - self.min_delta > self.best:
+            self.best, self.best_iteration, self.waited = value, trainer.current_iter, 0
+            if self.restore_best_weights:
+                self._best_weights = copy.deepcopy(vessel.policy.state_dict())
+        else:
+            self.waited += 1
+            if self.waited >= self.patience:
+                trainer.should_stop = True
+
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if self._best_weights is not None:
+            vessel.policy.load_state_dict(copy.deepcopy(self._best_weights))
+
+    def state_dict(self) -> dict[str, Any]:
+        names = ("best", "best_iteration", "waited", "missing", "_best_weights")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+class MetricsWriter(Callback):
+    """Writes ``train.csv`` (a row an iteration) and ``validation.csv`` (a row a validation), whole each time.
+
+    Parameters
+    ----------
+    dirpath
+        Folder; made when missing. On a resume, rows after the checkpoint's iteration are cut off.
+    """
+
+    rank = 1
+
+    def __init__(self, dirpath: str | os.PathLike[str]) -> None:
+        self.dirpath = Path(dirpath)
+        self._rows: dict[str, list[dict[str, float]]] = {"train": [], "validation": []}
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        split: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        for name, value in trainer.metrics.items():
+            if name.startswith("val/"):
+                split["validation"][name.removeprefix("val/")] = value
+            else:
+                split["train"][name] = value
+        for name, figures in split.items():
+            if figures:
+                self._rows[name].append({"iteration": trainer.current_iter, **figures})
+                with atomic_path(self.dirpath / f"{name}.csv") as path:
+                    pd.DataFrame(self._rows[name]).to_csv(path, index=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self._rows}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rows = {name: list(rows) for name, rows in state["rows"].items()}
+
+
+class Checkpoint(Callback):
+    """Saves the whole state of the training, named by iteration.
+
+    Parameters
+    ----------
+    dirpath
+        Folder; made when missing.
+    every_n_iters
+        Save after every so many iterations.
+    time_interval
+        Save when so many seconds have passed since the last save, as well.
+    keep_best, keep_last
+        How many checkpoints to keep by the monitored figure and by age; None keeps all. One kept by either
+        stays.
+    monitor
+        Figure that ranks them; larger is better. A missing one never ranks.
+    meta
+        Plain values stored with each checkpoint: what is needed to build the policy again.
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        dirpath: str | os.PathLike[str],
+        every_n_iters: int | None = 1,
+        *,
+        time_interval: float | None = None,
+        keep_best: int | None = None,
+        keep_last: int | None = None,
+        monitor: str = "val/pa",
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        for name, value in {"every_n_iters": every_n_iters, "keep_best": keep_best, "keep_last": keep_last}.items():
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1, or none.")
+        self.dirpath = Path(dirpath)
+        self.every_n_iters = every_n_iters
+        self.time_interval = time_interval
+        self.keep_best = keep_best
+        self.keep_last = keep_last
+        self.monitor = monitor
+        self.meta = dict(meta or {})
+        self.scores: dict[int, float] = {}
+        self._saved_at = time.monotonic()
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        number = trainer.current_iter
+        if self.monitor in trainer.metrics:
+            self.scores[number] = trainer.metrics[self.monitor]
+        due = self.every_n_iters is not None and number % self.every_n_iters == 0
+        late = self.time_interval is not None and time.monotonic() - self._saved_at >= self.time_interval
+        if due or late or trainer.should_stop:
+            self._save(trainer)
+
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if trainer.current_iter and not (self.dirpath / checkpoint_name(trainer.current_iter)).exists():
+            self._save(trainer)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"scores": self.scores}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.scores = dict(state["scores"])
+
+    def _save(self, trainer: Trainer) -> None:
+        path = self.dirpath / checkpoint_name(trainer.current_iter)
+        save_checkpoint(path, {**trainer.state_dict(), "meta": self.meta})
+        point_latest(path)
+        self._saved_at = time.monotonic()
+        self._prune()
+
+    def _prune(self) -> None:
+        if self.keep_best is None and self.keep_last is None:
+            return
+        saved = list_checkpoints(self.dirpath)
+        ranked = [i for i in saved if not math.isnan(self.scores.get(i, math.nan))]
+        ranked.sort(key=lambda i: (-self.scores[i], i))
+        keep = set(ranked[: self.keep_best or 0]) | set(list(saved)[-(self.keep_last or 1) :])
+        for iteration, path in saved.items():
+            if iteration not in keep:
+                path.unlink()

@@ -1,0 +1,35 @@
+"""The random numbers that actions are drawn with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_ROWS, _COLUMNS = 1024, 16
+
+
+class ActionNoise:
+    """Uniform numbers by (episode, step), so that a draw depends on neither workers nor batches.
+
+    Parameters
+    ----------
+    seed
+        Non-negative integers that name the stream, for example the run's seed and the iteration.
+    """
+
+    def __init__(self, *seed: int) -> None:
+        self.seed = seed
+        self._blocks: dict[tuple[int, int], np.ndarray] = {}
+
+    def draw(self, episode: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Return the numbers of the given episodes and steps, float64 of shape (N,), in [0, 1)."""
+        out = np.empty(len(episode))
+        blocks = np.stack([episode // _ROWS, step // _COLUMNS], axis=1)
+        for key in {(int(a), int(b)) for a, b in blocks}:
+            rows = (blocks == key).all(axis=1)
+            out[rows] = self._block(key)[episode[rows] % _ROWS, step[rows] % _COLUMNS]
+        return out
+
+    def _block(self, key: tuple[int, int]) -> np.ndarray:
+        if key not in self._blocks:
+            self._blocks[key] = np.random.default_rng([*self.seed, *key]).random((_ROWS, _COLUMNS))
+        return self._blocks[key]

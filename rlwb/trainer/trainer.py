@@ -1,0 +1,199 @@
+"""The loop: collect, update, validate, tell the callbacks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from rlwb.env import FiniteVectorEnv, LogWriter
+from rlwb.errors import ConfigError
+from rlwb.trainer.callbacks import Callback
+from rlwb.trainer.checkpoint import load_checkpoint
+from rlwb.trainer.collect import Episodes
+from rlwb.trainer.vessel import TrainingVessel, summarise, take
+
+_DEV_RUN_EPISODES = 8
+
+
+class Trainer:
+    """Trains and tests a vessel.
+
+    Parameters
+    ----------
+    max_iters
+        Number of iterations in all, those before a resume included. None trains until a callback stops it.
+    val_every_n_iters
+        Validate after every so many iterations; None never does.
+    loggers
+        Writers told of every training episode.
+    callbacks
+        Called in this order, those of a higher `Callback.rank` last.
+    finite_env_type, concurrency
+        See `make_env`.
+    fast_dev_run
+        Cut everything to this many iterations of a handful of episodes, to see that all runs.
+    progress
+        Whether a progress bar is shown.
+
+    Attributes
+    ----------
+    current_iter
+        Number of iterations done: the number of the metrics row, the validation row and the checkpoint.
+    metrics
+        Figures of the last iteration; those of its validation under ``val/``.
+    should_stop
+        Set by a callback to end the fit after this iteration.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_iters: int | None = None,
+        val_every_n_iters: int | None = None,
+        loggers: Sequence[LogWriter] | LogWriter | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        finite_env_type: str = "native",
+        concurrency: int = 1,
+        fast_dev_run: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        if max_iters is not None and max_iters < 1:
+            raise ConfigError(f"max_iters is {max_iters}; train at least 1 iteration.")
+        if val_every_n_iters is not None and val_every_n_iters < 1:
+            raise ConfigError(f"val_every_n_iters is {val_every_n_iters}; validate every 1 or more, or give none.")
+        self.max_iters = max_iters if fast_dev_run is None else fast_dev_run
+        self.val_every_n_iters = val_every_n_iters if fast_dev_run is None else 1
+        self.loggers = [loggers] if isinstance(loggers, LogWriter) else list(loggers or ())
+        self.callbacks = sorted(callbacks or (), key=lambda callback: callback.rank)
+        self.finite_env_type = finite_env_type
+        self.concurrency = concurrency
+        self.fast_dev_run = fast_dev_run
+        self.progress = progress
+        self.current_iter = 0
+        self.metrics: dict[str, float] = {}
+        self.should_stop = False
+        self.validation: Episodes | None = None
+        self.vessel: TrainingVessel | None = None
+
+    def fit(self, vessel: TrainingVessel, ckpt_path: str | os.PathLike[str] | None = None) -> None:
+        """Train.
+
+        Parameters
+        ----------
+        vessel
+            What to train.
+        ckpt_path
+            A checkpoint to continue from. A run that a callback had stopped stays stopped.
+
+        Raises
+        ------
+        ConfigError
+            When nothing would ever stop the fit, or a callback watches a figure that never comes.
+        """
+        self._attach(vessel)
+        if self.max_iters is None and not any(callback.can_stop for callback in self.callbacks):
+            raise ConfigError("max_iters is empty and no callback can stop the fit; set max_iters.")
+        if ckpt_path is not None:
+            self.load_state_dict(load_checkpoint(Path(ckpt_path)))
+        self._call("on_fit_start")
+        bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
+        try:
+            while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
+                self._iterate(vessel)
+                bar.set_postfix({k: f"{v:.3g}" for k, v in self.metrics.items() if k in ("reward", "pa", "val/pa")})
+                bar.update()
+        finally:
+            bar.close()
+        self._call("on_fit_end")
+
+    def test(self, vessel: TrainingVessel) -> Episodes:
+        """Run the vessel's policy greedily on its test part."""
+        self._attach(vessel)
+        states = vessel.test_seed_iterator()
+        if states is None:
+            raise ConfigError("the vessel has no test_initial_states; give them to test.")
+        self._call("on_test_start")
+        with self.make_env(vessel, states) as env:
+            episodes = vessel.validate(env)
+        self.metrics.update({f"test/{name}": value for name, value in summarise(episodes).items()})
+        self._call("on_test_end")
+        return episodes
+
+    def make_env(self, vessel: TrainingVessel, states: Sequence[Any], loggers: Sequence[LogWriter] = ()) -> FiniteVectorEnv:
+        """Return the vector environment this trainer uses, on `states`."""
+        return vessel.make_env(
+            states, finite_env_type=self.finite_env_type, concurrency=self.concurrency, loggers=loggers
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that an exact resume needs, in plain values and tensors."""
+        assert self.vessel is not None
+        return {
+            "iteration": self.current_iter,
+            "should_stop": self.should_stop,
+            "metrics": dict(self.metrics),
+            "vessel": self.vessel.state_dict(),
+            "callbacks": {callback.state_key: callback.state_dict() for callback in self.callbacks},
+            "loggers": [logger.state_dict() for logger in self.loggers],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken. Callbacks are matched by their key, loggers by their place."""
+        assert self.vessel is not None
+        self.current_iter = int(state["iteration"])
+        self.should_stop = bool(state["should_stop"])
+        self.metrics = dict(state["metrics"])
+        self.vessel.load_state_dict(state["vessel"])
+        for callback in self.callbacks:
+            if callback.state_key in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][callback.state_key])
+        for logger, kept in zip(self.loggers, state["loggers"], strict=False):
+            logger.load_state_dict(kept)
+
+    def _attach(self, vessel: TrainingVessel) -> None:
+        self.vessel = vessel
+        vessel.assign_trainer(self)
+
+    def _call(self, hook: str) -> None:
+        for callback in self.callbacks:
+            getattr(callback, hook)(self, self.vessel)
+
+    def _iterate(self, vessel: TrainingVessel) -> None:
+        began = time.perf_counter()
+        self._call("on_iter_start")
+        self._call("on_train_start")
+        number = self.current_iter + 1
+        states = vessel.train_seed_iterator(_DEV_RUN_EPISODES if self.fast_dev_run else None)
+        with self.make_env(vessel, states, self.loggers) as env:
+            figures = vessel.train(env, number)
+        self.metrics = {**figures, "seconds": time.perf_counter() - began}
+        self.current_iter = number
+        self._call("on_train_end")
+        self.validation = None
+        if self._validates_now():
+            self._validate(vessel)
+        self._call("on_iter_end")
+
+    def _validates_now(self) -> bool:
+        if self.val_every_n_iters is None:
+            return False
+        return self.current_iter % self.val_every_n_iters == 0
+
+    def _validate(self, vessel: TrainingVessel) -> None:
+        states = vessel.val_seed_iterator()
+        if states is None:
+            raise ConfigError("val_every_n_iters is set but the vessel has no val_initial_states; give them.")
+        if self.fast_dev_run:
+            states = take(states, range(min(len(states), _DEV_RUN_EPISODES)))  # type: ignore[arg-type]
+        self._call("on_validate_start")
+        with self.make_env(vessel, states) as env:
+            self.validation = vessel.validate(env)
+        figures = summarise(self.validation)
+        self.metrics.update({f"val/{name}": value for name, value in figures.items()})
+        self._call("on_validate_end")
+
