@@ -52,8 +52,8 @@ class Calendar:
     closed
         Dates (ISO) whose bars are rejected: holidays, mock sessions.
     infer_early_close_minutes
-        A date on which no instrument trades in the last this many minutes of session time, or more, is taken to
-        have closed early after its last trade (see `rlwb.market.build`). 0 turns the inference off.
+        A date on which hardly any instrument trades in the last this many minutes of session time, or more, is taken
+        to have closed early (see `rlwb.market.build`). 0 turns the inference off.
     """
 
     segments: tuple[tuple[str, str], ...]
