@@ -1,0 +1,40 @@
+"""Small result tables for the tests of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from rlwb.evaluation import PolicyResult
+
+
+def order_table(pa: Sequence[float], *, days: int = 1, instruments: Sequence[str] = ("A",), **columns) -> pd.DataFrame:
+    """Make a result table; order i falls on day ``i % days`` and instrument ``i % len(instruments)``."""
+    number = np.arange(len(pa))
+    table = pd.DataFrame(
+        {
+            "order_id": [f"order-{i}" for i in number],
+            "instrument": [instruments[i % len(instruments)] for i in number],
+            "date": pd.Timestamp("2023-05-04") + pd.to_timedelta(number % days, unit="D"),
+            "filled": 100.0,
+            "twap": 10.0,
+            "pa": np.asarray(pa, dtype=np.float64),
+            "ffr": 1.0,
+        }
+    )
+    return table.assign(**columns)
+
+
+def checkpoint(pa: Sequence[float], iteration: int = 1, validation_pa: float = 2.0, **table) -> PolicyResult:
+    """Make the result of a chosen checkpoint with a two-step inventory."""
+    orders = order_table(pa, **table)
+    inventory = np.tile([1.0, 0.4, 0.0], (len(orders), 1))
+    return PolicyResult(f"checkpoint-{iteration:04d}", "checkpoint", orders, iteration, validation_pa, inventory)
+
+
+def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult:
+    """Make the result of a baseline."""
+    orders = order_table(pa, **table)
+    return PolicyResult(policy, "baseline", orders, inventory=np.tile([1.0, 0.5, 0.0], (len(orders), 1)))

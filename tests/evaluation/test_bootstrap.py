@@ -1,0 +1,143 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, t
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.evaluation import average_day_interval, bootstrap, day_interval, paired_interval
+from tests.evaluation.tables import baseline, checkpoint
+
+
+def dates_of(days):
+    return np.datetime64("2023-05-04") + np.asarray(days, dtype="timedelta64[D]")
+
+
+def slow_interval(pa, days, rng, level, resamples):
+    """Draw days one by one, string their orders together, take the mean: the specification."""
+    present = [(p, d) for p, d in zip(pa, days, strict=True) if math.isfinite(p)]
+    names = sorted({d for _, d in present})
+    orders = {name: [p for p, d in present if d == name] for name in names}
+    means = []
+    for drawn in rng.integers(len(names), size=(resamples, len(names))):
+        sample = [p for day in drawn for p in orders[names[day]]]
+        means.append(sum(sample) / len(sample))
+    n = len(names)
+    tail = norm.cdf(-math.sqrt(n / (n - 1)) * t.ppf(1 - (1 - level) / 2, n - 1))
+    return np.quantile(means, [tail, 1 - tail]), np.std(means, ddof=1)
+
+
+def market(rng, days=30, orders=8, day_effect=5.0):
+    day = np.repeat(np.arange(days), orders)
+    return rng.normal(0, day_effect, days)[day] + rng.normal(0, 10, len(day)), dates_of(day)
+
+
+def test_equals_the_slow_bootstrap():
+    rng = np.random.default_rng(1)
+    days = rng.integers(0, 12, 90)
+    pa = rng.normal(2, 10, 90)
+    pa[::11] = np.nan
+    fast = day_interval(pa, dates_of(days), np.random.default_rng(7), level=0.9, resamples=500)
+    (lo, hi), error = slow_interval(pa, days, np.random.default_rng(7), 0.9, 500)
+    assert (fast.lo, fast.hi, fast.standard_error) == pytest.approx((lo, hi, error), rel=1e-12)
+    assert fast.estimate == pytest.approx(np.nanmean(pa))
+    assert (fast.orders, fast.missing, fast.days) == (90 - 9, 9, 12)
+
+
+def test_chunks_do_not_change_the_distribution(monkeypatch):
+    pa, dates = market(np.random.default_rng(2))
+    whole = day_interval(pa, dates, np.random.default_rng(0), resamples=20_000)
+    monkeypatch.setattr(bootstrap, "_CHUNK_ELEMENTS", 1000)
+    cut = day_interval(pa, dates, np.random.default_rng(0), resamples=20_000)
+    assert (cut.lo, cut.hi) == pytest.approx((whole.lo, whole.hi), abs=0.15)
+
+
+def test_standard_error_of_equal_days_is_that_of_their_means():
+    # 4 days, one order each: the bootstrap variance of the mean is the population variance / 4
+    pa = np.array([0.0, 2.0, 4.0, 10.0])
+    interval = day_interval(pa, dates_of(range(4)), np.random.default_rng(0), resamples=100_000)
+    assert interval.standard_error == pytest.approx(math.sqrt(14.0 / 4), rel=0.01)
+
+
+def test_intervals_cover_the_truth_and_those_that_ignore_days_do_not():
+    rng = np.random.default_rng(3)
+    hits, naive_hits, rounds = 0, 0, 400
+    for _ in range(rounds):
+        pa, dates = market(rng, days=15, orders=10, day_effect=6.0)
+        interval = day_interval(pa, dates, rng, resamples=600)
+        hits += interval.lo <= 0 <= interval.hi
+        naive_hits += abs(pa.mean()) <= 1.96 * pa.std(ddof=1) / math.sqrt(len(pa))
+    assert 0.92 <= hits / rounds <= 0.98
+    assert naive_hits / rounds < 0.85
+
+
+def test_one_day_gives_no_interval_and_no_order_gives_no_mean():
+    one = day_interval(np.array([1.0, 3.0]), dates_of([0, 0]), np.random.default_rng(0))
+    assert one.estimate == 2.0
+    assert np.isnan([one.lo, one.hi, one.standard_error]).all()
+    none = day_interval(np.array([np.nan]), dates_of([0]), np.random.default_rng(0))
+    assert math.isnan(none.estimate)
+    assert (none.orders, none.missing, none.days) == (0, 1, 0)
+
+
+def test_average_of_identical_policies_is_the_policy():
+    pa, dates = market(np.random.default_rng(4))
+    single = day_interval(pa, dates, np.random.default_rng(5), resamples=500)
+    triple = average_day_interval([pa] * 3, [dates] * 3, np.random.default_rng(5), resamples=500)
+    assert (triple.estimate, triple.lo, triple.hi) == pytest.approx((single.estimate, single.lo, single.hi))
+    assert triple.orders == 3 * single.orders
+
+
+def test_average_weights_policies_equally_however_many_orders_lack_a_pa():
+    first, second = np.array([1.0, 1.0, 1.0, 1.0]), np.array([5.0, np.nan, np.nan, np.nan])
+    dates = dates_of([0, 1, 2, 3])
+    interval = average_day_interval([first, second], [dates, dates], np.random.default_rng(0), resamples=500)
+    assert interval.estimate == 3.0
+    assert interval.missing == 3
+    assert (interval.lo, interval.hi) == (1.0, 3.0)  # without day 0 only the first policy has a mean
+
+
+def test_pairing_removes_what_both_share():
+    rng = np.random.default_rng(6)
+    shared, _ = market(rng, days=20, orders=5)
+    first, second = checkpoint(shared + 1.0, days=20), baseline(shared, days=20)
+    interval = paired_interval(first, second, rng, resamples=500)
+    assert (interval.estimate, interval.lo, interval.hi) == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_pairing_matches_by_order_and_leaves_out_what_either_lacks():
+    first = checkpoint([1.0, 2.0, np.nan, 4.0], days=2)
+    second = baseline([0.0, np.nan, 0.0, 1.0], days=2)
+    second.orders.sort_index(ascending=False, inplace=True)
+    interval = paired_interval(first, second, np.random.default_rng(0), resamples=100)
+    assert interval.estimate == pytest.approx((1.0 + 3.0) / 2)
+    assert (interval.orders, interval.missing) == (2, 2)
+    with pytest.raises(DataError, match="same orders"):
+        paired_interval(first, baseline([1.0]), np.random.default_rng(0))
+
+
+def test_wrong_settings_are_refused():
+    pa, dates = np.array([1.0]), dates_of([0])
+    with pytest.raises(ConfigError, match="level of an interval is 95"):
+        day_interval(pa, dates, np.random.default_rng(0), level=95)
+    with pytest.raises(ConfigError, match="10 resamples"):
+        day_interval(pa, dates, np.random.default_rng(0), resamples=10)
+    with pytest.raises(DataError, match="one date an order"):
+        day_interval(pa, dates_of([0, 1]), np.random.default_rng(0))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    days=st.lists(st.integers(0, 6), min_size=2, max_size=30),
+    shift=st.floats(-100, 100),
+    scale=st.floats(0.1, 10),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_intervals_move_and_stretch_with_the_values(days, shift, scale, seed):
+    pa = np.random.default_rng(seed).normal(0, 10, len(days))
+    plain = day_interval(pa, dates_of(days), np.random.default_rng(seed), resamples=100)
+    moved = day_interval(shift + scale * pa, dates_of(days), np.random.default_rng(seed), resamples=100)
+    expected = [shift + scale * value for value in (plain.estimate, plain.lo, plain.hi)]
+    assert [moved.estimate, moved.lo, moved.hi] == pytest.approx(expected, rel=1e-9, abs=1e-7, nan_ok=True)

@@ -1,0 +1,73 @@
+import math
+
+import numpy as np
+import pytest
+
+from rlwb.errors import DataError
+from rlwb.evaluation import PolicyResult, headline
+from tests.evaluation.tables import baseline, checkpoint, order_table
+
+
+def example():
+    last = PolicyResult("last", "last", order_table([2.0, 2.0, 0.0, 0.0], days=2), 9, 1.0)
+    return [
+        checkpoint([1.0, 2.0, 3.0, -2.0], 3, 5.0, days=2),
+        checkpoint([3.0, 4.0, 5.0, 0.0], 6, 4.0, days=2),
+        baseline([0.0] * 4, days=2),
+        last,
+    ]
+
+
+def test_hand_computed_table():
+    frame = headline(example()).frame.set_index("policy")
+    assert list(frame.index) == ["best checkpoints by validation (n = 2)", "last checkpoint", "TWAP"]
+    best = frame.iloc[0]
+    assert best["n"] == 2
+    assert best["pa_mean"] == pytest.approx((1.0 + 3.0) / 2)
+    assert best["pa_std_checkpoints"] == pytest.approx(math.sqrt(2.0))
+    assert best["validation_pa"] == pytest.approx(4.5)
+    assert best["win_rate"] == pytest.approx(0.75)
+    assert (best["orders"], best["days"]) == (4, 2)
+    assert math.isnan(frame.loc["TWAP", "pa_std_checkpoints"])
+
+
+def test_text_and_markdown_say_what_a_reader_must_know():
+    table = headline(example())
+    for text in (table.to_text(), table.to_markdown()):
+        assert "2.00 ± 1.41" in text
+        assert "Only n = 2 of the 10 checkpoints asked for could be used." in text
+        assert "standard deviation over the 2 checkpoints" in text
+        assert "95 % interval" in text
+        assert "4 test orders on 2 days from 2023-05-04 to 2023-05-05" in text
+        assert "2.50 bp above their test PA" in text
+    markdown = table.to_markdown().splitlines()
+    assert {line.count("|") for line in markdown[:5]} == {9}
+    rows = table.to_text().splitlines()[2:5]
+    assert [row.split()[-2:] for row in rows] == [["100.0", "%"]] * 3
+
+
+def test_f03_nine_of_ten_say_nine():
+    results = [checkpoint([1.0, 2.0], i, days=2) for i in range(1, 10)]
+    table = headline(results, requested=10)
+    assert table.frame["n"].iloc[0] == 9
+    assert "Only n = 9 of the 10" in table.to_text()
+    assert "Only" not in headline(results, requested=9).to_text()
+
+
+def test_missing_pas_are_counted_and_one_day_is_explained():
+    table = headline([checkpoint([1.0, np.nan]), baseline([np.nan, np.nan], "vwap")])
+    assert "best checkpoints by validation (n = 1): 1, VWAP: 2" in table.to_text()
+    assert "One day of orders gives no interval" in table.to_text()
+    assert table.to_text().splitlines()[3].split() == ["VWAP", "1", "-", "-", "-", "-", "-", "100.0", "%"]
+
+
+def test_rounding_noise_prints_as_zero():
+    text = headline([checkpoint([-1e-13, -1e-13], days=2)]).to_text()
+    assert "-0.00" not in text
+
+
+def test_no_checkpoint_and_other_orders_are_refused():
+    with pytest.raises(DataError, match="at least one checkpoint"):
+        headline([baseline([1.0])])
+    with pytest.raises(DataError, match="same orders"):
+        headline([checkpoint([1.0]), baseline([1.0, 2.0])])

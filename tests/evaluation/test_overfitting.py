@@ -1,0 +1,104 @@
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, rankdata
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.evaluation import expected_shrinkage, mean_of_largest, overfitting_probability
+
+
+@pytest.mark.parametrize(
+    ("candidates", "chosen", "expected"),
+    [(1, 1, 0.0), (2, 1, 1 / math.sqrt(math.pi)), (3, 1, 1.5 / math.sqrt(math.pi)), (10, 1, 1.538753), (5, 5, 0.0)],
+)
+def test_known_order_statistics(candidates, chosen, expected):
+    assert mean_of_largest(candidates, chosen) == pytest.approx(expected, abs=1e-6)
+
+
+def test_largest_of_many_against_simulation():
+    draws = np.sort(np.random.default_rng(0).normal(size=(40_000, 40)), axis=1)
+    assert mean_of_largest(40, 10) == pytest.approx(draws[:, -10:].mean(), abs=0.01)
+
+
+def test_largest_of_very_many_against_burrows_approximation():
+    # Burrows (1972): i - (N - k) / (2 k (N + 1) i) with i = phi(z) / (k / N), z the upper k / N point
+    intensity = norm.pdf(norm.isf(0.01)) / 0.01
+    expected = intensity - 990 / (2 * 10 * 1001 * intensity)
+    assert mean_of_largest(1000, 10) == pytest.approx(expected, abs=1e-3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(candidates=st.integers(2, 200), data=st.data())
+def test_choosing_fewer_of_more_flatters_more(candidates, data):
+    chosen = data.draw(st.integers(1, candidates - 1))
+    value = mean_of_largest(candidates, chosen)
+    assert value > mean_of_largest(candidates, chosen + 1) - 1e-9
+    assert value < mean_of_largest(candidates + 1, chosen) + 1e-9
+
+
+def test_shrinkage_against_simulated_choice():
+    # validation = truth + common noise + own noise, all truths equal; correlation = common variance share
+    rng = np.random.default_rng(1)
+    error, correlation, n, k = 2.0, 0.6, 20, 5
+    common = rng.normal(0, error * math.sqrt(correlation), (30_000, 1))
+    estimates = common + rng.normal(0, error * math.sqrt(1 - correlation), (30_000, n))
+    fall = np.sort(estimates, axis=1)[:, -k:].mean()
+    assert expected_shrinkage(error, n, k, correlation=correlation) == pytest.approx(fall, abs=0.04)
+
+
+def test_shrinkage_scales_and_refuses_nonsense():
+    assert expected_shrinkage(3.0, 10, 1) == pytest.approx(3 * 1.538753, abs=1e-5)
+    assert expected_shrinkage(3.0, 10, 1, correlation=1.0) == 0.0
+    for bad in ({"standard_error": -1.0}, {"standard_error": math.nan}, {"correlation": 1.5}):
+        with pytest.raises(ConfigError, match="cannot be"):
+            expected_shrinkage(**({"standard_error": 1.0, "candidates": 3, "chosen": 1} | bad))
+    with pytest.raises(ConfigError, match="best 4 of 3"):
+        mean_of_largest(3, 4)
+
+
+def slow_overfitting(day_pa, blocks):
+    """Follow the paper's algorithm with loops."""
+    parts, logits = np.array_split(day_pa, blocks), []
+    for taken in combinations(range(blocks), blocks // 2):
+        inside = np.concatenate([parts[i] for i in taken]).mean(axis=0)
+        outside = np.concatenate([parts[i] for i in range(blocks) if i not in taken]).mean(axis=0)
+        relative = rankdata(outside)[inside.argmax()] / (len(inside) + 1)
+        logits.append(math.log(relative / (1 - relative)))
+    return logits
+
+
+def test_equals_the_slow_algorithm():
+    day_pa = np.random.default_rng(2).normal(size=(37, 6))
+    result = overfitting_probability(day_pa, blocks=6)
+    expected = slow_overfitting(day_pa, 6)
+    assert result.logits == pytest.approx(expected)
+    assert result.probability == np.mean(np.array(expected) <= 1e-12)
+    assert (result.policies, result.days, result.blocks) == (6, 37, 6)
+
+
+def test_a_real_winner_carries_over_and_noise_does_not():
+    rng = np.random.default_rng(3)
+    noise = rng.normal(size=(120, 8))
+    winner = overfitting_probability(noise + np.array([3.0] + [0.0] * 7))
+    assert winner.probability == 0.0
+    many = [overfitting_probability(rng.normal(size=(120, 8))).probability for _ in range(60)]
+    assert 0.35 < np.mean(many) < 0.65
+
+
+def test_days_without_every_policy_are_left_out():
+    day_pa = np.random.default_rng(4).normal(size=(30, 3))
+    day_pa[4, 1] = np.nan
+    assert overfitting_probability(day_pa).days == 29
+
+
+def test_what_cannot_be_split_is_refused():
+    with pytest.raises(DataError, match="at least two policies"):
+        overfitting_probability(np.zeros((20, 1)))
+    with pytest.raises(ConfigError, match="7 blocks"):
+        overfitting_probability(np.zeros((20, 2)), blocks=7)
+    with pytest.raises(DataError, match="5 days"):
+        overfitting_probability(np.zeros((5, 2)))
