@@ -2,7 +2,9 @@
 
 from rlwb.market.calendar import Calendar
 from rlwb.market.features import FeatureSettings, MarketFeatures
+from rlwb.market.load import load_sessions
 from rlwb.market.normaliser import Normaliser
+from rlwb.market.read import read_bars
 from rlwb.market.report import Report
 from rlwb.market.resample import resample
 from rlwb.market.sessions import Sessions
@@ -16,6 +18,8 @@ __all__ = [
     "Report",
     "Sessions",
     "SyntheticSettings",
+    "load_sessions",
+    "read_bars",
     "resample",
     "sessions_to_bars",
     "synthetic_bars",

@@ -107,13 +107,11 @@ def _session_ends(bars: Bars, calendar: Calendar) -> dict[int, int]:
     return dict(zip(days.tolist(), ends.tolist(), strict=True))
 
 
-def _inferred_lengths(
-    bars: Bars, calendar: Calendar, index: np.ndarray, days: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _inferred_lengths(bars: Bars, calendar: Calendar, index: np.ndarray, days: int) -> tuple[np.ndarray, np.ndarray]:
     """Return for each day the ticks until the market fell silent, and whether that is an early close.
 
-    `index` is each bar's day, ``0..days-1``. A tick counts when at least a third of the number of instruments that usually
-    trade in a tick of that day trade in it, so that a few late prints do not keep a closed market open.
+    `index` is each bar's day, ``0..days-1``. A tick counts when at least a third of the number of instruments that
+    usually trade in a tick of that day trade in it, so that a few late prints do not keep a closed market open.
     """
     ticks = calendar.num_ticks
     priced = np.isfinite(bars.values["close"])

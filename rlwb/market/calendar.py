@@ -121,7 +121,7 @@ class Calendar:
 
     def first_tick(self, time: Any) -> int:
         """Return the first tick that starts at or after the session-local `time`, ``0..T``."""
-        return int(self.first_ticks(np.float64(seconds_of(time))))
+        return int(self.first_ticks(np.array(seconds_of(time))))
 
     def end_tick(self, time: Any) -> int:
         """Return how many ticks end at or before the session-local `time`, ``0..T``.
@@ -132,7 +132,7 @@ class Calendar:
         seconds = seconds_of(time)
         if seconds == 0 and self.close_seconds == DAY_SECONDS:
             seconds = DAY_SECONDS
-        return int(self.end_ticks(np.float64(seconds)))
+        return int(self.end_ticks(np.array(seconds)))
 
     def first_ticks(self, seconds: np.ndarray) -> np.ndarray:
         """`first_tick` for an array of seconds since local midnight, int64 of the same shape."""
@@ -222,5 +222,5 @@ def _check(calendar: Calendar) -> None:
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             raise ConfigError(f"timezone {calendar.timezone!r} is unknown; give an IANA name such as UTC.") from None
     for day, close in calendar.early_closes.items():
-        if not 0 < calendar.end_tick(close):
+        if calendar.end_tick(close) == 0:
             raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")

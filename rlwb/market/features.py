@@ -135,7 +135,9 @@ class MarketFeatures:
         """
         settings = settings or FeatureSettings()
         if (fit_rows is None) == (normaliser is None):
-            raise ConfigError("give either fit_rows (the training rows) or a normaliser, so none is taken from the test.")
+            raise ConfigError(
+                "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."
+            )
         if normaliser is not None and normaliser.columns != settings.columns:
             raise DataError(
                 f"the normaliser is for columns {normaliser.columns}, the features ask for {settings.columns}; "

@@ -95,9 +95,7 @@ class Report:
         """Return the report as lines for people: totals, then dropped, repaired and noted findings."""
         lines = [", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items())]
         for effect in ("dropped", "repaired", "noted"):
-            lines += [
-                f"{effect:<9}{self.sentence(reason)}" for reason in REASONS_OF[effect] if reason in self.counts
-            ]
+            lines += [f"{effect:<9}{self.sentence(reason)}" for reason in REASONS_OF[effect] if reason in self.counts]
         return "\n".join(line for line in lines if line) or "nothing to report"
 
     def as_dict(self) -> dict[str, Any]:

@@ -28,14 +28,14 @@ def resample(sessions: Sessions, tick_minutes: float) -> Sessions:
     count = round(ratio)
     if count == 1:
         return sessions
-    halted = sessions.halted
+    halted = None if sessions.halted is None else np.array(_split(sessions.halted, count).all(axis=2))
     return Sessions(
         calendar,
         sessions.instruments,
         sessions.dates,
         -(-_segment_ticks(sessions.calendar, sessions.num_ticks) // count).sum(axis=0),
         aggregate(sessions.fields, count),
-        halted=None if halted is None else _split(halted, count).all(axis=2),
+        halted=halted,
         report=sessions.report,
     )
 

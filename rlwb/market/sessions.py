@@ -219,6 +219,19 @@ class Sessions:
             report=report,
         )
 
+    @classmethod
+    def cached(
+        cls,
+        source: str | os.PathLike[str],
+        calendar: Calendar,
+        cache_dir: str | os.PathLike[str],
+        **options: Any,
+    ) -> Sessions:
+        """Load bars through the cache; `options` are those of `rlwb.market.load.load_sessions`."""
+        from rlwb.market.load import load_sessions
+
+        return load_sessions(source, calendar, cache_dir=cache_dir, **options)
+
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the panel to `directory`, whole or not at all; see `rlwb.market.store`."""
         from rlwb.market.store import save_sessions

@@ -22,7 +22,8 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
     ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing. A mix of stamps
     with and without an offset, and text that cannot be read, are a `DataError` that starts with `where`.
     """
-    text = text.astype("string").str.strip().replace("", pd.NA)
+    text = text.astype("string").str.strip()
+    text = text.mask(text == "")
     present = text.dropna()
     aware = present.str.contains(_OFFSET, regex=True)
     if aware.any() and not aware.all():
@@ -37,8 +38,8 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
         parsed = pd.to_datetime(present, format=form, utc=bool(aware.any()), errors="coerce")
         bad = present[parsed.isna()]
         raise DataError(
-            f"{where}: the stamp {bad.iloc[0]!r} (row {bad.index[0]}) cannot be read; write YYYY-MM-DD HH:MM:SS or give "
-            "datetime_format."
+            f"{where}: the stamp {bad.iloc[0]!r} (row {bad.index[0]}) cannot be read; write YYYY-MM-DD HH:MM:SS "
+            "or give datetime_format."
         ) from None
 
 

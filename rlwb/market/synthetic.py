@@ -9,18 +9,19 @@ volatility that clusters, Student-t shocks, a factor common to all instruments, 
 Ornstein-Uhlenbeck component: it is drawn anew from its stationary law each morning and reverts with a half-life. With
 ``signal=0`` the price is a martingale and nothing can be learnt.
 
-How large is the default signal? Returns are what a trader sees, so Z must be filtered out of them. With efficient variance R
-per minute, transient innovations of variance q per minute and reversion k per minute, the steady error P of the best
-linear estimate of Z solves (Kalman-Bucy, correlated noise)
+How large is the default signal? Returns are what a trader sees, so Z must be filtered out of them. With efficient
+variance R per minute, transient innovations of variance q per minute and reversion k per minute, the steady error P of
+the best linear estimate of Z solves (Kalman-Bucy, correlated noise)
 
     q - 2 k P - (q - k P)^2 / (q + R) = 0
 
-The default: 150 bp of efficient volatility a day, of which a third of the variance falls overnight, leaves 122 bp, or R = 62 bp^2
-for 240 minutes; a half-life of 40 minutes and a stationary deviation of 55 bp give k = 0.0173 and q = 105. Then P = 2290 bp^2 out of
-3025, so the estimate of Z has a deviation of 27 bp. A 4-hour order decided every 30 minutes has 8 chances, some 5 of them independent.
-Waiting for a good one is worth about 0.7 deviations online, and a third of that reverts while the order is spread over its half hour:
-some 12 bp over TWAP for a trader who knows the law of the market (optimal stopping on the filtered Z measures 12.3 bp, with a
-deviation of 55 bp an order), 7 to 9 bp for one that merely trades faster when the estimate is good. Tests measure the like.
+The default: 150 bp of efficient volatility a day, of which a third of the variance falls overnight, leaves 122 bp, or
+R = 62 bp^2 for 240 minutes; a half-life of 40 minutes and a stationary deviation of 55 bp give k = 0.0173 and q = 105.
+Then P = 2290 bp^2 out of 3025, so the estimate of Z has a deviation of 27 bp. A 4-hour order decided every 30 minutes
+has 8 chances, some 5 of them independent. Waiting for a good one is worth about 0.7 deviations online, and a third of
+that reverts while the order is spread over its half hour: some 12 bp over TWAP for a trader who knows the law of the
+market (optimal stopping on the filtered Z measures 12.3 bp, with a deviation of 55 bp an order), 7 to 9 bp for one that
+merely trades faster when the estimate is good. Tests measure the like.
 """
 
 from __future__ import annotations
@@ -178,14 +179,14 @@ def _shocks(rng: np.random.Generator, settings: SyntheticSettings, minutes: int)
 
 
 def _autoregression(noise: np.ndarray, decay: float) -> np.ndarray:
-    """A stationary AR(1) of unit variance out of standard normal `noise` of shape ``(n,)``."""
+    """Return a stationary AR(1) of unit variance out of standard normal `noise` of shape ``(n,)``."""
     driven = noise * np.sqrt(1 - decay**2)
     driven[0] = noise[0]
     return np.asarray(lfilter([1.0], [1.0, -decay], driven))
 
 
 def u_shape(calendar: Calendar, height: float) -> np.ndarray:
-    """Volatility of each tick of the session relative to its root mean square, ``(T,)``: a U with a lift after a break."""
+    """Return each tick's volatility relative to the root mean square, ``(T,)``: a U, with a lift after a break."""
     ticks = calendar.num_ticks
     place = (np.arange(ticks) + 0.5) / ticks
     shape = 1 + (height - 1) * np.exp(-place / 0.08) + 0.5 * (height - 1) * np.exp(-(1 - place) / 0.06)
@@ -203,9 +204,10 @@ def _minute_bars(
     level = _stream(settings, name, "level").standard_normal(4)
     shape = u_shape(calendar, settings.u_shape)
 
-    day_noise = _stream(settings, name, "day").standard_normal(days)
+    day_noise = _stream(settings, name, "day").standard_normal((days,))
     day_vol = settings.day_cluster * _autoregression(day_noise, 0.9)
-    cluster = _autoregression(_stream(settings, name, "cluster").standard_normal(days * minutes), 0.5 ** (1 / 40))
+    cluster_noise = _stream(settings, name, "cluster").standard_normal((days * minutes,))
+    cluster = _autoregression(cluster_noise, 0.5 ** (1 / 40))
     heat = day_vol[:, None] + settings.cluster * cluster.reshape(days, minutes)
     mean_square = np.exp(2 * (settings.day_cluster**2 + settings.cluster**2))
     daily = settings.daily_bp * 1e-4 * np.exp(0.2 * level[0])

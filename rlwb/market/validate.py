@@ -216,7 +216,9 @@ def _numbers(column: pd.Series) -> np.ndarray:
         number = pd.to_numeric(column, errors="coerce")
         bad = column[number.isna() & column.notna()]
         what = f"{bad.iloc[0]!r}" if len(bad) else f"values of type {column.dtype}"
-        raise DataError(f"column {column.name} holds {what}, which is not a number; correct it or make it empty.") from None
+        raise DataError(
+            f"column {column.name} holds {what}, which is not a number; correct it or make it empty."
+        ) from None
 
 
 def _flags(column: pd.Series) -> np.ndarray:

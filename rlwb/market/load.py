@@ -1,0 +1,113 @@
+"""From a file or folder of bars to `Sessions` in one call, through a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rlwb.errors import DataError
+from rlwb.market.build import build_sessions
+from rlwb.market.calendar import Calendar
+from rlwb.market.read import bar_files, read_bars
+from rlwb.market.report import Report
+from rlwb.market.sessions import Sessions
+from rlwb.market.store import META, open_sessions, save_sessions
+
+_log = logging.getLogger(__name__)
+_CHUNK = 1 << 22
+
+
+def load_sessions(
+    source: str | os.PathLike[str],
+    calendar: Calendar,
+    *,
+    columns: Mapping[str, str] | None = None,
+    instruments: Sequence[str] | None = None,
+    start: Any = None,
+    end: Any = None,
+    strict: bool = False,
+    min_coverage: float = 0.5,
+    volume_multiplier: float = 1.0,
+    instrument_pattern: str | None = None,
+    datetime_format: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Sessions:
+    """Read, validate and lay out bars; see `read_bars` and `build_sessions` for the parameters.
+
+    With a `cache_dir` the panel is built once and mapped from disk afterwards. Its folder is named by a key of all
+    that the result depends on: the names and contents of the files, the calendar, every option, and the code of this
+    room. A damaged panel is noticed by its checksums, built again, and counted in the report.
+    """
+    reading = {
+        "columns": dict(columns) if columns else None,
+        "instruments": [instruments] if isinstance(instruments, str) else list(instruments) if instruments else None,
+        "start": None if start is None else str(start),
+        "end": None if end is None else str(end),
+        "instrument_pattern": instrument_pattern,
+        "datetime_format": datetime_format,
+    }
+    building = {"strict": strict, "min_coverage": min_coverage, "volume_multiplier": volume_multiplier}
+
+    def build(report: Report) -> Sessions:
+        frame = read_bars(
+            source,
+            columns=columns,
+            instruments=instruments,
+            start=start,
+            end=end,
+            timezone=calendar.timezone,
+            instrument_pattern=instrument_pattern,
+            datetime_format=datetime_format,
+            report=report,
+        )
+        return build_sessions(
+            frame,
+            calendar,
+            strict=strict,
+            min_coverage=min_coverage,
+            volume_multiplier=volume_multiplier,
+            report=report,
+        )
+
+    if cache_dir is None:
+        return build(Report())
+    settings = {"calendar": calendar.as_dict(), "reading": reading, "building": building}
+    directory = Path(cache_dir) / cache_key(source, settings)
+    report = Report()
+    if (directory / META).exists() or directory.exists():
+        try:
+            return open_sessions(directory)
+        except DataError as error:
+            _log.warning("%s It is built again.", error)
+            report.add("cache_rebuilt", 1, str(directory))
+            (directory / META).touch()  # so that what is left of it may be replaced
+    sessions = build(report)
+    save_sessions(sessions, directory, settings=settings, source=str(source))
+    return open_sessions(directory, verify=False)
+
+
+def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any]) -> str:
+    """Return the name of the cached panel: a hash of the files, the settings and the code of this room."""
+    digest = hashlib.blake2b(digest_size=12)
+    digest.update(_code().encode())
+    digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
+    for path in bar_files(source)[0]:
+        digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+@cache
+def _code() -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

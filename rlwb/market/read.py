@@ -1,0 +1,195 @@
+"""Bars from Parquet and CSV: one long file, or a folder with one file an instrument."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.columns import match_columns
+from rlwb.market.report import Report
+from rlwb.market.stamps import parse_stamps
+from rlwb.market.tables import SUFFIXES, read_header, read_table, suffix_of
+
+
+def bar_files(source: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
+    """Return the files of bars that `source` names, sorted, and the names in the folder that are ignored.
+
+    In a folder, files that end in .parquet, .csv or .csv.gz count; hidden ones, temporary ones and folders do not.
+    """
+    path = Path(source)
+    if path.is_file():
+        if suffix_of(path) is None:
+            raise DataError(f"{path} is not a file of bars; its name must end in {', '.join(SUFFIXES)}.")
+        return [path], []
+    if not path.is_dir():
+        raise DataError(f"there is no file or folder {path}; check the path of the bars.")
+    entries = sorted(path.iterdir())
+    files = [e for e in entries if e.is_file() and suffix_of(e) and not e.name.startswith((".", "_", "~"))]
+    ignored = [entry.name for entry in entries if entry not in files]
+    if not files:
+        raise DataError(f"the folder {path} holds no file that ends in {', '.join(SUFFIXES)}.")
+    return files, ignored
+
+
+def read_bars(
+    source: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    instruments: Sequence[str] | None = None,
+    start: Any = None,
+    end: Any = None,
+    timezone: str | None = None,
+    instrument_pattern: str | None = None,
+    datetime_format: str | None = None,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    r"""Read bars into the schema's columns; nothing is repaired here.
+
+    Parameters
+    ----------
+    source
+        A .parquet, .csv or .csv.gz file, or a folder of them. A file without an instrument column is one instrument,
+        named as the file without its ending: ``BRK.B.csv`` holds ``BRK.B``.
+    columns
+        ``{name in the file: schema name}`` for columns that do not match by themselves (`rlwb.market.columns`).
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
+    start, end
+        First and last date to keep, both included.
+    timezone
+        Zone whose dates `start` and `end` are, for stamps that carry an offset.
+    instrument_pattern
+        Regular expression whose group 1 is the id in a file's name, for folders of several files an instrument:
+        ``r"(.+)-\d{8}"``.
+    datetime_format
+        strptime format of text stamps other than ISO 8601.
+    report
+        Where ignored files and columns are counted.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns instrument (category of text), datetime, the required and whichever optional ones are there.
+    """
+    wanted = _wanted(instruments)
+    files, ignored = bar_files(source)
+    report = report if report is not None else Report()
+    report.add("file_ignored", len(ignored), ", ".join(ignored[:5]))
+    frames: list[pd.DataFrame] = []
+    origin: dict[str, Path] = {}
+    for path in files:
+        header = read_header(path)
+        found = match_columns(header, columns, path.name)
+        used = set(found.values())
+        report.add("column_ignored", len(header) - len(used), ", ".join(n for n in header if n not in used))
+        if "instrument" not in found:
+            name = _id_of(path, instrument_pattern)
+            if name in origin and instrument_pattern is None:
+                raise DataError(f"{path.name} and {origin[name].name} are both instrument {name}; keep one of them.")
+            origin.setdefault(name, path)
+            if wanted is not None and name not in wanted:
+                continue
+        frame = _in_schema(read_table(path, found), path.name, datetime_format)
+        if "instrument" not in found:
+            frame.insert(0, "instrument", pd.Series([name] * len(frame), dtype=pd.CategoricalDtype([name])))
+        frames.append(frame)
+    bars = _joined(frames, files)
+    if wanted is not None:
+        _check_found(wanted, {*origin, *(bars["instrument"].unique() if len(bars) else ())}, source)
+        bars = bars[bars["instrument"].isin(wanted)]
+    return _between(bars, start, end, timezone).reset_index(drop=True)
+
+
+def _wanted(instruments: Sequence[str] | None) -> set[str] | None:
+    if instruments is None:
+        return None
+    names = [instruments] if isinstance(instruments, str) else list(instruments)
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"instrument {name!r} is not text; quote it, so that '000001' keeps its zeros.")
+    if not names:
+        raise ConfigError("instruments is an empty list; leave it out to keep all.")
+    return set(names)
+
+
+def _id_of(path: Path, pattern: str | None) -> str:
+    stem = path.name[: -len(suffix_of(path) or "")]
+    if pattern is None:
+        return stem
+    match = re.fullmatch(pattern, stem)
+    if match is None or not match.groups():
+        raise DataError(f"instrument_pattern {pattern!r} finds no id (group 1) in the file name {path.name}; mend it.")
+    return match.group(1)
+
+
+def _in_schema(frame: pd.DataFrame, where: str, datetime_format: str | None) -> pd.DataFrame:
+    if "datetime" not in frame.columns and {"date", "time"} <= set(frame.columns):
+        moments = frame.pop("date").map(_as_text) + " " + frame.pop("time").map(_as_text)
+        frame.insert(0, "datetime", moments)
+    if "datetime" in frame.columns and frame["datetime"].dtype.kind not in "Mmiuf":
+        frame["datetime"] = parse_stamps(frame["datetime"], where, datetime_format)
+    if "instrument" in frame.columns and frame["instrument"].dtype == object:
+        odd = next((value for value in frame["instrument"].unique() if not isinstance(value, str | None)), None)
+        if odd is None:
+            frame["instrument"] = frame["instrument"].astype("category")
+    return frame
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return str(value.date())
+    return str(value).strip()
+
+
+def _joined(frames: list[pd.DataFrame], files: list[Path]) -> pd.DataFrame:
+    frames = [frame for frame in frames if len(frame)] or frames[:1]
+    if not frames:
+        return pd.DataFrame({"instrument": pd.Categorical([])})
+    if len(frames) == 1:
+        return frames[0]
+    kinds = {getattr(frame["datetime"].dtype, "tz", None) is not None for frame in frames if "datetime" in frame}
+    if len(kinds) > 1:
+        raise DataError(
+            f"some files under {files[0].parent} have stamps with a zone and some without; write all of them one way."
+        )
+    if all(isinstance(frame["instrument"].dtype, pd.CategoricalDtype) for frame in frames):
+        names = pd.api.types.union_categoricals([frame["instrument"] for frame in frames])
+        bars = pd.concat([frame.drop(columns="instrument") for frame in frames], ignore_index=True)
+        bars.insert(0, "instrument", pd.Series(names))
+        return bars
+    return pd.concat(frames, ignore_index=True)
+
+
+def _check_found(wanted: set[str], present: set[str], source: str | os.PathLike[str]) -> None:
+    missing = sorted(wanted - present)
+    if missing:
+        near = difflib.get_close_matches(missing[0], sorted(map(str, present)), n=1, cutoff=0.0)
+        hint = f"; the nearest of its {len(present)} names is {near[0]}" if near else ""
+        raise DataError(f"{source} has no instrument {', '.join(missing)}{hint}.")
+
+
+def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
+    if start is None and end is None:
+        return bars
+    stamps = bars["datetime"]
+    if isinstance(stamps.dtype, pd.DatetimeTZDtype):
+        stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
+    try:
+        first = pd.Timestamp(start) if start is not None else None
+        last = pd.Timestamp(end).normalize() + pd.Timedelta(days=1) if end is not None else None
+    except ValueError:
+        raise ConfigError(f"start {start!r} or end {end!r} is not a date; write YYYY-MM-DD.") from None
+    keep = pd.Series(True, index=bars.index)
+    if first is not None:
+        keep &= stamps >= first.normalize()
+    if last is not None:
+        keep &= stamps < last
+    return bars[keep]

@@ -1,0 +1,125 @@
+"""The stylised facts of intraday markets, measured: fat tails, clustering, the U, volume and volatility, reversion.
+
+Cont, R. (2001), "Empirical properties of asset returns: stylized facts and statistical issues", Quantitative Finance 1.
+Every function leaves missing ticks out and looks at returns within a session only, never across a night.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlwb.market.sessions import Sessions
+
+
+def log_returns(sessions: Sessions, horizon: int = 1) -> np.ndarray:
+    """Return overlapping log returns of the close over `horizon` ticks, ``(S, T - horizon)``; NaN where one is missing."""
+    price = np.log(sessions.fields["close"])
+    return price[:, horizon:] - price[:, :-horizon]
+
+
+def excess_kurtosis(values: np.ndarray) -> float:
+    """Return the fourth standardised moment of what is present, less 3 (0 for a normal law); NaN for under 4 values."""
+    values = values[np.isfinite(values)]
+    if len(values) < 4 or values.std() == 0:
+        return float("nan")
+    return float(np.mean(((values - values.mean()) / values.std()) ** 4) - 3)
+
+
+def volatility_profile(sessions: Sessions) -> np.ndarray:
+    """Return the root mean square return of each tick relative to their mean, ``(T - 1,)``: the U; mean 1."""
+    return _relative(np.sqrt(_column_mean(log_returns(sessions) ** 2)))
+
+
+def volume_profile(sessions: Sessions) -> np.ndarray:
+    """Return each tick's share of its session's volume, averaged, times T, ``(T,)``: the U; mean about 1."""
+    volume = sessions.fields["volume"]
+    total = np.nansum(volume, axis=1)
+    traded = total > 0
+    return _relative(_column_mean(volume[traded] / total[traded, None]))
+
+
+def volatility_autocorrelation(sessions: Sessions, lags: int = 20) -> np.ndarray:
+    """Return the autocorrelation of absolute returns at lags 1..`lags` ticks within sessions, ``(lags,)``.
+
+    The U is divided out first, so that what remains is clustering.
+    """
+    returns = np.abs(log_returns(sessions))
+    level = _column_mean(returns)
+    returns = returns / np.where(level > 0, level, np.nan)
+    return np.array([_correlation(returns[:, lag:], returns[:, :-lag]) for lag in range(1, lags + 1)])
+
+
+def volume_volatility_correlation(sessions: Sessions) -> float:
+    """Return the correlation of log volume and absolute return, each relative to its mean at that tick."""
+    returns = np.abs(log_returns(sessions))
+    level = _column_mean(returns)
+    relative = returns / np.where(level > 0, level, np.nan)
+    volume = np.log1p(sessions.fields["volume"][:, 1:])
+    by_session = volume - _column_mean(volume.T)[:, None]
+    return _correlation(by_session - _column_mean(by_session), relative)
+
+
+def return_autocorrelation(sessions: Sessions, horizon: int = 1) -> float:
+    """Return the correlation of the return over `horizon` ticks with that over the `horizon` ticks before it.
+
+    Below 0 the price reverts, and a trader who waits for a dip is paid; about 0 for a martingale.
+    """
+    returns = log_returns(sessions, horizon)
+    return _correlation(returns[:, horizon:], returns[:, :-horizon])
+
+
+def variance_ratio(sessions: Sessions, horizon: int) -> float:
+    """Return the variance of `horizon`-tick returns over `horizon` times that of one-tick returns (Lo and MacKinlay 1988).
+
+    1 for a martingale, below 1 where the price reverts. Both variances weigh each tick of the day alike, so the U does
+    not bend the ratio.
+    """
+    short, long = log_returns(sessions), log_returns(sessions, horizon)
+    by_tick = _column_mean(short**2)
+    windows = np.convolve(by_tick, np.ones(horizon), mode="valid")
+    return float(np.mean(_column_mean(long**2)) / np.mean(windows))
+
+
+def stylised_facts(sessions: Sessions, horizon: int = 6) -> dict[str, float]:
+    """Return one number for each fact; `horizon` in ticks for reversion."""
+    clustering = volatility_autocorrelation(sessions, 10)
+    volatility, volume = volatility_profile(sessions), volume_profile(sessions)
+    return {
+        "excess_kurtosis": excess_kurtosis(log_returns(sessions)),
+        "volatility_autocorrelation_1": float(clustering[0]),
+        "volatility_autocorrelation_10": float(clustering[-1]),
+        "volatility_open_to_middle": _open_to_middle(volatility),
+        "volume_open_to_middle": _open_to_middle(volume),
+        "volume_volatility_correlation": volume_volatility_correlation(sessions),
+        "return_autocorrelation": return_autocorrelation(sessions, horizon),
+        "variance_ratio": variance_ratio(sessions, horizon),
+    }
+
+
+def _open_to_middle(profile: np.ndarray) -> float:
+    tenth = max(1, len(profile) // 10)
+    middle = profile[4 * len(profile) // 10 : 6 * len(profile) // 10]
+    return float(np.nanmean(profile[:tenth]) / np.nanmean(middle)) if len(middle) else float("nan")
+
+
+def _column_mean(values: np.ndarray) -> np.ndarray:
+    present = np.isfinite(values)
+    count = present.sum(axis=0)
+    total = np.where(present, values, 0.0).sum(axis=0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _relative(profile: np.ndarray) -> np.ndarray:
+    present = profile[np.isfinite(profile)]
+    mean = present.mean() if len(present) else np.nan
+    return profile / mean if mean > 0 else np.full_like(profile, np.nan)
+
+
+def _correlation(left: np.ndarray, right: np.ndarray) -> float:
+    present = np.isfinite(left) & np.isfinite(right)
+    if present.sum() < 3:
+        return float("nan")
+    a, b = left[present], right[present]
+    a, b = a - a.mean(), b - b.mean()
+    scale = np.sqrt((a**2).sum() * (b**2).sum())
+    return float((a * b).sum() / scale) if scale > 0 else float("nan")
