@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import gymnasium as gym
 import numpy as np
 
+from rlwb.bound import Bound
 from rlwb.errors import InterpreterError
 
 StateT = TypeVar("StateT")
@@ -40,19 +41,33 @@ def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
             )
         if np.isnan(array).any():
             raise InterpreterError(f"{name} holds NaN; replace what is missing before it reaches a policy.")
+        outside = (array < space.low) | (array > space.high)
+        if outside.any():
+            index = tuple(int(place) for place in np.argwhere(outside)[0])
+            raise InterpreterError(
+                f"{name} is {array[index]!s} at index {index}, outside [{space.low[index]!s}, {space.high[index]!s}]; "
+                "correct the value or the space."
+            )
+        return
+    if isinstance(space, gym.spaces.Tuple) and isinstance(value, tuple) and len(value) == len(space):
+        for place, (part, entry) in enumerate(zip(space, value, strict=True)):
+            check_in_space(part, entry, f"{name}[{place}]")
+        return
     if not space.contains(value):
         raise InterpreterError(f"{name} returned {value!r}, which is not in {space}; correct the value or the space.")
 
 
 def stack_observations(observations: Iterable[Any]) -> Any:
-    """Stack observations of one space along a new first axis; dicts are stacked key by key."""
+    """Stack observations of one space along a new first axis; dicts and tuples are stacked part by part."""
     rows = list(observations)
+    if rows and isinstance(rows[0], tuple):
+        return tuple(stack_observations(part) for part in zip(*rows, strict=True))
     if rows and isinstance(rows[0], dict):
         return {key: stack_observations(row[key] for row in rows) for key in rows[0]}
     return np.stack([np.asarray(row) for row in rows])
 
 
-class StateInterpreter(ABC, Generic[StateT, ObsT]):
+class StateInterpreter(Bound, ABC, Generic[StateT, ObsT]):
     """Turns a state into what a policy sees.
 
     Write `observation_space` and `interpret` for one state. `interpret_batch` lifts that over a
@@ -79,7 +94,7 @@ class StateInterpreter(ABC, Generic[StateT, ObsT]):
         return obs
 
 
-class ActionInterpreter(ABC, Generic[StateT, PolicyActionT, ActionT]):
+class ActionInterpreter(Bound, ABC, Generic[StateT, PolicyActionT, ActionT]):
     """Turns a policy's action into one that the simulator understands."""
 
     @property

@@ -9,20 +9,18 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from rlwb.bound import Bound
 from rlwb.errors import ConfigError, InterpreterError
 
 StateT = TypeVar("StateT")
 
 
-class Reward(ABC, Generic[StateT]):
+class Reward(Bound, ABC, Generic[StateT]):
     """The reward of the step that led to a state.
 
     Write `reward` for one state. `parts` names what the reward is made of, for logs and audits;
     the parts sum to the reward. The batch forms lift both by a loop.
     """
-
-    #: The environment the reward is used in, if it is used in an `EnvWrapper`.
-    env: Any = None
 
     @abstractmethod
     def reward(self, state: StateT) -> float:
@@ -40,10 +38,6 @@ class Reward(ABC, Generic[StateT]):
         """Return the named summands for `states`, each float64 of shape ``(N,)``."""
         rows = [self.parts(state) for state in states]
         return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
-
-    def bind(self, env: Any) -> None:
-        """Tell the reward which environment it is used in."""
-        self.env = env
 
     def __call__(self, state: StateT) -> float:
         """Compute the reward of one state and refuse anything but a finite number."""
@@ -65,10 +59,13 @@ class RewardCombination(Reward[StateT]):
     def __init__(self, rewards: Mapping[str, tuple[Reward[StateT], float]]) -> None:
         if not rewards:
             raise ConfigError("RewardCombination needs at least one reward; give it a name, a reward and a weight.")
+        for name, (_, weight) in rewards.items():
+            if not math.isfinite(weight):
+                raise ConfigError(f"The weight of reward {name!r} is {weight!r}; give a finite number.")
         self.rewards = dict(rewards)
 
     def bind(self, env: Any) -> None:
-        self.env = env
+        super().bind(env)
         for reward, _ in self.rewards.values():
             reward.bind(env)
 
@@ -85,10 +82,8 @@ class RewardCombination(Reward[StateT]):
         return {name: weight * reward.reward_batch(states) for name, (reward, weight) in self.rewards.items()}
 
 
-class AuxiliaryInfoCollector(ABC, Generic[StateT]):
+class AuxiliaryInfoCollector(Bound, ABC, Generic[StateT]):
     """Collects information beside the observation, for logs and for algorithms that need it."""
-
-    env: Any = None
 
     @abstractmethod
     def collect(self, state: StateT) -> dict[str, Any]:

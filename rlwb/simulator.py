@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from rlwb.bound import Bound
+
 InitialStateT = TypeVar("InitialStateT")
 StateT = TypeVar("StateT")
 ActionT = TypeVar("ActionT")
 
 
-class Simulator(ABC, Generic[InitialStateT, StateT, ActionT]):
+class Simulator(Bound, ABC, Generic[InitialStateT, StateT, ActionT]):
     """One episode of one initial state; thrown away at its end, never reset.
 
     Parameters

@@ -1,0 +1,63 @@
+"""A trial episode that finds faults in a user's parts before training does."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from rlwb.bound import Bound
+from rlwb.env.runner import EnvFn, describe
+from rlwb.errors import InterpreterError, RlwbError
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What the trial episode gave: number of steps, sum of rewards, final metrics."""
+
+    steps: int
+    reward: float
+    metrics: dict[str, float]
+
+
+def dry_check(env_fn: EnvFn, initial_state: Any, *, seed: int = 0, max_steps: int = 100_000) -> DryRun:
+    """Run one episode with random actions.
+
+    Raises `InterpreterError`, naming class and key, when a simulator, an interpreter or a reward raises or returns
+    something outside its contract (a wrong shape or dtype, NaN, None, a missing key), and when the episode does not
+    end within `max_steps`. Errors that rlwb itself words (`RlwbError`) are passed on as they are.
+    """
+    env = env_fn()
+    try:
+        env.action_space.seed(seed)
+        env.reset(seed=seed, options={"initial_state": initial_state})
+        total = 0.0
+        for step in range(1, max_steps + 1):
+            _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+            total += float(reward)
+            if terminated or truncated:
+                return DryRun(step, total, dict(info.get("metrics", {})))
+    except RlwbError:
+        raise
+    except Exception as error:
+        raise InterpreterError(
+            f"{_blame(error.__traceback__)} raised {type(error).__name__} in a trial episode of "
+            f"{describe(initial_state)}: {error}; correct it before training."
+        ) from error
+    finally:
+        env.close()
+    raise InterpreterError(
+        f"The trial episode of {describe(initial_state)} has not ended after {max_steps} steps; check the simulator's "
+        "done()."
+    )
+
+
+def _blame(tb: TracebackType | None) -> str:
+    """Return class and place of the innermost part of the environment that an exception passed through."""
+    place = "env_fn's environment"
+    for frame, line in traceback.walk_tb(tb):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Bound):
+            place = f"{type(owner).__name__}.{frame.f_code.co_name} (line {line} of {frame.f_code.co_filename})"
+    return place

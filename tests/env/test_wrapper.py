@@ -1,0 +1,199 @@
+import gc
+import pickle
+import warnings
+import weakref
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from rlwb.env import DataQueue, EnvWrapper, ExhaustedError
+from rlwb.errors import ConfigError, DataError, InterpreterError
+from rlwb.simulator import Simulator
+from tests.env.toy import ToyAction, ToyObservation, ToyOrder, ToySimulator, orders, toy_env
+
+
+@pytest.mark.parametrize("states", [orders(30)[1:], DataQueue(orders(30)[1:4], repeat=-1)], ids=["list", "queue"])
+def test_h03_gymnasium_checker_finds_nothing(states):
+    env = toy_env(states)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env)
+    assert env.observation_space["prices"].dtype == np.float32
+    assert env.observation_space["step"].dtype == np.int32
+
+
+def test_h03_random_agent_gets_declared_dtypes():
+    env = toy_env(DataQueue(orders(5), repeat=-1))
+    env.action_space.seed(0)
+    obs, _ = env.reset(seed=1)
+    for _ in range(200):
+        assert obs in env.observation_space
+        obs, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert type(reward) is float
+        assert not truncated
+        assert ("metrics" in info) == terminated
+        if terminated:
+            obs, _ = env.reset()
+
+
+def test_h03_vector_environments_of_gymnasium_run_it():
+    make = lambda: toy_env(DataQueue(orders(5), repeat=-1))  # noqa: E731
+    envs = gym.vector.SyncVectorEnv([make, make])
+    envs.reset(seed=0)
+    for _ in range(20):
+        envs.step(envs.action_space.sample())
+    envs.close()
+
+
+def test_episode_by_hand():
+    env = toy_env()
+    obs, info = env.reset(options={"initial_state": ToyOrder(3, steps=2)})
+    assert obs["position"] == 1
+    assert info["aux_info"]["price_mean"] == pytest.approx(env.simulator.prices.mean())
+    p0, p1 = env.simulator.prices
+    mean = (p0 + p1) / 2
+    obs, reward, done, _, info = env.step(1)
+    assert obs["position"] == 0.75
+    assert reward == pytest.approx(0.25 * (p0 / mean - 1) - 0.1 * 0.25**2 * 1)
+    assert not done
+    assert "metrics" not in info
+    _, reward, done, _, info = env.step(0)
+    assert reward == pytest.approx(0.75 * (p1 / mean - 1) - 0.1 * 0.75**2 * 2)
+    assert done
+    assert info["metrics"]["pa"] == pytest.approx(((0.25 * p0 + 0.75 * p1) / mean - 1) * 1e4)
+    assert info["metrics"]["ffr"] == 1
+    assert env.status.action_history == [1, 0]
+    assert len(env.status.obs_history) == 3
+    assert env.status.done
+    assert info["log"]["at_last_step"][1] == 2.0
+
+
+def test_states_come_in_order_and_end_with_an_error_of_their_own():
+    env = toy_env(orders(2))
+    for number in (0, 1):
+        env.reset()
+        assert env.status.initial_state.number == number
+    for _ in range(2):
+        with pytest.raises(ExhaustedError, match="used up"):
+            env.reset()
+    env.reset(seed=3)
+    assert env.status.initial_state.number == 0
+
+
+def test_given_state_leaves_the_stream_alone():
+    env = toy_env(orders(2))
+    env.reset(options={"initial_state": ToyOrder(99)})
+    assert env.status.initial_state.number == 99
+    env.reset()
+    assert env.status.initial_state.number == 0
+
+
+def test_seed_decides_the_queue_and_the_noise():
+    env = toy_env(DataQueue(orders(50), repeat=-1))
+
+    def numbers(seed):
+        obs = [env.reset(seed=seed)[0]] + [env.reset()[0] for _ in range(5)]
+        return env.status.initial_state.number, [float(o["noise"]) for o in obs]
+
+    assert numbers(5) == numbers(5)
+    assert numbers(5) != numbers(6)
+
+
+def test_misuse_is_explained():
+    env = toy_env()
+    with pytest.raises(ConfigError, match="call reset first"):
+        env.step(0)
+    with pytest.raises(ConfigError, match="initial_state"):
+        env.reset()
+    env.reset(options={"initial_state": ToyOrder(0, steps=1)})
+    env.step(0)
+    with pytest.raises(ConfigError, match="toy order 0 has ended"):
+        env.step(0)
+    with pytest.raises(DataError, match="toy order 1 is over before"):
+        env.reset(options={"initial_state": ToyOrder(1, steps=0)})
+
+
+class StopsInside(ToySimulator):
+    def step(self, action):
+        next(iter(()))
+
+
+class StopsAtOnce(ToySimulator):
+    def __init__(self, initial):
+        raise StopIteration
+
+
+@pytest.mark.parametrize("simulator", [StopsInside, StopsAtOnce])
+def test_stop_iteration_of_user_code_is_an_error(simulator):
+    env = toy_env(orders(3), simulator=simulator)
+
+    def run():
+        env.reset()
+        env.step(0)
+
+    with pytest.raises(InterpreterError, match="StopIteration"):
+        run()
+
+
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [IndexError("x"), KeyError("x"), StopIteration("x")])
+def test_error_of_the_data_set_is_not_the_end(error):
+    with pytest.raises((IndexError, KeyError, RuntimeError)) as caught:
+        toy_env(Broken(error)).reset()
+    assert not isinstance(caught.value, ExhaustedError)
+    with pytest.raises((IndexError, KeyError, DataError)) as caught:
+        toy_env(DataQueue(Broken(error))).reset()
+    assert not isinstance(caught.value, ExhaustedError)
+
+
+def test_parts_shared_by_environments_see_their_own():
+    obs, action = ToyObservation(), ToyAction()
+    first, second = (EnvWrapper(ToySimulator, obs, action, orders(3)) for _ in range(2))
+    first.reset()
+    second.reset()
+    second.reset()
+    first.step(0)
+    assert obs.env.status.initial_state.number == 0
+    second.step(0)
+    assert obs.env.status.initial_state.number == 1
+
+
+def test_parts_do_not_keep_the_environment_alive_and_still_pickle():
+    env = toy_env(orders(1))
+    env.reset()
+    reward, ref = env.reward_fn, weakref.ref(env)
+    assert pickle.loads(pickle.dumps(reward)).env is None
+    del env
+    gc.collect()
+    assert ref() is None
+
+
+@pytest.mark.parametrize("metrics", [None, {"pa": None}, {"pa": [1, 2]}, {"pa": "high"}])
+def test_metrics_that_are_no_numbers_name_the_class(metrics):
+    class Strange(ToySimulator):
+        def metrics(self):
+            return metrics
+
+    env = toy_env([ToyOrder(0, steps=1)], simulator=Strange)
+    env.reset()
+    with pytest.raises(InterpreterError, match=r"Strange\.metrics"):
+        env.step(0)
+
+
+def test_float_zero_reward_without_reward_fn():
+    env = EnvWrapper(ToySimulator, ToyObservation(), ToyAction(), orders(1))
+    env.reset()
+    assert env.step(2)[1] == 0.0
+    assert isinstance(env.simulator, Simulator)

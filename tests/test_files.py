@@ -1,0 +1,97 @@
+import json
+import math
+import os
+import stat
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlwb.files import atomic_path, write_json, write_text
+
+
+def test_file_appears_whole_with_its_folders(tmp_path):
+    target = tmp_path / "a" / "b" / "x.txt"
+    with atomic_path(target) as path:
+        assert path.suffix == ".txt"
+        assert path.parent == target.parent
+        path.write_text("new")
+        assert not target.exists()
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_failure_leaves_the_old_file_and_no_scraps(tmp_path):
+    target = tmp_path / "x.txt"
+    write_text(target, "old")
+
+    def fail():
+        with atomic_path(target) as path:
+            path.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    old = os.umask(0o027)
+    try:
+        write_text(tmp_path / "x", "")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    target = tmp_path / "x.npy"
+    with atomic_path(target) as one, atomic_path(target) as other:
+        assert one != other
+        np.save(one, [1])
+        np.save(other, [2])
+    assert np.load(target).tolist() == [1]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+class Side(IntEnum):
+    BUY = 1
+
+
+@dataclass
+class Setting:
+    rate: float
+    folder: Path
+
+
+def test_json_is_valid_and_keeps_numbers(tmp_path):
+    value = {
+        "nan": math.nan,
+        "inf": [math.inf, -math.inf],
+        "numpy": [np.float32(0.5), np.int64(3), np.array([1.0, np.nan]), np.bool_(True)],
+        "path": Path("a/b"),
+        "date": np.datetime64("2024-01-02"),
+        "setting": Setting(1e-4, Path("x")),
+        "side": Side.BUY,
+        3: (1, None, True),
+        "text": "é",
+    }
+    write_json(tmp_path / "x.json", value)
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8"), parse_constant=refuse) == {
+        "nan": None,
+        "inf": ["Infinity", "-Infinity"],
+        "numpy": [0.5, 3, [1.0, None], True],
+        "path": "a/b",
+        "date": "2024-01-02",
+        "setting": {"rate": 1e-4, "folder": "x"},
+        "side": 1,
+        "3": [1, None, True],
+        "text": "é",
+    }
