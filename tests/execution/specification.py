@@ -1,0 +1,100 @@
+"""The rules of execution as a slow loop over plain numbers: the specification of `rlwb.execution.engine`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rlwb.execution import ExecutionRules
+
+TOLERANCE = 1e-9
+
+
+@dataclass
+class Tick:
+    price: float
+    volume: float
+    halted: bool = False
+
+    @property
+    def priced(self) -> bool:
+        return self.price > 0 and math.isfinite(self.price)
+
+
+class SpecifiedOrder:
+    """One order on one session.
+
+    `cells` is the step-grid cell of each tick of the clock; `limits` the lower and upper price limit.
+    """
+
+    def __init__(
+        self,
+        ticks: list[Tick],
+        cells: list[int],
+        side: int,
+        amount: float,
+        start: int,
+        end: int,
+        rules: ExecutionRules,
+        limits: tuple[float, float] = (-math.inf, math.inf),
+    ) -> None:
+        self.ticks, self.cells, self.side, self.amount = ticks, cells, side, amount
+        self.end, self.rules, self.limits = end, rules, limits
+        self.tick, self.position, self.asked = start, amount, 0.0
+        self.odd = 0.0
+        if rules.lot_size:
+            self.odd = amount - math.floor(amount / rules.lot_size + TOLERANCE) * rules.lot_size
+        self.fills: dict[int, float] = {}
+        self.done = False
+
+    def rounded(self, amount: float) -> float:
+        lot = self.rules.lot_size
+        return math.floor(amount / lot + 0.5) * lot
+
+    def room(self, t: int) -> float:
+        """How much the tick can fill."""
+        tick = self.ticks[t]
+        lower, upper = self.limits
+        if tick.halted or (self.side > 0 and tick.price >= upper) or (self.side < 0 and tick.price <= lower):
+            return 0.0
+        if self.rules.volume_limit is None:
+            return math.inf
+        cap = self.rules.volume_limit * tick.volume if tick.volume > 0 else 0.0
+        if self.rules.lot_size:
+            cap = math.floor(cap / self.rules.lot_size + TOLERANCE) * self.rules.lot_size
+        return cap
+
+    def step(self, ask: float) -> float:
+        """Execute the next step; return what it filled."""
+        step = [t for t in range(self.tick, self.end) if self.cells[t] == self.cells[self.tick]]
+        last_step = step[-1] == self.end - 1
+        priced = [t for t in step if self.ticks[t].priced]
+        trade_odd = self.rules.odd_remainder == "trade_at_end"
+        filled, scheduled = 0.0, 0.0
+        for k, t in enumerate(priced, start=1):
+            final = last_step and k == len(priced)
+            due = ask if k == len(priced) else ask * k / len(priced)
+            if self.rules.lot_size:
+                before = self.rounded(self.asked)
+                due = self.asked + due - before if final and trade_odd else self.rounded(self.asked + due) - before
+            available = self.position if final and trade_odd else self.position - self.odd
+            if final and self.rules.complete_at_end:
+                want = available
+            elif last_step:
+                want = due - filled
+            else:
+                want = due - scheduled
+            scheduled = due
+            want = min(max(want, 0.0), available)
+            room = self.room(t)
+            fill = min(want, room)
+            if room >= want and fill > 0 and self.position - fill <= TOLERANCE * self.amount:
+                fill = self.position
+            self.position -= fill
+            filled += fill
+            self.fills[t] = fill
+        self.asked += ask
+        self.tick = step[-1] + 1
+        tradable = self.position if trade_odd else self.position - self.odd
+        self.done = self.tick >= self.end or tradable <= TOLERANCE * self.amount
+        return filled

@@ -1,0 +1,221 @@
+"""The engine against its specification, and rules by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, TickRecord
+from rlwb.market import Calendar, Sessions
+from tests.execution.markets import AskAtStep, order, run, sessions_of
+from tests.execution.specification import SpecifiedOrder, Tick
+
+PRICES = st.one_of(st.floats(5.0, 15.0), st.sampled_from([9.0, 10.0, 11.0]), st.just(math.nan))
+VOLUMES = st.one_of(st.floats(0.0, 500.0), st.just(0.0), st.just(math.nan))
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> ExecutionRules:
+    lot = draw(st.sampled_from([0.0, 0.0, 1.0, 7.0, 100.0]))
+    return ExecutionRules(
+        volume_limit=draw(st.sampled_from([None, 0.05, 0.25, 1.0])),
+        complete_at_end=draw(st.booleans()),
+        lot_size=lot,
+        odd_remainder=draw(st.sampled_from(["trade_at_end", "leave"])) if lot else "trade_at_end",
+        price_limit=draw(st.sampled_from([None, 0.1])),
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Sessions, ExecutionRules, int, list[tuple[int, float, int, int]], list[list[float]]]:
+    """Two sessions on a clock with a lunch break, several orders on the second, and shares to ask for."""
+    first, second = draw(st.integers(2, 7)), draw(st.integers(2, 7))
+    ticks = first + second
+    clock = (("09:30", f"09:{30 + first}"), ("13:00", f"13:{second:02d}"))
+    calendar = Calendar(segments=clock, weekdays=(0, 1, 2, 3, 4, 5, 6))
+    price = np.array([[10.0] * ticks, draw(st.lists(PRICES, min_size=ticks, max_size=ticks))])
+    volume = np.array([[100.0] * ticks, draw(st.lists(VOLUMES, min_size=ticks, max_size=ticks))])
+    halted = np.zeros((2, ticks), dtype=bool)
+    halted[1] = draw(st.lists(st.booleans(), min_size=ticks, max_size=ticks)) if draw(st.booleans()) else False
+    fields = {name: price for name in ("open", "high", "low", "close")} | {"volume": volume}
+    dates = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
+    sessions = Sessions(
+        calendar, np.array(["A", "A"]), dates, np.array([ticks, ticks], dtype=np.int32), fields, halted=halted
+    )
+    rule = draw(rules())
+    orders = []
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, ticks - 1))
+        end = draw(st.integers(start + 1, ticks))
+        amount = draw(st.floats(max(rule.lot_size, 1e-6), 1e4))
+        orders.append((draw(st.sampled_from([1, -1])), amount, start, end))
+    shares = [draw(st.lists(st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0]), min_size=ticks, max_size=ticks)) for _ in orders]
+    return sessions, rule, draw(st.integers(1, 4)), orders, shares
+
+
+def batch_of(orders: list[tuple[int, float, int, int]], session: int = 1) -> OrderBatch:
+    side, amount, start, end = (np.array(column) for column in zip(*orders, strict=True))
+    table = pd.DataFrame({"order_id": [str(i) for i in range(len(orders))], "instrument": "A", "date": pd.Timestamp(2024, 1, 2)})
+    table["direction"] = np.where(side > 0, "BUY", "SELL")
+    table["amount"], table["start"], table["end"] = amount, pd.NaT, pd.NaT
+    rows = np.full(len(orders), session, dtype=np.int32)
+    return OrderBatch(
+        table, np.arange(len(orders)), rows, side.astype(np.int8), amount.astype(float), start.astype(np.int32), end.astype(np.int32)
+    )
+
+
+@settings(max_examples=2500, deadline=None)
+@given(problems())
+def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, rule, ticks_per_step, orders, shares = problem
+    engine = Engine(sessions, ticks_per_step, rule)
+    batch = batch_of(orders)
+    price, volume = sessions.fields["close"][1], sessions.fields["volume"][1]
+    assert sessions.halted is not None
+    ticks = [Tick(float(p), float(v), bool(h)) for p, v, h in zip(price, volume, sessions.halted[1], strict=True)]
+    limits = (9.0 + 1e-7, 11.0 - 1e-7) if rule.price_limit else (-math.inf, math.inf)
+    cells = sessions.calendar.cells(ticks_per_step).tolist()
+    specified = [SpecifiedOrder(ticks, cells, *values, rule, limits) for values in orders]
+    state, record = engine.reset(batch), TickRecord.empty(len(orders), len(ticks))
+    filled = np.zeros(len(orders))
+    for step in range(len(ticks)):
+        assert state.done.tolist() == [one.done for one in specified]
+        if state.done.all():
+            break
+        ask = np.array([0.0 if one.done else shares[i][step] * one.position for i, one in enumerate(specified)])
+        state, fills = engine.step(batch, state, ask, record)
+        expected = [0.0 if one.done else one.step(float(ask[i])) for i, one in enumerate(specified)]
+        assert fills.fill.tolist() == expected
+        assert state.position.tolist() == [one.position for one in specified]
+        assert state.tick.tolist() == [one.tick for one in specified]
+        filled += fills.fill
+        value = [sum(f * ticks[t].price for t, f in one.fills.items()) for one in specified]
+        np.testing.assert_allclose(state.notional, value, rtol=1e-12)
+    assert state.done.all()
+    for i, one in enumerate(specified):
+        assert {t: f for t, f in enumerate(record.fill[i]) if f} == {t: f for t, f in one.fills.items() if f}
+        # A rule never creates or destroys anything.
+        assert filled[i] + state.position[i] == pytest.approx(one.amount, rel=1e-12)
+        assert 0.0 <= state.position[i] <= one.amount
+        if rule.volume_limit:
+            assert all(f <= rule.volume_limit * np.nan_to_num(volume[t]) * (1 + 1e-9) for t, f in one.fills.items())
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_a_batch_equals_its_orders_one_by_one(problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, rule, ticks_per_step, orders, shares = problem
+    engine, batch = Engine(sessions, ticks_per_step, rule), batch_of(orders)
+
+    def final(rows: list[int]) -> list[tuple[float, float]]:
+        part = batch[np.array(rows)]
+        state = engine.reset(part)
+        step = 0
+        while not state.done.all():
+            asks = np.array([shares[i][step] for i in rows]) * np.where(state.done, 0.0, state.position)
+            state, _ = engine.step(part, state, asks)
+            step += 1
+        return list(zip(state.filled.tolist(), state.notional.tolist(), strict=True))
+
+    together = final(list(range(len(orders))))
+    assert together == [final([i])[0] for i in range(len(orders))]
+
+
+def test_without_a_cap_parts_are_equal_and_the_last_tick_takes_the_rest() -> None:
+    ticks, _, summary = run(sessions_of([[10, 11, 12, 13]]), [order(100)], 2, AskAtStep(1))
+    assert ticks["filled"].tolist() == [0.0, 0.0, 50.0, 50.0]
+    assert summary["price"].iloc[0] == pytest.approx(12.5)
+
+
+def test_last_step_catches_up_what_a_cap_cut() -> None:
+    # Cap 10 % of 1000, 100, 1000, 1000: the second tick is cut from 50 to 10, the third asks for 90.
+    volumes = [[1000.0, 100.0, 1000.0, 1000.0]]
+    rule = ExecutionRules(volume_limit=0.1)
+    ticks, _, _ = run(sessions_of([[10] * 4], volumes), [order(200)], 4, AskAtStep(0), rule)
+    assert ticks["asked"].tolist() == [50.0, 50.0, 90.0, 50.0]
+    assert ticks["filled"].tolist() == [50.0, 10.0, 90.0, 50.0]
+    assert ticks["bound"].tolist() == ["", "volume cap", "", ""]
+
+
+def test_earlier_steps_leave_what_a_cap_cut_in_the_position() -> None:
+    rule = ExecutionRules(volume_limit=0.1)
+    volumes = [[1000.0, 100.0, 1000.0, 1000.0]]
+    ticks, _, _ = run(sessions_of([[10] * 4], volumes), [order(200)], 2, AskAtStep(0), rule)
+    # Step 0 asks 100 + 100 and gets 100 + 10; nothing is asked in step 1 until the end takes the rest, capped.
+    assert ticks["filled"].tolist() == [100.0, 10.0, 45.0, 45.0]
+
+
+def test_complete_at_end_off_leaves_the_rest() -> None:
+    class HalfThenNothing:
+        def act(self, obs, noise=None):  # type: ignore[no-untyped-def]
+            return np.where(obs.now.step == 0, 50.0, 0.0)
+
+    rule = ExecutionRules(complete_at_end=False)
+    sessions = sessions_of([[10.0] * 4])
+    engine = Engine(sessions, 2, rule)
+    batch = batch_of([(1, 100.0, 0, 4)], session=0)
+    state, _ = engine.step(batch, engine.reset(batch), np.array([50.0]))
+    state, fills = engine.step(batch, state, np.array([0.0]))
+    assert state.done.all() and state.position.tolist() == [50.0] and fills.fill.tolist() == [0.0]
+
+
+def test_halted_ticks_do_not_fill() -> None:
+    halted = np.array([[False, True, True, False]])
+    ticks, _, _ = run(sessions_of([[10] * 4], halted=halted), [order(100)], 4, AskAtStep(0))
+    assert ticks["filled"].tolist() == [25.0, 0.0, 0.0, 75.0]
+    assert ticks["bound"].tolist() == ["", "halt or price limit", "halt or price limit", ""]
+
+
+@pytest.mark.parametrize("ask", [-1.0, math.nan, math.inf, 100.1])
+def test_an_impossible_ask_is_refused_with_the_order(ask: float) -> None:
+    engine, batch = Engine(sessions_of([[10.0] * 4]), 2), batch_of([(1, 100.0, 0, 4)], session=0)
+    with pytest.raises(OrderError, match="BUY 100 A on 2024-01-02: step 0 asks for"):
+        engine.step(batch, engine.reset(batch), np.array([ask]))
+
+
+def test_step_does_not_change_the_state_it_was_given() -> None:
+    engine, batch = Engine(sessions_of([[10.0] * 4]), 2), batch_of([(1, 100.0, 0, 4)], session=0)
+    before = engine.reset(batch)
+    engine.step(batch, before, np.array([40.0]))
+    assert before.position.tolist() == [100.0] and before.tick.tolist() == [0]
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="ticks_per_step is 5"):
+        Engine(sessions_of([[10.0] * 4]), 5)
+    with pytest.raises(ConfigError, match="price_field is 'vwap'"):
+        Engine(sessions_of([[10.0] * 4]), 2, ExecutionRules(price_field="vwap"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_twap_has_price_advantage_zero_under_simple_rules(problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, _, ticks_per_step, orders, _ = problem
+    engine, batch = Engine(sessions.__class__(
+        sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, dict(sessions.fields)
+    ), ticks_per_step), batch_of(orders)
+    state, bench = engine.reset(batch), engine.benchmarks(batch)
+    while not state.done.all():
+        ask = np.where(state.done, 0.0, state.position * engine.even_share(batch, state))
+        state, _ = engine.step(batch, state, ask)
+    for i in range(len(orders)):
+        if np.isfinite(bench.twap[i]):
+            assert state.notional[i] / state.filled[i] == pytest.approx(bench.twap[i], rel=1e-12)
+        else:
+            assert state.filled[i] == 0.0
+
+
+def test_benchmarks_by_hand() -> None:
+    sessions = sessions_of([[10.0, math.nan, 11.0, 13.0]], [[100.0, 50.0, 0.0, 300.0]])
+    bench = Engine(sessions, 2).benchmarks(batch_of([(1, 1.0, 0, 4)], session=0))
+    assert bench.twap[0] == pytest.approx(34 / 3)
+    assert bench.vwap[0] == pytest.approx((10 * 100 + 13 * 300) / 400)
+    assert bench.arrival[0] == 10.0
+    assert bench.volume[0] == 450.0
+    assert TWAP is not None
