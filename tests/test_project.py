@@ -21,17 +21,16 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
 BASE = {"rlwb", "rlwb.errors", "rlwb.files"}
-PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward"}
+PRIMITIVES = {"rlwb.bound", "rlwb.simulator", "rlwb.interpreter", "rlwb.reward"}
 ALLOWED: dict[str, set[str]] = {
     "rlwb": set(),
     "rlwb.errors": set(),
     "rlwb.files": {"rlwb.errors"},
-    "rlwb.simulator": BASE,
-    "rlwb.interpreter": BASE,
-    "rlwb.reward": BASE,
+    "rlwb.bound": BASE,
+    **dict.fromkeys(PRIMITIVES - {"rlwb.bound"}, BASE | {"rlwb.bound"}),
     "rlwb.env": BASE | PRIMITIVES,
     "rlwb.market": BASE,
-    "rlwb.policy": BASE | PRIMITIVES,
+    "rlwb.policy": BASE | PRIMITIVES | {"rlwb.market"},
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env", "rlwb.policy"},
     "rlwb.execution": BASE | PRIMITIVES | {"rlwb.market", "rlwb.env"},
     "rlwb.evaluation": BASE | {"rlwb.execution", "rlwb.market", "rlwb.policy"},

@@ -1,0 +1,125 @@
+"""The command line: ``rlwb run`` and ``rlwb config``."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import rlwb
+from rlwb.errors import RlwbError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="The workbench for trade execution with reinforcement learning.",
+)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="CONFIG", help="A YAML file of parameters; without one, the embedded market and the defaults."
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Change one parameter, for example train.iterations=20; may be repeated."
+    ),
+]
+Directory = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where the run's files go; without it, a new directory under runs/."),
+]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Go on with the run in --run-dir; what is done and unchanged is not done again."),
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.command()
+def run(
+    config: ConfigFile = None,
+    changes: Changes = None,
+    run_dir: Directory = None,
+    resume: Resume = False,
+    debug: Debug = False,
+) -> None:
+    """Draw orders, train, backtest and judge; write a report.
+
+    Every parameter of CONFIG and --set, its default and what it does: rlwb config.
+
+    Exit codes: 0 done, 1 a fault of rlwb's, 2 a fault of the input's, 130 stopped.
+    """
+    from rlwb.experiment.launch import launch
+
+    launch(config, changes or [], run_dir, resume=resume, echo=_line)
+
+
+@app.command()
+def config(config: ConfigFile = None, changes: Changes = None, debug: Debug = False) -> None:
+    """Print every parameter, its value with CONFIG and --set, and what it does."""
+    from rlwb.experiment.config import RunConfig, parse_assignments
+
+    typer.echo(RunConfig.load(config, parse_assignments(changes or [])).as_yaml(describe=True), nl=False)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"rlwb {rlwb.__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; a user's error is one sentence, ours names its place."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_main(words))
+
+
+def _main(words: list[str]) -> int:
+    try:
+        result = app(words, standalone_mode=False, prog_name="rlwb")
+        return int(result or 0)
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        _complain("stopped")
+        return 130
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's word for a wrong option
+            _complain(f"{error.format_message()} (rlwb --help)")
+            return 2
+        if "--debug" in words:
+            typer.echo(getattr(error, "trace", "") or traceback.format_exc(), err=True)
+        if isinstance(error, RlwbError):
+            _complain(str(error))
+            return 2
+        _complain(
+            f"{str(error) or type(error).__name__}\nThis is a fault of rlwb, not of its input; --debug shows where."
+        )
+        return 1
+
+
+def _line(text: str) -> None:
+    typer.echo(text)
+
+
+def _complain(text: str) -> None:
+    typer.echo(f"rlwb: {text}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Experiments: configuration, run directories, stages, the notebook pipeline, the report."""

@@ -1,0 +1,139 @@
+"""The configuration of a run: one frozen tree, checked whole before any work."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlwb.errors import ConfigError
+from rlwb.experiment.parameters import Layer, Section, build, descriptions, flatten, leaves
+from rlwb.experiment.sections import (
+    BacktestConfig,
+    Count,
+    CountOrZero,
+    ExecutionConfig,
+    MarketConfig,
+    OrdersConfig,
+    PolicyConfig,
+    TrainConfig,
+)
+from rlwb.experiment.yamlfile import dump_yaml, parse_yaml, read_yaml
+from rlwb.market import FeatureSettings
+
+
+class RunConfig(Section):
+    """Everything a run depends on.
+
+    Parameters
+    ----------
+    market
+        Where bars come from.
+    features
+        What the policy sees of the market.
+    orders
+        Which orders are executed.
+    execution
+        How they are executed.
+    policy
+        The network.
+    train
+        How it is trained.
+    backtest
+        How it is judged.
+    seed
+        Of orders, weights, actions and minibatches; the embedded market has its own.
+    threads
+        Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
+        other work shares the machine.
+    """
+
+    market: MarketConfig = MarketConfig()
+    features: FeatureSettings = FeatureSettings()
+    orders: OrdersConfig = OrdersConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    policy: PolicyConfig = PolicyConfig()
+    train: TrainConfig = TrainConfig()
+    backtest: BacktestConfig = BacktestConfig()
+    seed: CountOrZero = 0
+    threads: Count = 1
+
+    @classmethod
+    def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:
+        """Return the defaults with what `file` and then `changes` say.
+
+        Parameters
+        ----------
+        file
+            A YAML file, relative paths in which start at its folder; None for the defaults alone.
+        changes
+            More layers, the later ones winning; relative paths in them start at the current directory.
+
+        Raises
+        ------
+        ConfigError
+            For an unknown name, a wrong type or an impossible value, naming the parameter and where it stands.
+        """
+        layers = [] if file is None else [_rooted(Layer(str(file), read_yaml(file)), file.parent)]
+        return build(cls, layers + [_rooted(change, Path()) for change in changes])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the whole tree as values that YAML and JSON can hold."""
+        return self.model_dump(mode="json")
+
+    def as_yaml(self, *, describe: bool = False) -> str:
+        """Return the whole tree as YAML; `describe` puts what each parameter does above it."""
+        return "\n".join(_described(self)) + "\n" if describe else dump_yaml(self.as_dict())
+
+    def get(self, name: str) -> Any:
+        """Return the value at a dotted name."""
+        value: Any = self
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+
+def parse_assignments(assignments: Sequence[str]) -> Layer:
+    """Return the layer that ``--set name=value`` options make; values are read as YAML."""
+    values: dict[str, Any] = {}
+    for assignment in assignments:
+        name, found, text = assignment.partition("=")
+        name = name.strip()
+        if not found or not name:
+            raise ConfigError(f"--set {assignment}: write it as name=value, for example train.iterations=20.")
+        if name in values:
+            raise ConfigError(f"--set {name} is given twice; keep one of the two.")
+        values[name] = parse_yaml(text, f"--set {name}")
+    return Layer("--set", values)
+
+
+def _rooted(layer: Layer, base: Path) -> Layer:
+    values = flatten(layer.values, RunConfig, layer.origin)
+    for name, keyword in (("market.source", "synthetic"), ("orders.source", "generated")):
+        if isinstance(path := values.get(name), str) and path != keyword:
+            values[name] = str((base / Path(path).expanduser()).resolve())
+    return Layer(layer.origin, values)
+
+
+def _described(config: RunConfig) -> list[str]:
+    """Return the tree as YAML lines with what each parameter does above it."""
+    texts, plain = descriptions(RunConfig), leaves(RunConfig)
+    lines: list[str] = []
+
+    def add(values: Mapping[str, Any], prefix: str, indent: str) -> None:
+        said = ""
+        for key, value in values.items():
+            name = f"{prefix}{key}"
+            text = texts.get(name, "").replace("``", "").replace("`", "")
+            if text != said:  # one text may describe several parameters in a row
+                lines.extend(f"{indent}# {line}" for line in textwrap.wrap(text, 116 - len(indent)))
+            said = text
+            if name in plain:
+                lines.append(f"{indent}{key}: {dump_yaml(value, flow=True).rstrip()}")
+            else:
+                lines.append(f"{indent}{key}:")
+                add(value, f"{name}.", indent + "  ")
+
+    add(config.as_dict(), "", "")
+    return lines

@@ -1,0 +1,76 @@
+"""What ``rlwb run`` does: find or make the run's directory, then run the pipeline in it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from rlwb.errors import ConfigError, RlwbError
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.run import RunDirectory, default_run_directory, disk_is_full
+
+
+def launch(
+    config_file: Path | None,
+    changes: Sequence[str],
+    run_dir: Path | None,
+    *,
+    resume: bool,
+    echo: Callable[[str], None] = print,
+) -> RunDirectory:
+    """Start a run, or go on with one, and see it through.
+
+    Parameters
+    ----------
+    config_file
+        Parameters; None for the defaults, or for those of the run that is resumed.
+    changes
+        Assignments ``name=value``.
+    run_dir
+        The run's directory; None makes one under ``runs/``.
+    resume
+        Go on with the run there is.
+    echo
+        Receives lines on what happens.
+    """
+    from rlwb.experiment.pipeline import run_pipeline
+    from rlwb.experiment.report import write_report
+
+    if resume and run_dir is None:
+        raise ConfigError("--resume needs the run to go on with; name its directory with --run-dir.")
+    layer = parse_assignments(changes)
+    if resume:
+        run = RunDirectory.open(run_dir or "")
+        config = RunConfig.load(config_file or run.path / "config.yaml", layer)
+    else:
+        config = RunConfig.load(config_file, layer)
+        run = RunDirectory.create(
+            run_dir or default_run_directory(config_file.stem if config_file else "embedded"), config
+        )
+    echo(f"run: {run.path}")
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        run_pipeline(run, config, report=write_report, echo=echo)
+    except KeyboardInterrupt:
+        echo(run.how_to_resume())
+        raise
+    except OSError as error:
+        if disk_is_full(error):
+            raise RlwbError(
+                f"the disk is full ({error.filename or run.path}); free some space. {run.how_to_resume()}"
+            ) from error
+        raise
+    except Exception:
+        echo(run.how_to_resume())
+        raise
+    headline = run.backtest / "headline.txt"
+    if headline.is_file():
+        echo(headline.read_text(encoding="utf-8").rstrip())
+    return run
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Let a polite kill end the kernel and mark the run, as Ctrl-C does."""
+    raise KeyboardInterrupt

@@ -1,0 +1,273 @@
+"""The sections of a run's configuration."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rlwb.errors import ConfigError
+from rlwb.execution import ExecutionRules, OrderSettings, SplitSettings
+from rlwb.experiment.parameters import Section
+from rlwb.market import Calendar, SyntheticSettings
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+
+
+class CalendarConfig(Section):
+    """The session's clock: a preset, and what differs from it.
+
+    Parameters
+    ----------
+    preset
+        ``cn``, ``us``, ``in`` or ``crypto``; none when `segments` states the session.
+    segments
+        Opening and closing time of each part of the session, for example ``[["09:30", "11:30"], ["13:00", "15:00"]]``.
+    tick_minutes
+        Length of a bar in minutes; 1/60 is a second. It must be that of the bars.
+    label
+        Whether a bar's stamp names its ``start`` or its ``end``. A wrong label shifts every decision by one bar.
+    timezone
+        Zone of the exchange (IANA name); bars that carry a zone need it.
+    weekdays
+        Days with trading, Monday is 0.
+    early_closes
+        Closing time by date of shortened days.
+    closed
+        Dates whose bars are rejected.
+    infer_early_close_minutes
+        A date on which nothing trades for the last this many minutes closed early; 0 turns that off.
+    """
+
+    preset: Literal["cn", "us", "in", "crypto"] | None = "us"
+    segments: tuple[tuple[str, str], ...] | None = None
+    tick_minutes: Positive = 1.0
+    label: Literal["start", "end"] = "start"
+    timezone: str | None = None
+    weekdays: tuple[int, ...] | None = None
+    early_closes: dict[str, str] | None = None
+    closed: tuple[str, ...] = ()
+    infer_early_close_minutes: CountOrZero | None = None
+
+    def build(self) -> Calendar:
+        """Return the calendar of the market room."""
+        given = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
+        preset = given.pop("preset", None)
+        if preset is None and "segments" not in given:
+            raise ConfigError("the calendar needs a preset or the segments of the session.")
+        return Calendar.preset(preset, **given) if preset else Calendar(**given)
+
+    @model_validator(mode="after")
+    def _buildable(self) -> CalendarConfig:
+        try:
+            self.build()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class MarketConfig(Section):
+    """Where bars come from and how they are read.
+
+    Parameters
+    ----------
+    source
+        ``synthetic`` for the embedded market, or the path of bars: a Parquet or CSV file, or a folder with one file an
+        instrument. In a configuration file, a relative path starts at that file.
+    synthetic
+        The embedded market; only with ``source: synthetic``.
+    calendar
+        The session's clock; only with bars of your own, the embedded market has its own.
+    columns
+        The data's own column names to ours, for example ``{symbol: instrument, time: datetime}``.
+    instruments
+        Names of the instruments to use, quoted where they look like numbers; empty means all.
+    start, end
+        First and last date to use.
+    strict
+        Refuse data that would have to be repaired or dropped, instead of reporting it.
+    min_coverage
+        A session with a smaller share of its bars than this is dropped; larger is stricter.
+    volume_multiplier
+        What one unit of the volume column is in shares, for example 100 where it counts lots.
+    instrument_pattern
+        How file names hold instruments, where no column does, for example ``{instrument}_1min``.
+    datetime_format
+        The format of times in text, where it cannot be told, for example ``%d/%m/%Y %H:%M``.
+    """
+
+    source: str = "synthetic"
+    synthetic: SyntheticSettings = SyntheticSettings()
+    calendar: CalendarConfig = CalendarConfig()
+    columns: dict[str, str] = Field(default_factory=dict)
+    instruments: tuple[str, ...] = ()
+    start: dt.date | None = None
+    end: dt.date | None = None
+    strict: bool = False
+    min_coverage: Share = 0.5
+    volume_multiplier: Positive = 1.0
+    instrument_pattern: str | None = None
+    datetime_format: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MarketConfig:
+        if self.start and self.end and self.start > self.end:
+            raise ValueError(f"start {self.start} is after end {self.end}; exchange them.")
+        unused = "synthetic" if self.source != "synthetic" else "calendar"
+        if getattr(self, unused) != type(self).model_fields[unused].default:
+            raise ValueError(f"{unused} has no effect with source {self.source!r}; drop it or change the source.")
+        return self
+
+
+class OrdersConfig(Section):
+    """Which orders are executed.
+
+    Parameters
+    ----------
+    source
+        ``generated``, or the path of an order table of your own (Parquet or CSV).
+    generate
+        The recipe of generated orders; only with ``source: generated``.
+    split
+        Which dates are for training, validation and test.
+    """
+
+    source: str = "generated"
+    generate: OrderSettings = OrderSettings()
+    split: SplitSettings = SplitSettings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OrdersConfig:
+        if self.source != "generated" and self.generate != OrderSettings():
+            raise ValueError(f"generate has no effect with source {self.source!r}; drop it or change the source.")
+        return self
+
+
+class ExecutionConfig(Section):
+    """How orders are executed, in training and backtest alike.
+
+    Parameters
+    ----------
+    ticks_per_step
+        Bars between two decisions; larger means fewer, coarser decisions.
+    rules
+        Market rules and costs.
+    """
+
+    ticks_per_step: Count = 6
+    rules: ExecutionRules = ExecutionRules()
+
+
+class PolicyConfig(Section):
+    """The network.
+
+    Parameters
+    ----------
+    network
+        ``recurrent`` reads today's and yesterday's bars with a GRU; ``mlp`` sees the order's own state alone.
+    hidden
+        Width of its layers; larger can hold more and learns slower.
+    """
+
+    network: Literal["recurrent", "mlp"] = "recurrent"
+    hidden: Count = 64
+
+
+class TrainConfig(Section):
+    """How the policy is trained.
+
+    Parameters
+    ----------
+    iterations
+        Collects of episodes, each followed by an update.
+    episodes_per_iteration
+        Orders executed a collect; larger gives a steadier gradient and takes longer.
+    batch_size
+        Transitions a gradient step; larger is steadier, smaller takes more steps.
+    repeats
+        Passes over the collected transitions; larger learns more from each, and drifts further from the policy that
+        collected them.
+    learning_rate
+        Step of the optimiser; larger learns faster until it does not learn at all.
+    gamma
+        Discount a step; below 1 the policy cares less for what comes later in the order.
+    gae_lambda
+        1 uses whole episodes (unbiased, noisy), 0 the critic's guess (biased, calm).
+    clip
+        How far one update may move the probabilities of actions.
+    entropy
+        Weight of the entropy bonus; larger explores more.
+    value_coef
+        Weight of the critic's loss.
+    max_grad_norm
+        Gradients longer than this are cut; 0 leaves them.
+    action_values
+        The policy chooses among 0, 1/n, …, 1 of the amount; this is n.
+    penalty
+        Weight of the penalty on trading in lumps; larger draws the policy towards TWAP.
+    reward_scale
+        Factor of the reward, which is in basis points.
+    validate_every
+        Iterations between validations; only validated iterations can be chosen for the backtest.
+    checkpoint_every
+        Iterations between checkpoints.
+    keep
+        Checkpoints kept: the best by validation and the newest; 0 keeps all.
+    patience
+        Validations without improvement until training stops; none trains to the end.
+    env
+        Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
+        one simulator an order, in this process or in workers. All give the same numbers.
+    concurrency
+        Orders in progress at a time; for ``subproc`` and ``shmem`` also the number of workers.
+    device
+        ``cpu``, ``cuda``, or ``auto``.
+    """
+
+    iterations: Count = 40
+    episodes_per_iteration: Count = 2000
+    batch_size: Count = 1024
+    repeats: Count = 5
+    learning_rate: Positive = 3e-4
+    gamma: Share = 1.0
+    gae_lambda: Share = 1.0
+    clip: Positive = 0.3
+    entropy: NotNegative = 0.01
+    value_coef: NotNegative = 1.0
+    max_grad_norm: NotNegative = 0.5
+    action_values: Count = 4
+    penalty: NotNegative = 4.0
+    reward_scale: Positive = 1.0
+    validate_every: Count = 1
+    checkpoint_every: Count = 1
+    keep: CountOrZero = 0
+    patience: Count | None = None
+    env: Literal["native", "dummy", "subproc", "shmem"] = "native"
+    concurrency: Count = 2000
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+
+
+class BacktestConfig(Section):
+    """How the result is judged.
+
+    Parameters
+    ----------
+    top
+        Checkpoints chosen by validation PA.
+    baselines
+        Fixed policies that stand beside them.
+    bootstrap_samples
+        Draws of the bootstrap; larger steadies the last digit of the interval.
+    confidence
+        Coverage of the intervals.
+    """
+
+    top: Count = 10
+    baselines: tuple[Literal["twap", "vwap"], ...] = ("twap", "vwap")
+    bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95

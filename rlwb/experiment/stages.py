@@ -1,0 +1,49 @@
+"""The four stages of a run, in order."""
+
+from __future__ import annotations
+
+from rlwb.experiment.stage import Stage
+
+_MARKET = ("market", "features", "execution", "seed")
+
+ORDERS = Stage(
+    name="orders",
+    notebook="01_orders.ipynb",
+    depends=("market", "orders", "seed"),
+    inputs=(),
+    outputs=("orders",),
+    sources=("market.source", "orders.source"),
+)
+
+TRAIN = Stage(
+    name="train",
+    notebook="02_training.ipynb",
+    depends=(*_MARKET, "policy", "train"),
+    inputs=("orders/train.parquet", "orders/valid.parquet"),
+    outputs=("checkpoints", "metrics"),
+    after=(ORDERS,),
+    extends=("train.iterations", "train.patience", "train.keep", "train.checkpoint_every"),
+    indifferent=("train.env", "train.concurrency", "train.device"),
+    sources=("market.source",),
+)
+
+BACKTEST = Stage(
+    name="backtest",
+    notebook="03_backtest.ipynb",
+    depends=(*_MARKET, "backtest"),
+    inputs=("orders/test.parquet", "checkpoints/*.pt", "metrics/validation.csv"),
+    outputs=("backtest",),
+    after=(ORDERS, TRAIN),
+    sources=("market.source",),
+)
+
+STABILITY = Stage(
+    name="stability",
+    notebook="04_stability.ipynb",
+    depends=("backtest", "seed"),
+    inputs=("backtest/**/*", "metrics/*.csv"),
+    outputs=("figures",),
+    after=(BACKTEST,),
+)
+
+STAGES = (ORDERS, TRAIN, BACKTEST, STABILITY)

@@ -1,0 +1,129 @@
+"""The tree of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlwb.errors import ConfigError
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.parameters import Layer, descriptions, leaves, short_names
+from rlwb.market import Calendar
+
+
+def changed(**values: object) -> RunConfig:
+    return RunConfig.load(None, Layer("test", {name.replace("__", "."): value for name, value in values.items()}))
+
+
+def refusal(**values: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        changed(**values)
+    return str(caught.value)
+
+
+def test_every_parameter_says_what_it_does() -> None:
+    texts = descriptions(RunConfig)
+    assert [name for name in texts if not texts[name]] == []
+    assert set(leaves(RunConfig)) <= set(texts)
+
+
+def test_the_file_holds_the_last_default(tmp_path: Path) -> None:
+    config = changed(train__iterations=3, market__synthetic__days=10, execution__rules__volume_limit=0.1)
+    for describe in (False, True):
+        (tmp_path / "config.yaml").write_text(config.as_yaml(describe=describe))
+        assert RunConfig.load(tmp_path / "config.yaml") == config
+
+
+def test_layers_win_in_order(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("train: {iterations: 7, repeats: 2}\nseed: 4\n")
+    config = RunConfig.load(tmp_path / "a.yaml", parse_assignments(["train.iterations=9", "train.patience=none"]))
+    assert (config.train.iterations, config.train.repeats, config.seed) == (9, 2, 4)
+    assert config.train.patience is None
+
+
+def test_lr_is_learning_rate() -> None:
+    assert changed(train__lr=1e-4).train.learning_rate == 1e-4
+
+
+def test_paths_start_at_the_file_that_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.yaml").write_text("market: {source: ../bars}\norders: {source: own.csv}\n")
+    monkeypatch.chdir(tmp_path)
+    config = RunConfig.load(Path("sub/a.yaml"))
+    assert config.market.source == str(tmp_path / "bars")
+    assert config.orders.source == str(tmp_path / "sub" / "own.csv")
+    assert changed(market__source="bars").market.source == str(tmp_path / "bars")
+    assert RunConfig().market.source == "synthetic"
+
+
+def test_calendar_from_preset_and_segments() -> None:
+    config = changed(market__source="x", market__calendar={"preset": "cn", "tick_minutes": 5, "label": "end"})
+    assert config.market.calendar.build() == Calendar.preset("cn", tick_minutes=5, label="end")
+    own = {"preset": None, "segments": [["09:00", "10:00"]]}
+    assert changed(market__source="x", market__calendar=own).market.calendar.build().num_ticks == 60
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({"market__calendar__preset": "cn"}, "market: calendar has no effect with source 'synthetic'"),
+        ({"market__source": "x", "market__synthetic__days": 3}, "market: synthetic has no effect with source"),
+        ({"market__source": "x", "market__start": "2024-02-01", "market__end": "2024-01-01"}, "is after end"),
+        ({"market__source": "x", "market__calendar__preset": None}, "needs a preset or the segments"),
+        ({"market__source": "x", "market__calendar__tick_minutes": 7}, "market.calendar: "),
+        ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
+        ({"orders__source": "x", "orders__generate__log_std": 2}, "orders: generate has no effect"),
+        ({"train__env": "natve"}, "did you mean 'native'?"),
+        ({"features__columns": ["opn"]}, "features: feature columns"),
+        ({"backtest__confidence": 1}, "backtest.confidence is 1; it should be less than 1"),
+    ],
+)
+def test_impossible_values_are_refused(values: dict[str, object], part: str) -> None:
+    assert part in refusal(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"train__iterations": 0},
+        {"train__episodes_per_iteration": 0},
+        {"train__patience": 0},
+        {"train__concurrency": 0},
+        {"train__iterations": None},
+        {"threads": 0},
+        {"backtest__top": 0},
+    ],
+)
+def test_e23_limits_of_zero_are_refused_in_one_sentence(values: dict[str, object]) -> None:
+    text = refusal(**values)
+    assert next(iter(values)).replace("__", ".") in text
+    assert text.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    "assignment", ["market.instruments=[0010]", "market.instruments=[000001]", "market.instruments=[1]"]
+)
+def test_a19_instruments_are_text(assignment: str) -> None:
+    with pytest.raises(ConfigError, match="quote it"):
+        RunConfig.load(None, parse_assignments([assignment]))
+    config = RunConfig.load(None, parse_assignments(['market.instruments=["000001", 600000.SH]']))
+    assert config.market.instruments == ("000001", "600000.SH")
+
+
+def test_a19_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("market:\n  instruments: [0010]\n")
+    with pytest.raises(ConfigError, match=r'a\.yaml, line 2: 0010 .* quote it: "0010"'):
+        RunConfig.load(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("bad", [["train.iterations"], ["=3"], ["seed=1", "seed=2"], ["seed=["]])
+def test_assignments_are_name_and_value(bad: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--set"):
+        parse_assignments(bad)
+
+
+def test_notebooks_have_short_names_for_what_people_change() -> None:
+    names = short_names(RunConfig)
+    for name in ("iterations", "learning_rate", "seed", "signal", "ticks_per_step", "volume_limit", "top", "penalty"):
+        assert name in names
