@@ -15,7 +15,6 @@ from rlwb.env.logs import LogWriter, wanted_level
 from rlwb.env.runner import EnvFn, EpisodeRunner, Outcome, describe, episode_seed
 from rlwb.errors import ConfigError, WorkerError
 
-FiniteEnvType = Literal["dummy", "subproc", "shmem"]
 InitialStates = Iterable[Any] | Dataset[Any]
 _END = object()
 
@@ -69,8 +68,8 @@ class FiniteVectorEnv(ABC):
     """
 
     @abstractmethod
-    def reset(self, initial_states: InitialStates | None = None) -> Active:
-        """Start the stream, from its beginning where it can be started again; with an argument, start another one."""
+    def reset(self) -> Active:
+        """Start the stream, from its beginning where it can be started again."""
 
     @abstractmethod
     def step(self, action: Any) -> tuple[StepResult, Active]:
@@ -133,6 +132,7 @@ class SlotVectorEnv(FiniteVectorEnv):
         self._closed = False
 
     def reset(self, initial_states: InitialStates | None = None) -> Active:
+        """Start the stream, or another one in its place: workers that run already are used again."""
         self._refuse_closed()
         if initial_states is not None:
             self._initial_states = initial_states
@@ -242,7 +242,10 @@ class DummySlots(Slots):
 
     def open(self, n: int) -> None:
         while len(self._runners) < n:
-            self._runners.append(EpisodeRunner(self._env_fn, self._loglevel))
+            try:
+                self._runners.append(EpisodeRunner(self._env_fn, self._loglevel))
+            except Exception as error:
+                raise WorkerError(f"{type(error).__name__} in env_fn: {error}") from error
             if len(self._runners) == 1:
                 self.batch = empty_batch(self._runners[0].observation_space, self._concurrency)
 
@@ -275,11 +278,11 @@ def vectorize_env(
     env_fn: EnvFn,
     initial_states: InitialStates,
     *,
-    finite_env_type: FiniteEnvType = "dummy",
+    finite_env_type: str = "dummy",
     concurrency: int = 1,
     loggers: Sequence[LogWriter] | LogWriter = (),
     seed: int = 0,
-) -> FiniteVectorEnv:
+) -> SlotVectorEnv:
     """Make a vector environment.
 
     The same actions give the same observations, rewards, metrics and order of episodes, to the last bit, for every

@@ -39,7 +39,7 @@ class Worker:
 
     def __init__(self, number: int, files: tuple[int, int]) -> None:
         self.number = number
-        self.task = "start"
+        self.task = "its start"
         self.connection: Connection
         self.connection, child = multiprocessing.Pipe()
         code = (
@@ -107,9 +107,12 @@ def close_environments(workers: Sequence[Worker]) -> None:
 
 
 def end_workers(workers: list[Worker], files: list[int], owner: int) -> None:
-    """End all workers, wait until they are gone, and close the shared files."""
+    """End all workers, wait until they are gone, and close the shared files.
+
+    Does nothing in a fork of the process `owner` that started them: there they are not its own.
+    """
     if os.getpid() != owner:
-        return  # a fork of the main process forgets its copy; the workers are not its own
+        return
     while workers:
         worker = workers.pop()
         worker.process.kill()
@@ -134,9 +137,10 @@ class WorkerSlots(Slots):
         self._concurrency = concurrency
         self._shared = shared
         self._workers: list[Worker] = []
+        self._owner = os.getpid()
         self._files = [anonymous_file(), anonymous_file()]  # arrays of env_fn; observations
         # Also when this object is forgotten without a close, and when the interpreter ends.
-        self._finalizer = weakref.finalize(self, end_workers, self._workers, self._files, os.getpid())
+        self._finalizer = weakref.finalize(self, end_workers, self._workers, self._files, self._owner)
         try:
             function = dump_shared(env_fn, self._files[0])
         except Exception as error:
@@ -151,7 +155,7 @@ class WorkerSlots(Slots):
         new = range(len(self._workers), n)
         for number in new:
             self._workers.append(Worker(number, (self._files[0], self._files[1])))
-            self._workers[number].send(self._setup, "start")
+            self._workers[number].send(self._setup, "env_fn")
         spaces = self._gather(new)
         if new.start == 0 and new:
             space = cloudpickle.loads(spaces[0])
@@ -161,7 +165,7 @@ class WorkerSlots(Slots):
                 self.batch = empty_batch(space, self._concurrency)
         if self._shared:
             for number in new:
-                self._workers[number].send(cloudpickle.dumps(("share", (self._concurrency, number))), "start")
+                self._workers[number].send(cloudpickle.dumps(("share", (self._concurrency, number))), "its start")
             self._gather(new)
 
     def reset(self, orders: Sequence[tuple[int, int, Any, int]]) -> list[Outcome]:
@@ -172,7 +176,7 @@ class WorkerSlots(Slots):
 
     def close(self, at_once: bool) -> None:
         try:
-            if not at_once and self._finalizer.alive:
+            if not at_once and self._finalizer.alive and os.getpid() == self._owner:
                 close_environments(self._workers)
         finally:
             self._finalizer()

@@ -4,6 +4,8 @@ from collections import Counter
 import gymnasium as gym
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlwb.env import DataQueue, LogWriter, vectorize_env
 from rlwb.errors import ConfigError, DataError, WorkerError
@@ -44,15 +46,19 @@ def assert_same(one, other):
                 assert left == right
 
 
-@pytest.mark.parametrize("concurrency", [1, 3, 50])
-def test_every_state_once_for_any_number_of_slots(concurrency):
-    for n in (0, 1, 7, 23):
-        with vectorize_env(toy_env, orders(n), concurrency=concurrency) as envs:
-            trace, sequence, metrics = collect(envs)
-        assert sorted(metrics) == sorted(trace) == list(range(n))
-        assert all(len(active) <= concurrency for active in sequence)
-        steps = Counter(itertools.chain(*sequence))
-        assert [steps[number] for number in range(n)] == [order.steps for order in orders(n)]
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(st.integers(1, 13), max_size=20), concurrency=st.integers(1, 25))
+def test_every_state_once_for_any_number_of_slots(steps, concurrency):
+    states = [ToyOrder(number, steps=count) for number, count in enumerate(steps)]
+    with vectorize_env(toy_env, states, concurrency=concurrency) as envs:
+        trace, sequence, metrics = collect(envs)
+    assert sorted(metrics) == sorted(trace) == list(range(len(states)))
+    taken = Counter(itertools.chain(*sequence))
+    assert [taken[number] for number in range(len(states))] == steps
+    # No slot idles while states are left: as many as there can be are active until the stream is used up.
+    started = [max(active) + 1 for active in itertools.accumulate(sequence, lambda a, b: [max(a), *b])]
+    for active, count in zip(sequence, started, strict=True):
+        assert len(active) == concurrency or count == len(states)
 
 
 @pytest.mark.parametrize("kind", ["subproc", "shmem"])
@@ -286,10 +292,9 @@ def test_misuse_is_explained():
         envs.reset()
     with pytest.raises(ConfigError, match="closed"):
         envs.step([0])
-    with pytest.raises(WorkerError, match="env_fn returned int"):
-        vectorize_env(lambda: 3, [1], finite_env_type="subproc").reset()
-    with pytest.raises(ConfigError, match="env_fn returned int"):
-        vectorize_env(lambda: 3, [1]).reset()
+    for kind in ("dummy", "subproc"):
+        with pytest.raises(WorkerError, match=r"ConfigError in env_fn.*: env_fn returned int"):
+            vectorize_env(lambda: 3, [1], finite_env_type=kind).reset()
 
 
 class BadStates:

@@ -186,6 +186,17 @@ def test_forgotten_environment_leaves_nothing():
     del envs
 
 
+def test_fork_of_the_main_process_leaves_the_workers_alone():
+    with vectorize_env(env_fn(), orders(3), finite_env_type="subproc", concurrency=2) as envs:
+        active = envs.reset()
+        pid = os.fork()
+        if pid == 0:
+            envs.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert len(collect(envs, reset=active)[2]) == 3
+
+
 class InterruptError(Exception):
     pass
 
