@@ -45,7 +45,7 @@ def tick_audit(
     return pd.DataFrame(
         {
             "tick": ticks,
-            "time": [engine.sessions.calendar.time_of(tick) for tick in ticks],
+            "time": [engine.sessions.calendar.time_of(tick) for tick in range(start, stop)],
             "step": engine.cell[start:stop] - engine.cell[start],
             "asked": record.ask[index, start:stop],
             "filled": filled,
@@ -58,7 +58,7 @@ def tick_audit(
 
 
 def step_audit(steps: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return the step records as a table: step, start_tick, end_tick, ask, fill, price, position, and what else they hold."""
+    """Return step records as a table; one without records has the columns all the same."""
     return pd.DataFrame(steps, columns=None if steps else _STEP_COLUMNS)
 
 

@@ -42,7 +42,7 @@ class EngineState:
     position : float64 of shape (N,)
         Amount left.
     asked, filled, notional : float64 of shape (N,)
-        Sums of what was asked and filled, and of fill times price.
+        Sum of the asks, amount less position, and sum of fill times price.
     done : bool of shape (N,)
     """
 
@@ -259,7 +259,7 @@ class Engine:
             step=np.where(state.done, state.step, state.step + 1).astype(np.int32),
             position=position,
             asked=asked,
-            filled=state.filled + fill,
+            filled=orders.amount - position,
             notional=state.notional + notional,
             done=state.done | nothing_left | (stop >= orders.end),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class SplitSettings:
 
 
 def _generator(seed: int, instrument: str, date: np.datetime64) -> np.random.Generator:
-    """A stream per (seed, instrument, date), so that no other order moves when data are added or reordered."""
+    """Return the stream of (seed, instrument, date), so that no other order moves when data are added or reordered."""
     day = int(date.astype("datetime64[D]").astype(np.int64))
     return np.random.default_rng([seed, zlib.crc32(instrument.encode()), day + 2**20])
 
@@ -98,7 +99,9 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
     first = calendar.first_tick(settings.start_time) if settings.start_time else 0
     last = calendar.end_tick(settings.end_time) if settings.end_time else calendar.num_ticks
     if first >= last:
-        raise OrderError(f"the window {settings.start_time} to {settings.end_time} holds no tick of the session; widen it.")
+        raise OrderError(
+            f"the window {settings.start_time} to {settings.end_time} holds no tick of the session; widen it."
+        )
     notes: list[str] = []
     names = sorted(set(sessions.instruments.tolist()))
     if settings.instruments is not None:
@@ -125,8 +128,7 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
         close = calendar.time_of(stop)
         end = pd.Timestamp.combine(day.date(), close)
         end = end + pd.Timedelta(days=1) if end <= start else end
-        for direction in settings.directions:
-            rows.append((instrument, day, direction, amounts[direction] * mean, start, end))
+        rows += [(instrument, day, side, amounts[side] * mean, start, end) for side in settings.directions]
     if empty:
         notes.append(f"{empty} sessions have no volume in the window and got no order")
     if not rows:
@@ -181,12 +183,14 @@ def _ranges(settings: SplitSettings, dates: np.ndarray) -> list[tuple[pd.Timesta
         empty = (pd.Timestamp.max, pd.Timestamp.min)
         return [
             (pd.Timestamp(dates[a]), pd.Timestamp(dates[b - 1])) if b > a else empty
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+            for a, b in itertools.pairwise(cuts)
         ]
-    ranges = []
+    ranges: list[tuple[pd.Timestamp, pd.Timestamp]] = []
     for name, value in zip(PARTS, given, strict=True):
         if isinstance(value, (int, float)):
-            raise ConfigError(f"the split mixes shares and dates at {name}={value!r}; give three shares or three date pairs.")
+            raise ConfigError(
+                f"the split mixes shares and dates at {name}={value!r}; give three shares or three date pairs."
+            )
         try:
             low, high = (pd.Timestamp(text) for text in value)
         except ValueError as error:

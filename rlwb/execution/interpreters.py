@@ -61,8 +61,7 @@ class CurrentStepStateInterpreter(StateInterpreter[OrderState, Observation]):
         )
 
     def interpret(self, state: OrderState) -> Observation:
-        # `[()]` turns a 0-d array into the numpy scalar that gymnasium's Discrete accepts.
-        return {key: value[0][()] for key, value in self.interpret_batch(state.batch).items()}
+        return {key: np.asarray(value[0]) for key, value in self.interpret_batch(state.batch).items()}
 
     def interpret_batch(self, states: Sequence[OrderState]) -> Observation:
         batch = _as_batch(states)

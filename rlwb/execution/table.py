@@ -63,7 +63,7 @@ def order_table(
         missing.add("date")
     if missing:
         raise OrderError(
-            f"{source} lacks the columns {sorted(missing)}; it has {sorted(map(str, frame.columns))}. Rename or add them."
+            f"{source} lacks the columns {sorted(missing)}; it has {sorted(map(str, frame))}. Rename or add them."
         )
     if frame.empty:
         raise OrderError(f"{source} holds no orders; give at least one.")
@@ -71,14 +71,16 @@ def order_table(
     out = pd.DataFrame(index=frame.index)
     out["instrument"] = _instruments(frame["instrument"], source)
     out["date"] = _dates(frame, calendar, source)
-    out["direction"] = [_row(source, i, parse_direction, value, codes).name for i, value in enumerate(frame["direction"])]
+    out["direction"] = [
+        _row(source, i, parse_direction, value, codes).name for i, value in enumerate(frame["direction"])
+    ]
     out["amount"] = pd.to_numeric(frame["amount"], errors="coerce").astype(np.float64)
     bad = ~(np.isfinite(out["amount"]) & (out["amount"] > 0))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise OrderError(
-            f"{source}, row {row}: amount {frame['amount'].iloc[row]!r} of {out['instrument'].iloc[row]} is not a number "
-            f"above 0 ({int(bad.sum())} such rows); the side belongs in the direction."
+            f"{source}, row {row}: amount {frame['amount'].tolist()[row]!r} of {out['instrument'].iloc[row]} is not a "
+            f"number above 0 ({int(bad.sum())} such rows); the side belongs in the direction."
         )
     for name in ("start", "end"):
         values = frame[name] if name in frame else pd.Series(pd.NaT, index=frame.index)
@@ -98,7 +100,7 @@ def _instruments(values: pd.Series, source: str) -> pd.Series:
     wrong = [i for i, value in enumerate(values) if not isinstance(value, str) or not value]
     if wrong:
         raise OrderError(
-            f"{source}, row {wrong[0]}: instrument {values.iloc[wrong[0]]!r} is not text; "
+            f"{source}, row {wrong[0]}: instrument {values.tolist()[wrong[0]]!r} is not text; "
             "quote it, so that ids such as '000001' keep their zeros."
         )
     return values.astype(str)
@@ -132,7 +134,9 @@ def _stamps(values: pd.Series, dates: pd.Series, calendar: Calendar, name: str, 
     if pd.api.types.is_datetime64_any_dtype(values):
         stamps = _local(values, calendar, name, source)
     else:
-        text = values.map(lambda value: "" if value is None or value is pd.NaT or value != value else str(value).strip())
+        text = values.map(
+            lambda value: "" if value is None or value is pd.NaT or value != value else str(value).strip()
+        )
         clock = text.str.fullmatch(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
         full = (dates.dt.strftime("%Y-%m-%d ") + text).where(clock, text)
         stamps = pd.to_datetime(full.where(text != ""), errors="coerce", format="mixed")
@@ -192,7 +196,9 @@ def read_orders(
             frame = pd.read_parquet(path)
         elif suffix in (".csv", ".gz"):
             text = {"instrument": str, "order_id": str, "direction": str, "date": str, "start": str, "end": str}
-            frame = pd.read_csv(path, dtype=text, keep_default_na=False, na_values={"amount": [""]}, encoding="utf-8-sig")
+            frame = pd.read_csv(
+                path, dtype=text, keep_default_na=False, na_values={"amount": [""]}, encoding="utf-8-sig"
+            )
         else:
             raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
     except OrderError:

@@ -28,11 +28,12 @@ def sessions_of(
         stop = pd.Timestamp("2024-01-01 09:30") + pd.Timedelta(minutes=ticks)
         segments = (("09:30", f"{stop:%H:%M}"),)
     calendar = Calendar(segments=segments, weekdays=(0, 1, 2, 3, 4, 5, 6))
-    fields = {name: close for name in ("open", "high", "low", "close")}
+    fields = dict.fromkeys(("open", "high", "low", "close"), close)
     return Sessions(
         calendar,
         np.array(instruments or ["AAA"] * count),
-        np.array("2024-01-01", dtype="datetime64[D]") + np.arange(count) if instruments is None
+        np.array("2024-01-01", dtype="datetime64[D]") + np.arange(count)
+        if instruments is None
         else np.array(["2024-01-01"] * count, dtype="datetime64[D]"),
         np.array(num_ticks if num_ticks is not None else [ticks] * count, dtype=np.int32),
         {**fields, "volume": volume},
@@ -48,7 +49,11 @@ def order(amount: float, side: str = "BUY", start: str | None = None, end: str |
 
 
 def run(
-    sessions: Sessions, orders: Sequence[Order], ticks_per_step: int, policy: object, rules: ExecutionRules | None = None
+    sessions: Sessions,
+    orders: Sequence[Order],
+    ticks_per_step: int,
+    policy: object,
+    rules: ExecutionRules | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Run a policy on states; return ticks, steps and summary of `audit`."""
     from rlwb.execution import AmountItself, BatchedOrderExecution, PAPenaltyReward, StateItself, audit

@@ -33,7 +33,9 @@ def rules(draw: st.DrawFn) -> ExecutionRules:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Sessions, ExecutionRules, int, list[tuple[int, float, int, int]], list[list[float]]]:
+def problems(
+    draw: st.DrawFn,
+) -> tuple[Sessions, ExecutionRules, int, list[tuple[int, float, int, int]], list[list[float]]]:
     """Two sessions on a clock with a lunch break, several orders on the second, and shares to ask for."""
     first, second = draw(st.integers(2, 7)), draw(st.integers(2, 7))
     ticks = first + second
@@ -43,7 +45,7 @@ def problems(draw: st.DrawFn) -> tuple[Sessions, ExecutionRules, int, list[tuple
     volume = np.array([[100.0] * ticks, draw(st.lists(VOLUMES, min_size=ticks, max_size=ticks))])
     halted = np.zeros((2, ticks), dtype=bool)
     halted[1] = draw(st.lists(st.booleans(), min_size=ticks, max_size=ticks)) if draw(st.booleans()) else False
-    fields = {name: price for name in ("open", "high", "low", "close")} | {"volume": volume}
+    fields = dict.fromkeys(("open", "high", "low", "close"), price) | {"volume": volume}
     dates = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
     sessions = Sessions(
         calendar, np.array(["A", "A"]), dates, np.array([ticks, ticks], dtype=np.int32), fields, halted=halted
@@ -55,22 +57,32 @@ def problems(draw: st.DrawFn) -> tuple[Sessions, ExecutionRules, int, list[tuple
         end = draw(st.integers(start + 1, ticks))
         amount = draw(st.floats(max(rule.lot_size, 1e-6), 1e4))
         orders.append((draw(st.sampled_from([1, -1])), amount, start, end))
-    shares = [draw(st.lists(st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0]), min_size=ticks, max_size=ticks)) for _ in orders]
+    shares = [
+        draw(st.lists(st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0]), min_size=ticks, max_size=ticks)) for _ in orders
+    ]
     return sessions, rule, draw(st.integers(1, 4)), orders, shares
 
 
 def batch_of(orders: list[tuple[int, float, int, int]], session: int = 1) -> OrderBatch:
     side, amount, start, end = (np.array(column) for column in zip(*orders, strict=True))
-    table = pd.DataFrame({"order_id": [str(i) for i in range(len(orders))], "instrument": "A", "date": pd.Timestamp(2024, 1, 2)})
+    table = pd.DataFrame(
+        {"order_id": [str(i) for i in range(len(orders))], "instrument": "A", "date": pd.Timestamp(2024, 1, 2)}
+    )
     table["direction"] = np.where(side > 0, "BUY", "SELL")
     table["amount"], table["start"], table["end"] = amount, pd.NaT, pd.NaT
     rows = np.full(len(orders), session, dtype=np.int32)
     return OrderBatch(
-        table, np.arange(len(orders)), rows, side.astype(np.int8), amount.astype(float), start.astype(np.int32), end.astype(np.int32)
+        table,
+        np.arange(len(orders)),
+        rows,
+        side.astype(np.int8),
+        amount.astype(float),
+        start.astype(np.int32),
+        end.astype(np.int32),
     )
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(problems())
 def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rule, ticks_per_step, orders, shares = problem
@@ -162,7 +174,9 @@ def test_complete_at_end_off_leaves_the_rest() -> None:
     batch = batch_of([(1, 100.0, 0, 4)], session=0)
     state, _ = engine.step(batch, engine.reset(batch), np.array([50.0]))
     state, fills = engine.step(batch, state, np.array([0.0]))
-    assert state.done.all() and state.position.tolist() == [50.0] and fills.fill.tolist() == [0.0]
+    assert state.done.all()
+    assert state.position.tolist() == [50.0]
+    assert fills.fill.tolist() == [0.0]
 
 
 def test_halted_ticks_do_not_fill() -> None:
@@ -183,7 +197,8 @@ def test_step_does_not_change_the_state_it_was_given() -> None:
     engine, batch = Engine(sessions_of([[10.0] * 4]), 2), batch_of([(1, 100.0, 0, 4)], session=0)
     before = engine.reset(batch)
     engine.step(batch, before, np.array([40.0]))
-    assert before.position.tolist() == [100.0] and before.tick.tolist() == [0]
+    assert before.position.tolist() == [100.0]
+    assert before.tick.tolist() == [0]
 
 
 def test_bad_settings_are_refused() -> None:
@@ -197,9 +212,15 @@ def test_bad_settings_are_refused() -> None:
 @given(problems())
 def test_twap_has_price_advantage_zero_under_simple_rules(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, _, ticks_per_step, orders, _ = problem
-    engine, batch = Engine(sessions.__class__(
-        sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, dict(sessions.fields)
-    ), ticks_per_step), batch_of(orders)
+    engine, batch = (
+        Engine(
+            sessions.__class__(
+                sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, dict(sessions.fields)
+            ),
+            ticks_per_step,
+        ),
+        batch_of(orders),
+    )
     state, bench = engine.reset(batch), engine.benchmarks(batch)
     while not state.done.all():
         ask = np.where(state.done, 0.0, state.position * engine.even_share(batch, state))

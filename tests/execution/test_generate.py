@@ -1,0 +1,104 @@
+"""Order generation and splits, cases D among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution import OrderSettings, SplitSettings, bind_orders, generate_orders, split_orders
+from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
+from tests.execution.markets import sessions_of
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Sessions:
+    return synthetic_sessions(SyntheticSettings(instruments=3, days=20))
+
+
+def test_amounts_follow_the_recipe() -> None:
+    sessions = synthetic_sessions(SyntheticSettings(instruments=20, days=60))
+    table = generate_orders(sessions)
+    rows = sessions.rows(table["instrument"], table["date"])
+    ratio = np.log(table["amount"] / np.nanmean(sessions.fields["volume"][rows], axis=1))
+    assert len(ratio) == 2400
+    # Three standard errors of the mean and of the deviation.
+    assert ratio.mean() == pytest.approx(-3.28, abs=3 * 1.14 / np.sqrt(2400))
+    assert ratio.std() == pytest.approx(1.14, abs=3 * 1.14 / np.sqrt(2 * 2400))
+
+
+def test_the_amount_is_proportional_to_the_volume_of_the_window() -> None:
+    volume = [[100.0, 100.0, 900.0, 900.0]]
+    early = OrderSettings(log_std=0.0, log_mean=0.0, end_time="09:32")
+    late = OrderSettings(log_std=0.0, log_mean=0.0, start_time="09:32")
+    sessions = sessions_of([[10.0] * 4], volume)
+    assert generate_orders(sessions, early)["amount"].tolist() == [100.0, 100.0]
+    assert generate_orders(sessions, late)["amount"].tolist() == [900.0, 900.0]
+    assert bind_orders(generate_orders(sessions, late), sessions).start.tolist() == [2, 2]
+
+
+def test_d03_same_seed_same_orders(sessions: Sessions) -> None:
+    table = generate_orders(sessions, seed=5)
+    pd.testing.assert_frame_equal(generate_orders(sessions, seed=5), table)
+    assert not np.allclose(generate_orders(sessions, seed=6)["amount"], table["amount"])
+    more = synthetic_sessions(SyntheticSettings(instruments=4, days=20))
+    added = generate_orders(more, seed=5)
+    old = added[added["instrument"].isin(set(sessions.instruments))].reset_index(drop=True)
+    pd.testing.assert_frame_equal(old, table)
+    sells = generate_orders(sessions, OrderSettings(directions=("SELL",)), seed=5)
+    expected = table[table["direction"] == "SELL"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(sells, expected)
+
+
+def test_d05_fewer_instruments_than_asked_for(sessions: Sessions) -> None:
+    table = generate_orders(sessions, OrderSettings(instruments=100))
+    assert table["instrument"].nunique() == 3
+    assert table.attrs["notes"] == ["100 instruments were asked for, the data have 3"]
+    assert generate_orders(sessions, OrderSettings(instruments=1))["instrument"].unique().tolist() == ["SYN001"]
+    with pytest.raises(ConfigError, match="ask for at least 1"):
+        OrderSettings(instruments=0)
+
+
+def test_sessions_without_volume_are_counted() -> None:
+    table = generate_orders(sessions_of([[10.0] * 4, [10.0] * 4], [[0.0] * 4, [5.0] * 4]))
+    assert table["date"].nunique() == 1
+    assert table.attrs["notes"] == ["1 sessions have no volume in the window and got no order"]
+    with pytest.raises(OrderError, match="no order could be made"):
+        generate_orders(sessions_of([[10.0] * 4], 0.0))
+
+
+def test_splits_are_disjoint_by_date_and_in_order(sessions: Sessions) -> None:
+    parts = split_orders(generate_orders(sessions))
+    dates = [set(parts[name]["date"]) for name in ("train", "valid", "test")]
+    assert [len(part) for part in dates] == [12, 4, 4]
+    assert max(dates[0]) < min(dates[1])
+    assert max(dates[1]) < min(dates[2])
+    assert sum(len(parts[name]) for name in ("train", "valid", "test")) == len(parts["all"])
+
+
+def test_splits_by_dates(sessions: Sessions) -> None:
+    days = sorted(set(sessions.dates.astype(str).tolist()))
+    settings = SplitSettings((days[0], days[4]), (days[6], days[7]), (days[10], days[19]))
+    parts = split_orders(generate_orders(sessions), settings)
+    assert [parts[name]["date"].nunique() for name in ("train", "valid", "test", "all")] == [5, 2, 10, 17]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        (SplitSettings(0.99, 0.001, 0.009), OrderError, "valid 0"),
+        (SplitSettings(0.01, 0.5, 0.49), OrderError, "train 0, valid 60, test 60.*20 dates from 2023-01-03"),
+        (SplitSettings(0.9, 0.2, 0.2), ConfigError, "sum to at most 1"),
+        (SplitSettings(0.9, 0.1, 0.0), ConfigError, "above 0"),
+        (
+            SplitSettings(("2023-01-03", "2023-01-09"), ("2023-01-09", "2023-01-10"), ("2023-01-11", "2023-01-12")),
+            ConfigError,
+            "after",
+        ),
+        (SplitSettings(0.5, ("2023-01-09", "2023-01-10"), 0.2), ConfigError, "mixes shares and dates"),
+    ],
+)
+def test_d01_empty_or_impossible_parts(sessions: Sessions, settings: SplitSettings, error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        split_orders(generate_orders(sessions), settings)
