@@ -105,9 +105,8 @@ class Crashes(ToySimulator):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-@pytest.mark.parametrize("kind", ["subproc", "shmem"])
-def test_raising_worker_shows_its_traceback_and_order(kind):
-    envs = vectorize_env(env_fn(simulator=Raises), orders(8), finite_env_type=kind)
+def test_raising_worker_shows_its_traceback_and_order():
+    envs = vectorize_env(env_fn(simulator=Raises), orders(8), finite_env_type="shmem")
     with pytest.raises(WorkerError) as caught:
         collect(envs)
     text = str(caught.value)
@@ -341,7 +340,7 @@ def test_e17_data_is_not_copied_once_a_worker(tmp_path):
         _, _, metrics = collect(envs)
     for values in metrics.values():
         assert values["sum"] == mapped.sum() + private.sum()
-        assert values["own_mb"] < 110  # the interpreter with its packages; the data alone are 128 MB
+        assert values["own_mb"] < 64  # the interpreter with its packages, about 25; the data alone are 128
 
 
 def test_workers_need_neither_torch_nor_numba():
