@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,11 +11,21 @@ from torch import nn
 from rlwb.market import MarketFeatures
 
 _SESSIONS_PER_PASS = 512
+_ALIGN = 16
 
 
 def as_tensor(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return an array or tensor as a tensor on `device`."""
     return torch.as_tensor(value, dtype=dtype, device=device)
+
+
+class _Pass(NamedTuple):
+    """States of whole sessions, and all that they depend on."""
+
+    weights: list[torch.Tensor]
+    features: MarketFeatures | None
+    sessions: np.ndarray
+    states: torch.Tensor
 
 
 class MarketEncoder(nn.Module):
@@ -47,7 +57,7 @@ class MarketEncoder(nn.Module):
         self.gru = nn.GRU(channels, hidden, batch_first=True)
         self.previous_gru = nn.GRU(channels, hidden, batch_first=True) if previous_day else None
         self.features = features
-        self._kept: tuple[tuple[int, ...], np.ndarray, torch.Tensor] | None = None
+        self._kept: _Pass | None = None
 
     def forward(self, obs: Any) -> torch.Tensor:
         """Return the state after the ticks that each observation has seen, of shape (N, H).
@@ -94,16 +104,24 @@ class MarketEncoder(nn.Module):
 
     def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
         """Return sorted sessions that include all of `session`, and their states under the present weights."""
-        version = tuple(parameter._version for parameter in self.parameters())
-        if self._kept is not None and self._kept[0] == version and np.isin(session, self._kept[1]).all():
-            return self._kept[1:]
+        kept = self._kept
+        if kept is not None and self._still_true(kept) and np.isin(session, kept.sessions).all():
+            return kept.sessions, kept.states
         self._kept = None
         distinct = np.unique(session)
-        parts = [
-            self.encode(distinct[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(distinct), _SESSIONS_PER_PASS)
-        ]
-        self._kept = (version, distinct, torch.cat(parts))
-        return self._kept[1:]
+        # In multiples of a few rows, so that a session's bits do not depend on its company.
+        filled = np.concatenate([distinct, np.repeat(distinct[-1:], -len(distinct) % _ALIGN)])
+        parts = [self.encode(filled[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(filled), _SESSIONS_PER_PASS)]
+        weights = [parameter.detach().clone() for parameter in self.parameters()]
+        self._kept = _Pass(weights, self.features, distinct, torch.cat(parts)[: len(distinct)])
+        return distinct, self._kept.states
+
+    def _still_true(self, kept: _Pass) -> bool:
+        """Compare the weights themselves: a version counter misses writes through ``.data`` and swapped tensors."""
+        return kept.features is self.features and all(
+            old.device == new.device and torch.equal(old, new)
+            for old, new in zip(kept.weights, self.parameters(), strict=True)
+        )
 
     def forget(self) -> None:
         """Drop the kept pass, to free its memory."""

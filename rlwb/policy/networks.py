@@ -171,7 +171,8 @@ def make_network(
     if features is not None:
         channels = features.today.shape[2]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        # Not torch.manual_seed, which reaches the generators of all devices.
+        torch.default_generator.manual_seed(seed)
         if settings.kind == "mlp":
             trunk: nn.Module = MLP(settings.hidden)
         elif channels < 1:

@@ -1,7 +1,8 @@
-"""Proximal policy optimisation (Schulman et al., arXiv 1707.06347) on tianshou, trunk run once, whole episodes a minibatch."""
+"""Proximal policy optimisation (arXiv 1707.06347) on tianshou: the trunk run once, whole episodes a minibatch."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from tianshou.algorithm import PPO as TianshouPPO
+from tianshou.algorithm import PPO as TianshouPPO  # noqa: N811
 from tianshou.algorithm.modelfree.a2c import A2CTrainingStats
 from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
@@ -17,8 +18,16 @@ from tianshou.data import Batch, ReplayBuffer, SequenceSummaryStats
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
-from rlwb.errors import ConfigError
+from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
+from rlwb.policy.episodes import count_rows, cut, gae, last_rows, shuffled, take_rows
 from rlwb.policy.networks import ActorCritic
+
+logger = logging.getLogger(__name__)
+
+#: Names the stream of random numbers that orders the minibatches, apart from others of the same seed.
+_STREAM = 0x6D696E69
+#: Rows of a batch are evaluated in multiples of this.
+_ALIGN = 16
 
 
 @dataclass(frozen=True)
@@ -84,25 +93,6 @@ class _Policy(DiscreteActorPolicy):
         """Skip tianshou's warm-up of compiled functions that are not used here; it takes seconds a process."""
 
 
-def gae(
-    reward: np.ndarray, value: np.ndarray, done: np.ndarray, gamma: float, gae_lambda: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return advantages and returns of episodes laid end to end, each float64 of shape (N,).
-
-    ``delta_t = r_t + gamma v_{t+1} - v_t``, ``A_t = delta_t + gamma lambda A_{t+1}``, with v and A zero
-    beyond an episode's end (arXiv 1506.02438, equation 16). The return is ``A_t + v_t``.
-    """
-    advantage = np.zeros(len(reward))
-    following, next_value = 0.0, 0.0
-    for t in range(len(reward) - 1, -1, -1):
-        if done[t]:
-            following = next_value = 0.0
-        following = reward[t] + gamma * next_value - value[t] + gamma * gae_lambda * following
-        next_value = value[t]
-        advantage[t] = following
-    return advantage, advantage + value
-
-
 class PPO(TianshouPPO):
     """tianshou's PPO for an `ActorCritic`.
 
@@ -122,6 +112,9 @@ class PPO(TianshouPPO):
     decisions. The order of minibatches depends on the seed and the update's number alone, so that no random
     state needs saving.
     """
+
+    #: Names of what `learn` returns.
+    figures = ("gradient_steps", "loss", "actor_loss", "vf_loss", "ent_loss")
 
     def __init__(self, net: ActorCritic, settings: PPOSettings | None = None, *, seed: int = 0) -> None:
         self.settings = settings = settings or PPOSettings()
@@ -160,7 +153,16 @@ class PPO(TianshouPPO):
         -------
         int64 of shape (N,)
         """
-        logits, _ = self.net(obs)
+        rows = count_rows(obs)
+        if rows % _ALIGN:
+            # Products of other sizes take other code paths in the libraries below, with other roundings.
+            obs = take_rows(obs, np.minimum(np.arange(rows + -rows % _ALIGN), rows - 1))
+        logits = self.net(obs)[0][:rows]
+        if not bool(torch.isfinite(logits).all()):
+            raise InterpreterError(
+                "the network answers NaN or infinity; look for missing numbers in the observations, or lower "
+                "learning_rate if the training has diverged."
+            )
         if noise is None:
             return logits.argmax(dim=1).cpu().numpy()
         cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
@@ -168,29 +170,50 @@ class PPO(TianshouPPO):
         return np.minimum(choice, cumulative.shape[1] - 1)
 
     def learn(
-        self, obs: dict[str, np.ndarray], action: np.ndarray, reward: np.ndarray, done: np.ndarray, **update: Any
+        self,
+        obs: Any,
+        action: np.ndarray,
+        reward: np.ndarray,
+        done: np.ndarray,
+        *,
+        batch_size: int | None = 512,
+        repeat: int = 4,
     ) -> dict[str, float]:
         """Update on episodes laid end to end; return the means of the losses over the minibatches.
 
         Parameters
         ----------
         obs
-            Observations, each array of shape (N, …).
+            Observations: an array of shape (N, …), or a dict of such.
         action, reward, done
             Of shape (N,); `done` marks the last transition of each episode.
-        update
-            ``batch_size`` (transitions a minibatch, at least) and ``repeat`` (passes over the data).
+        batch_size
+            Transitions a minibatch, at least; None makes one minibatch of all.
+        repeat
+            Passes over the data.
         """
-        zeros, batch = np.zeros(len(done), dtype=bool), Batch(obs)
-        buffer = ReplayBuffer.from_data(batch, action, reward, done, zeros, done, batch)  # type: ignore[arg-type]
+        if (batch_size is not None and batch_size < 1) or repeat < 1:
+            raise ConfigError(f"batch_size is {batch_size} and repeat {repeat}; both must be at least 1.")
+        done = np.asarray(done, dtype=bool)
+        if not len(done) or not done[-1] or not len(done) == len(action) == len(reward) == count_rows(obs):
+            raise ConfigError(
+                f"learn got {count_rows(obs)} observations, {len(action)} actions, {len(reward)} rewards and "
+                f"{int(done.sum())} episode ends in {len(done)} rows; give whole episodes, one row a transition."
+            )
+        if not np.isfinite(reward).all():
+            row = int(np.flatnonzero(~np.isfinite(reward))[0])
+            raise RlwbError(f"the reward of transition {row} is {reward[row]}; a reward must be a finite number.")
+        batch = Batch(obs) if isinstance(obs, dict) else obs
+        zeros = np.zeros(len(done), dtype=bool)
+        buffer = ReplayBuffer.from_data(batch, action, reward, done, zeros, done, batch)
         with policy_within_training_step(self.policy):
-            stats = self.update(buffer=buffer, **update)
+            stats = self.update(buffer=buffer, batch_size=batch_size, repeat=repeat)
         return {name: value for name, value in stats.get_loss_stats_dict().items() if np.ndim(value) == 0}
 
     def _preprocess_batch(self, batch: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Any:
         logits, values = [], []
         with torch.no_grad():
-            for rows in _cut(np.arange(len(batch)), np.asarray(batch.done), 8192):
+            for rows in cut(np.arange(len(batch)), np.asarray(batch.done), 8192):
                 part_logits, part_values = self.net(self._rows(batch, rows))
                 logits.append(part_logits)
                 values.append(part_values)
@@ -207,13 +230,18 @@ class PPO(TianshouPPO):
         batch.logp_old = _log_prob(torch.cat(logits), batch.act)
         return batch
 
-    def _update_with_batch(self, batch: Any, batch_size: int | None, repeat: int) -> A2CTrainingStats:  # type: ignore[override]
+    def _update_with_batch(self, batch: Any, batch_size: int | None, repeat: int) -> A2CTrainingStats:
         losses: dict[str, list[float]] = {"loss": [], "actor_loss": [], "vf_loss": [], "ent_loss": []}
         for rows in self._minibatches(np.asarray(batch.done), batch_size or len(batch), repeat):
             logits, value = self.net(self._rows(batch, rows))
             at = torch.as_tensor(rows, device=value.device)
             parts = self._losses(batch, at, logits, value)
             total = parts[0] + self.vf_coef * parts[1] - self.ent_coef * parts[2]
+            if not bool(torch.isfinite(total)):
+                raise RlwbError(
+                    f"the loss of update {self.updates} is {float(total.detach())}, so the weights would be lost; "
+                    "lower learning_rate, or scale the reward down."
+                )
             self.optim.step(total)
             for kept, part in zip(losses.values(), (total, *parts), strict=True):
                 kept.append(float(part.detach()))
@@ -238,54 +266,52 @@ class PPO(TianshouPPO):
         return actor_loss, value_loss.mean(), -(log_p.exp() * log_p).sum(dim=1).mean()
 
     def _rows(self, batch: Any, rows: np.ndarray) -> Any:
-        if not isinstance(batch.obs, Batch):
-            return batch.obs[rows]
-        obs = {key: np.asarray(value)[rows] for key, value in batch.obs.items()}
-        return _with_path(obs, np.asarray(batch.done)[rows]) if getattr(self.net.trunk, "causal", False) else obs
+        obs = take_rows(batch.obs, rows)
+        if isinstance(obs, dict) and getattr(self.net.trunk, "causal", False):
+            obs["path"] = last_rows(np.asarray(batch.done)[rows])
+        return obs
 
     def _minibatches(self, done: np.ndarray, batch_size: int, repeat: int) -> Iterator[np.ndarray]:
-        rng = np.random.default_rng([self.seed, self.updates])
+        rng = np.random.default_rng([self.seed, self.updates, _STREAM])
         self.updates += 1
-        ends = np.flatnonzero(done) + 1
-        starts = np.concatenate([[0], ends[:-1]])
         for _ in range(repeat):
-            order = rng.permutation(len(ends))
-            rows = np.concatenate([np.arange(starts[i], ends[i]) for i in order])
-            yield from _cut(rows, done, batch_size)
+            yield from cut(shuffled(done, rng), done, batch_size)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return networks, optimiser, return statistics and counters: all that an exact resume needs."""
         state = dict(super().state_dict(*args, **kwargs))
         statistics = [float(self.ret_rms.mean), float(self.ret_rms.var), float(self.ret_rms.count)]
-        return {**state, "_return_statistics": statistics, "_updates": self.updates}
+        own = {"_return_statistics": statistics, "_updates": self.updates, "_device": self._device}
+        return {**state, **own}
 
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:
         state = dict(state_dict)
-        self.ret_rms.mean, self.ret_rms.var, self.ret_rms.count = state.pop("_return_statistics")
-        self.updates = state.pop("_updates")
-        super().load_state_dict(state, *args, **kwargs)
+        try:
+            statistics, updates, device = (state.pop(f"_{name}") for name in ("return_statistics", "updates", "device"))
+            super().load_state_dict(state, *args, **kwargs)
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                f"the state is not that of this policy ({_first_line(error)}); build the policy with the settings "
+                "it was saved with."
+            ) from error
+        self.ret_rms.mean, self.ret_rms.var, self.ret_rms.count = statistics
+        self.updates = updates
+        if device != self._device:
+            logger.warning(
+                "the policy was saved on %s and goes on on %s; figures agree up to rounding, not to the last bit",
+                device,
+                self._device,
+            )
+
+    @property
+    def _device(self) -> str:
+        return self.net.actor.weight.device.type
 
 
 def _log_prob(logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     return logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
 
 
-def _with_path(obs: dict[str, np.ndarray], done: np.ndarray) -> dict[str, np.ndarray]:
-    """Add ``path``, the last row of each row's episode, to observations made of whole episodes."""
-    ends = np.flatnonzero(done)
-    return {**obs, "path": np.repeat(ends, np.diff(ends, prepend=-1))}
-
-
-def _cut(rows: np.ndarray, done: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Cut rows of whole episodes after the first episode end at or beyond each `size` rows.
-
-    A last piece of under half the size joins the one before.
-    """
-    ends = np.flatnonzero(done[rows]) + 1
-    start = 0
-    while start < len(rows):
-        stop = int(ends[min(np.searchsorted(ends, start + size), len(ends) - 1)])
-        if len(rows) - stop < size / 2:
-            stop = len(rows)
-        yield rows[start:stop]
-        start = stop
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2]) or type(error).__name__

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.env import LogWriter
+from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reward import Reward
 from rlwb.trainer.collect import Actor, Episodes, collect
@@ -59,14 +60,20 @@ def backtest(
     Parameters
     ----------
     chunk
-        Most episodes at once; bounds the memory.
+        Most episodes at once in the native environment; bounds the memory.
 
     Returns
     -------
     Episodes
         In the order of `initial_states`, without transitions.
     """
+    if not len(initial_states) or chunk < 1:
+        raise ConfigError(
+            f"backtest got {len(initial_states)} initial states and chunk={chunk}; give at least 1 of each."
+        )
     loggers = [logger] if isinstance(logger, LogWriter) else list(logger)
+    if finite_env_type != "native":
+        chunk = len(initial_states)
     parts = []
     for low in range(0, len(initial_states), chunk):
         states = take(initial_states, np.arange(low, min(low + chunk, len(initial_states))))
@@ -87,11 +94,16 @@ def backtest(
 def _join(parts: list[Episodes]) -> Episodes:
     if len(parts) == 1:
         return parts[0]
+    names = dict.fromkeys(name for part in parts for name in part.metrics)
+    figures = {
+        name: np.concatenate([part.metrics.get(name, np.full(part.count, np.nan)) for part in parts]) for name in names
+    }
     return Episodes(
         sum(part.count for part in parts),
         np.concatenate([part.length for part in parts]),
         np.concatenate([part.returns for part in parts]),
-        {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
+        figures,
+        {name: np.concatenate([part.details[name] for part in parts]) for name in parts[0].details},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import os
 import time
@@ -14,6 +15,9 @@ import pandas as pd
 from rlwb.errors import ConfigError
 from rlwb.files import atomic_path
 from rlwb.trainer.checkpoint import checkpoint_name, list_checkpoints, point_latest, save_checkpoint
+from rlwb.trainer.watched import unknown_figure
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from rlwb.trainer.trainer import Trainer
@@ -27,6 +31,9 @@ class Callback:
     can_stop = False
     #: Callbacks with a higher rank are called later; `Checkpoint` saves what all others have settled.
     rank = 0
+
+    #: Name of a figure in ``trainer.metrics`` that must exist, checked before training; None for none.
+    watches: str | None = None
 
     @property
     def state_key(self) -> str:
@@ -81,7 +88,7 @@ class EarlyStopping(Callback):
 
     Notes
     -----
-    A missing figure (NaN) is no improvement.
+    A missing figure (NaN) is no improvement; each is logged as a warning and counted in `missing`.
     """
 
     can_stop = True
@@ -100,7 +107,7 @@ class EarlyStopping(Callback):
             raise ConfigError(f"patience is {patience}; stop after at least 1 validation without improvement.")
         if mode not in ("max", "min"):
             raise ConfigError(f"mode is {mode!r}; it must be 'max' or 'min'.")
-        self.monitor = monitor
+        self.monitor = self.watches = monitor
         self.patience = patience
         self.min_delta = min_delta
         self.sign = 1.0 if mode == "max" else -1.0
@@ -117,12 +124,11 @@ class EarlyStopping(Callback):
 
     def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         if self.monitor not in trainer.metrics:
-            raise ConfigError(
-                f"EarlyStopping watches {self.monitor!r}, which is not among the figures: {sorted(trainer.metrics)}."
-            )
+            raise ConfigError(unknown_figure(self, self.monitor, trainer.metrics))
         value = self.sign * trainer.metrics[self.monitor]
         if math.isnan(value):
             self.missing += 1
+            logger.warning("%s is missing at iteration %d, which is no improvement", self.monitor, trainer.current_iter)
         if value - self.min_delta > self.best:
             self.best, self.best_iteration, self.waited = value, trainer.current_iter, 0
             if self.restore_best_weights:
@@ -160,6 +166,11 @@ class MetricsWriter(Callback):
         self.dirpath = Path(dirpath)
         self._rows: dict[str, list[dict[str, float]]] = {"train": [], "validation": []}
 
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        for name, rows in self._rows.items():
+            if rows:
+                self._write(name)
+
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         split: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
         for name, value in trainer.metrics.items():
@@ -170,8 +181,7 @@ class MetricsWriter(Callback):
         for name, figures in split.items():
             if figures:
                 self._rows[name].append({"iteration": trainer.current_iter, **figures})
-                with atomic_path(self.dirpath / f"{name}.csv") as path:
-                    pd.DataFrame(self._rows[name]).to_csv(path, index=False)
+                self._write(name)
 
     def state_dict(self) -> dict[str, Any]:
         return {"rows": self._rows}
@@ -179,9 +189,16 @@ class MetricsWriter(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._rows = {name: list(rows) for name, rows in state["rows"].items()}
 
+    def _write(self, name: str) -> None:
+        with atomic_path(self.dirpath / f"{name}.csv") as path:
+            pd.DataFrame(self._rows[name]).to_csv(path, index=False)
+
 
 class Checkpoint(Callback):
-    """Saves the whole state of the training, named by iteration.
+    """Saves the whole state of the training, named by iteration: ``0001.pt``, …, and the link ``latest``.
+
+    The last iteration of a fit is always saved, with the weights that its figures belong to. A new training is
+    refused in a folder that has checkpoints; a resumed one replaces those beyond where it started.
 
     Parameters
     ----------
@@ -192,8 +209,8 @@ class Checkpoint(Callback):
     time_interval
         Save when so many seconds have passed since the last save, as well.
     keep_best, keep_last
-        How many checkpoints to keep by the monitored figure and by age; None keeps all. One kept by either
-        stays.
+        How many checkpoints to keep by the monitored figure and by age; without either, all stay. One kept by
+        either stays, and the newest always does.
     monitor
         Figure that ranks them; larger is better. A missing one never ranks.
     meta
@@ -222,8 +239,22 @@ class Checkpoint(Callback):
         self.keep_best = keep_best
         self.keep_last = keep_last
         self.monitor = monitor
+        self.watches = monitor if keep_best is not None else None
         self.meta = dict(meta or {})
         self.scores: dict[int, float] = {}
+        self._saved_at = time.monotonic()
+
+    @property
+    def state_key(self) -> str:
+        return f"Checkpoint({self.monitor})"
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        old = list_checkpoints(self.dirpath)
+        if old and not trainer.current_iter:
+            raise ConfigError(
+                f"{self.dirpath} has checkpoints of an earlier training ({next(iter(old.values())).name}, …); "
+                "resume it, or train into another folder."
+            )
         self._saved_at = time.monotonic()
 
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
@@ -232,11 +263,7 @@ class Checkpoint(Callback):
             self.scores[number] = trainer.metrics[self.monitor]
         due = self.every_n_iters is not None and number % self.every_n_iters == 0
         late = self.time_interval is not None and time.monotonic() - self._saved_at >= self.time_interval
-        if due or late or trainer.should_stop:
-            self._save(trainer)
-
-    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        if trainer.current_iter and not (self.dirpath / checkpoint_name(trainer.current_iter)).exists():
+        if due or late or trainer.is_last_iter:
             self._save(trainer)
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,12 +277,14 @@ class Checkpoint(Callback):
         save_checkpoint(path, {**trainer.state_dict(), "meta": self.meta})
         point_latest(path)
         self._saved_at = time.monotonic()
-        self._prune()
+        self._prune(trainer.current_iter)
 
-    def _prune(self) -> None:
+    def _prune(self, newest: int) -> None:
+        saved = list_checkpoints(self.dirpath)
+        for iteration in [i for i in saved if i > newest]:
+            saved.pop(iteration).unlink()
         if self.keep_best is None and self.keep_last is None:
             return
-        saved = list_checkpoints(self.dirpath)
         ranked = [i for i in saved if not math.isnan(self.scores.get(i, math.nan))]
         ranked.sort(key=lambda i: (-self.scores[i], i))
         keep = set(ranked[: self.keep_best or 0]) | set(list(saved)[-(self.keep_last or 1) :])

@@ -46,7 +46,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"the checkpoint {path} is damaged or no checkpoint ({first}); use another one.") from error
+        message = f"the checkpoint {path} is damaged or no checkpoint ({first}); use another one."
+        raise CheckpointError(message) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this version of rlwb; train again or use another one.")
     return state

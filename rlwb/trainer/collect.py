@@ -8,7 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlwb.env import FiniteVectorEnv
+from rlwb.errors import RlwbError
 from rlwb.trainer.noise import ActionNoise
+
+#: Episode numbers, observations, actions, rewards and ends of one step.
+_Part = tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]
 
 
 class Actor(Protocol):
@@ -32,6 +36,9 @@ class Episodes:
         Sum of each episode's rewards.
     metrics
         The episodes' figures, each float64 of shape (E,); NaN where an episode lacks one.
+    details
+        What else the environment tells of each episode: arrays of shape (E, …), for order execution
+        ``inventory``. Environments without ``details()`` have none.
     obs, action, reward, done
         The transitions of all episodes laid end to end in the order of the episodes; empty unless kept.
     """
@@ -40,7 +47,8 @@ class Episodes:
     length: np.ndarray
     returns: np.ndarray
     metrics: dict[str, np.ndarray]
-    obs: dict[str, np.ndarray] = field(default_factory=dict)
+    details: dict[str, np.ndarray] = field(default_factory=dict)
+    obs: Any = field(default_factory=dict)
     action: np.ndarray = field(default_factory=lambda: np.empty(0))
     reward: np.ndarray = field(default_factory=lambda: np.empty(0))
     done: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
@@ -67,14 +75,15 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = N
         Whether to keep the transitions, for an update.
     """
     active = env.reset()
-    parts: list[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]] = []
+    parts: list[_Part] = []
     seen: dict[int, dict[str, float]] = {}
     steps = np.zeros(max(len(active.episode), 1), dtype=np.int64)
     returns = np.zeros(len(steps))
     while len(active.episode):
         episode = active.episode
         if episode.max() >= len(steps):
-            grow = int(episode.max()) + 1 - len(steps) + len(steps)
+            # At least doubled, so that a long stream does not copy them at every step.
+            grow = int(episode.max()) + 1
             steps, returns = np.pad(steps, (0, grow)), np.pad(returns, (0, grow))
         action = actor.act(active.obs, None if noise is None else noise.draw(episode, steps[episode]))
         result, following = env.step(action)
@@ -85,7 +94,11 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = N
         seen.update(result.metrics)
         active = following
     count = int((steps > 0).sum())
-    gathered = Episodes(count, steps[:count], returns[:count], _figures(env, seen, count))
+    if not (steps[:count] > 0).all():
+        skipped = int(np.flatnonzero(steps == 0)[0])
+        raise RlwbError(f"the environment gave no step of episode {skipped}; number the episodes 0, 1, 2, … in a row.")
+    details: dict[str, np.ndarray] = getattr(env, "details", dict)()
+    gathered = Episodes(count, steps[:count], returns[:count], _figures(env, seen, count), details)
     if keep and parts:
         _lay_end_to_end(gathered, parts)
     return gathered
@@ -100,7 +113,7 @@ def _figures(env: FiniteVectorEnv, seen: dict[int, dict[str, float]], count: int
     return {name: np.array([seen.get(i, {}).get(name, np.nan) for i in range(count)], dtype=float) for name in names}
 
 
-def _lay_end_to_end(gathered: Episodes, parts: list[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]) -> None:
+def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
     episode, obs, action, reward, done = zip(*parts, strict=True)
     # A stable sort keeps each episode's steps in time order.
     order = np.argsort(np.concatenate(episode), kind="stable")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 _ROWS, _COLUMNS = 1024, 16
+#: Names the stream apart from others of the same seed: numpy fills up short seeds with zeros, so that the numbers of
+#: [seed, iteration, 0, 0] would be those of [seed, epoch] which order the initial states.
+_STREAM = 0x6E6F6973
 
 
 class ActionNoise:
@@ -31,5 +34,5 @@ class ActionNoise:
 
     def _block(self, key: tuple[int, int]) -> np.ndarray:
         if key not in self._blocks:
-            self._blocks[key] = np.random.default_rng([*self.seed, *key]).random((_ROWS, _COLUMNS))
+            self._blocks[key] = np.random.default_rng([*self.seed, *key, _STREAM]).random((_ROWS, _COLUMNS))
         return self._blocks[key]

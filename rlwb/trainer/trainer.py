@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm.auto import tqdm
 
-from rlwb.env import FiniteVectorEnv, LogWriter
-from rlwb.errors import ConfigError
+from rlwb.env import LogWriter
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.trainer.callbacks import Callback
 from rlwb.trainer.checkpoint import load_checkpoint
 from rlwb.trainer.collect import Episodes
+from rlwb.trainer.environments import Environments
 from rlwb.trainer.vessel import TrainingVessel, summarise, take
+from rlwb.trainer.watched import check_watched
 
 _DEV_RUN_EPISODES = 8
 
@@ -34,7 +37,7 @@ class Trainer:
     callbacks
         Called in this order, those of a higher `Callback.rank` last.
     finite_env_type, concurrency
-        See `make_env`.
+        See `make_env`. Workers are started once a fit, with the vessel's parts as they are then.
     fast_dev_run
         Cut everything to this many iterations of a handful of episodes, to see that all runs.
     progress
@@ -48,6 +51,13 @@ class Trainer:
         Figures of the last iteration; those of its validation under ``val/``.
     should_stop
         Set by a callback to end the fit after this iteration.
+
+    Notes
+    -----
+    The same seeds give the same weights and figures, bit for bit on one machine, for ``"dummy"``, ``"subproc"``
+    and ``"shmem"`` and for any `concurrency`. ``"native"`` gives the same observations, rewards and metrics for
+    the same actions, but it may pass observations by reference, whose gradients are summed in another order:
+    its weights agree up to the rounding of float32.
     """
 
     def __init__(
@@ -66,12 +76,16 @@ class Trainer:
             raise ConfigError(f"max_iters is {max_iters}; train at least 1 iteration.")
         if val_every_n_iters is not None and val_every_n_iters < 1:
             raise ConfigError(f"val_every_n_iters is {val_every_n_iters}; validate every 1 or more, or give none.")
-        self.max_iters = max_iters if fast_dev_run is None else fast_dev_run
-        self.val_every_n_iters = val_every_n_iters if fast_dev_run is None else 1
+        if fast_dev_run is not None:
+            if fast_dev_run < 1:
+                raise ConfigError(f"fast_dev_run is {fast_dev_run}; run at least 1 iteration, or give none.")
+            max_iters = fast_dev_run
+            val_every_n_iters = None if val_every_n_iters is None else 1
+        self.max_iters = max_iters
+        self.val_every_n_iters = val_every_n_iters
         self.loggers = [loggers] if isinstance(loggers, LogWriter) else list(loggers or ())
         self.callbacks = sorted(callbacks or (), key=lambda callback: callback.rank)
-        self.finite_env_type = finite_env_type
-        self.concurrency = concurrency
+        self.environments = Environments(finite_env_type, concurrency)
         self.fast_dev_run = fast_dev_run
         self.progress = progress
         self.current_iter = 0
@@ -80,7 +94,9 @@ class Trainer:
         self.validation: Episodes | None = None
         self.vessel: TrainingVessel | None = None
 
-    def fit(self, vessel: TrainingVessel, ckpt_path: str | os.PathLike[str] | None = None) -> None:
+    def fit(
+        self, vessel: TrainingVessel, ckpt_path: str | os.PathLike[str] | None = None, *, train_on: bool = False
+    ) -> None:
         """Train.
 
         Parameters
@@ -88,18 +104,26 @@ class Trainer:
         vessel
             What to train.
         ckpt_path
-            A checkpoint to continue from. A run that a callback had stopped stays stopped.
+            A checkpoint to continue from.
+        train_on
+            Whether a run that a callback had stopped is continued; otherwise it stays stopped.
 
         Raises
         ------
         ConfigError
             When nothing would ever stop the fit, or a callback watches a figure that never comes.
+        InterpreterError
+            When a part of the vessel breaks its contract in a trial episode.
         """
         self._attach(vessel)
         if self.max_iters is None and not any(callback.can_stop for callback in self.callbacks):
             raise ConfigError("max_iters is empty and no callback can stop the fit; set max_iters.")
+        if self.val_every_n_iters is not None and vessel.val_seed_iterator() is None:
+            raise ConfigError("val_every_n_iters is set but the vessel has no val_initial_states; give them.")
+        check_watched(self, vessel, vessel.rehearse().metrics)
         if ckpt_path is not None:
             self.load_state_dict(load_checkpoint(Path(ckpt_path)))
+        self.should_stop &= not train_on
         self._call("on_fit_start")
         bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
         try:
@@ -109,7 +133,13 @@ class Trainer:
                 bar.update()
         finally:
             bar.close()
+            self.environments.close()
         self._call("on_fit_end")
+
+    @property
+    def is_last_iter(self) -> bool:
+        """Whether the iteration just done ends the fit."""
+        return self.should_stop or self.current_iter == self.max_iters
 
     def test(self, vessel: TrainingVessel) -> Episodes:
         """Run the vessel's policy greedily on its test part."""
@@ -118,46 +148,56 @@ class Trainer:
         if states is None:
             raise ConfigError("the vessel has no test_initial_states; give them to test.")
         self._call("on_test_start")
-        with self.make_env(vessel, states) as env:
-            episodes = vessel.validate(env)
+        try:
+            episodes = self._run_greedily(vessel, states)
+        finally:
+            self.environments.close()
         self.metrics.update({f"test/{name}": value for name, value in summarise(episodes).items()})
         self._call("on_test_end")
         return episodes
 
-    def make_env(self, vessel: TrainingVessel, states: Sequence[Any], loggers: Sequence[LogWriter] = ()) -> FiniteVectorEnv:
-        """Return the vector environment this trainer uses, on `states`."""
-        return vessel.make_env(
-            states, finite_env_type=self.finite_env_type, concurrency=self.concurrency, loggers=loggers
-        )
-
     def state_dict(self) -> dict[str, Any]:
         """Return all that an exact resume needs, in plain values and tensors."""
-        assert self.vessel is not None
         return {
             "iteration": self.current_iter,
             "should_stop": self.should_stop,
             "metrics": dict(self.metrics),
-            "vessel": self.vessel.state_dict(),
-            "callbacks": {callback.state_key: callback.state_dict() for callback in self.callbacks},
+            "vessel": self._attached().state_dict(),
+            "callbacks": {key: callback.state_dict() for key, callback in self._keyed_callbacks().items()},
             "loggers": [logger.state_dict() for logger in self.loggers],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken. Callbacks are matched by their key, loggers by their place."""
-        assert self.vessel is not None
+        missing = sorted({"iteration", "should_stop", "metrics", "vessel", "callbacks", "loggers"} - state.keys())
+        if missing:
+            raise CheckpointError(f"the checkpoint lacks {missing}; give one that a trainer has written.")
+        self._attached().load_state_dict(state["vessel"])
         self.current_iter = int(state["iteration"])
         self.should_stop = bool(state["should_stop"])
         self.metrics = dict(state["metrics"])
-        self.vessel.load_state_dict(state["vessel"])
-        for callback in self.callbacks:
-            if callback.state_key in state["callbacks"]:
-                callback.load_state_dict(state["callbacks"][callback.state_key])
+        for key, callback in self._keyed_callbacks().items():
+            if key in state["callbacks"]:
+                callback.load_state_dict(state["callbacks"][key])
         for logger, kept in zip(self.loggers, state["loggers"], strict=False):
             logger.load_state_dict(kept)
 
     def _attach(self, vessel: TrainingVessel) -> None:
         self.vessel = vessel
         vessel.assign_trainer(self)
+
+    def _attached(self) -> TrainingVessel:
+        if self.vessel is None:
+            raise ConfigError("the trainer has no vessel yet; call fit or test first.")
+        return self.vessel
+
+    def _keyed_callbacks(self) -> dict[str, Callback]:
+        """Return the callbacks by key; further ones of the same key are numbered."""
+        keyed: dict[str, Callback] = {}
+        for callback in self.callbacks:
+            same = sum(other.state_key == callback.state_key for other in keyed.values())
+            keyed[f"{callback.state_key} {same + 1}" if same else callback.state_key] = callback
+        return keyed
 
     def _call(self, hook: str) -> None:
         for callback in self.callbacks:
@@ -169,31 +209,28 @@ class Trainer:
         self._call("on_train_start")
         number = self.current_iter + 1
         states = vessel.train_seed_iterator(_DEV_RUN_EPISODES if self.fast_dev_run else None)
-        with self.make_env(vessel, states, self.loggers) as env:
+        with self.environments.open(vessel, states, self.loggers, told=True, seed=vessel.env_seed(number)) as env:
             figures = vessel.train(env, number)
         self.metrics = {**figures, "seconds": time.perf_counter() - began}
         self.current_iter = number
         self._call("on_train_end")
         self.validation = None
-        if self._validates_now():
+        if self.val_every_n_iters is not None and number % self.val_every_n_iters == 0:
             self._validate(vessel)
         self._call("on_iter_end")
 
-    def _validates_now(self) -> bool:
-        if self.val_every_n_iters is None:
-            return False
-        return self.current_iter % self.val_every_n_iters == 0
-
     def _validate(self, vessel: TrainingVessel) -> None:
         states = vessel.val_seed_iterator()
-        if states is None:
-            raise ConfigError("val_every_n_iters is set but the vessel has no val_initial_states; give them.")
-        if self.fast_dev_run:
-            states = take(states, range(min(len(states), _DEV_RUN_EPISODES)))  # type: ignore[arg-type]
+        assert states is not None
         self._call("on_validate_start")
-        with self.make_env(vessel, states) as env:
-            self.validation = vessel.validate(env)
+        self.validation = self._run_greedily(vessel, states)
         figures = summarise(self.validation)
         self.metrics.update({f"val/{name}": value for name, value in figures.items()})
         self._call("on_validate_end")
 
+    def _run_greedily(self, vessel: TrainingVessel, states: Sequence[Any]) -> Episodes:
+        if self.fast_dev_run:
+            states = take(states, np.arange(min(len(states), _DEV_RUN_EPISODES)))
+        # Seed 0, as in `backtest`: judging the same weights again gives the same figures.
+        with self.environments.open(vessel, states, self.loggers, told=False, seed=0) as env:
+            return vessel.validate(env)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlwb.env import DataQueue, EnvWrapper, FiniteVectorEnv, LogWriter, vectorize_env
+from rlwb.env import DataQueue, DryRun, EnvWrapper, FiniteVectorEnv, LogWriter, dry_check, vectorize_env
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reward import Reward
@@ -18,13 +18,19 @@ from rlwb.trainer.noise import ActionNoise
 if TYPE_CHECKING:
     from rlwb.trainer.trainer import Trainer
 
+_ENV_STREAM = 0x656E7673
+
 
 class Learner(Actor, Protocol):
-    """A policy that learns from episodes."""
+    """A policy that learns from episodes.
+
+    If it has `figures`, the names of what `learn` returns, callbacks that watch one are checked before training.
+    """
 
     def learn(
-        self, obs: dict[str, np.ndarray], action: np.ndarray, reward: np.ndarray, done: np.ndarray, **update: Any
-    ) -> dict[str, float]: ...
+        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, **update: Any
+    ) -> dict[str, float]:
+        """Update on episodes laid end to end, `done` marking their ends; return figures of the update."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -41,6 +47,7 @@ def make_env(
     finite_env_type: str = "native",
     concurrency: int = 1,
     loggers: Sequence[LogWriter] = (),
+    seed: int = 0,
 ) -> FiniteVectorEnv:
     """Return a vector environment of one episode for each initial state.
 
@@ -50,6 +57,8 @@ def make_env(
         ``"native"`` runs all episodes at once and needs a simulator factory with ``vectorize``;
         ``"dummy"``, ``"subproc"`` and ``"shmem"`` run `concurrency` environments side by side and serve any
         simulator.
+    seed
+        Episode number e may draw random numbers seeded by (seed, e); see `EnvWrapper`.
     """
     if finite_env_type == "native":
         vectorize = getattr(simulator_fn, "vectorize", None)
@@ -71,7 +80,12 @@ def make_env(
         return EnvWrapper(simulator_fn, state_interpreter, action_interpreter, reward_fn=reward)
 
     return vectorize_env(
-        env_fn, initial_states, finite_env_type=finite_env_type, concurrency=concurrency, loggers=loggers
+        env_fn,
+        initial_states,
+        finite_env_type=finite_env_type,
+        concurrency=concurrency,
+        loggers=loggers,
+        seed=seed,
     )
 
 
@@ -113,7 +127,8 @@ class TrainingVessel:
     ) -> None:
         if episode_per_iter < 1:
             raise ConfigError(f"episode_per_iter is {episode_per_iter}; a collect needs at least 1 episode.")
-        for name, states in (("train", train_initial_states), ("val", val_initial_states), ("test", test_initial_states)):
+        parts = {"train": train_initial_states, "val": val_initial_states, "test": test_initial_states}
+        for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
         self.simulator_fn = simulator_fn
@@ -160,6 +175,15 @@ class TrainingVessel:
         parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter, self.reward)
         return make_env(*parts, states, **kwargs)
 
+    def env_seed(self, iteration: int) -> int:
+        """Return the seed of the random numbers that simulators may draw in an iteration's training episodes."""
+        return int(np.random.SeedSequence([self.seed, iteration, _ENV_STREAM]).generate_state(1)[0])
+
+    def rehearse(self) -> DryRun:
+        """Run one training episode with random actions, checking every part; see `rlwb.env.dry_check`."""
+        parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter)
+        return dry_check(lambda: EnvWrapper(*parts, reward_fn=self.reward), self.train_initial_states[0])
+
     def train(self, env: FiniteVectorEnv, iteration: int) -> dict[str, float]:
         """Gather one episode for each initial state of `env` and learn from them; return the figures."""
         episodes = collect(env, self.policy, noise=ActionNoise(self.seed, iteration), keep=True)
@@ -191,9 +215,13 @@ def take(states: Sequence[Any], rows: np.ndarray) -> Sequence[Any]:
 
 def summarise(episodes: Episodes) -> dict[str, float]:
     """Return the figures of a collect: episodes, mean reward and length, and the mean of every metric."""
-    return {
+    own = {
         "episodes": episodes.count,
         "reward": float(episodes.returns.mean()),
         "length": float(episodes.length.mean()),
-        **episodes.means(),
     }
+    means = episodes.means()
+    taken = sorted(means.keys() & {*own, "iteration", "transitions", "seconds"})
+    if taken:
+        raise ConfigError(f"the simulator's metrics {taken} have names that the trainer uses itself; rename them.")
+    return {**own, **means}
