@@ -101,6 +101,10 @@ class BatchedOrderExecution(FiniteVectorEnv):
         figures["num_steps"] = figures["num_steps"].astype(np.int64)
         return self.orders.table.assign(**figures, reward=self.returns)
 
+    def details(self) -> dict[str, np.ndarray]:
+        """Return what is known of each order beside its figures: the ``inventory``."""
+        return {"inventory": self.inventory()}
+
     def inventory(self) -> np.ndarray:
         """Return the share of the amount left after 0, 1, … steps, float64 of shape (N, max_step + 1).
 

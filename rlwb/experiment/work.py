@@ -1,0 +1,295 @@
+"""The work of the four stages: what the notebooks call, and what a script may call in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import CheckpointError, DataError
+from rlwb.execution import TWAP, VWAP, AmountItself, OrderBatch, StateItself, read_orders, write_orders
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.manifest import update_manifest
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.workbench import Workbench
+from rlwb.files import atomic_path, write_json, write_text
+
+if TYPE_CHECKING:
+    from rlwb.evaluation import PolicyResult
+    from rlwb.trainer import Callback, Episodes
+
+PARTS = ("train", "valid", "test")
+
+
+def workbench(run: RunDirectory, config: RunConfig) -> Workbench:
+    """Return the parts of a run; prepared bars are kept beside the runs, where all of them find them."""
+    return Workbench(config, cache_dir=run.path.parent / ".cache")
+
+
+def make_orders(run: RunDirectory, config: RunConfig) -> None:
+    """Write ``orders/{train,valid,test,all}.parquet``, ``orders/data.json`` and ``orders/summary.csv``.
+
+    Every order is bound to its session once, so that what cannot be executed is refused here and not hours later.
+    """
+    bench = workbench(run, config)
+    parts, notes = bench.make_orders()
+    for name in PARTS:
+        bench.bind(parts[name])
+    settings = {**config.orders.model_dump(mode="json"), "seed": config.seed, "data": bench.sessions.fingerprint}
+    for name, table in parts.items():
+        write_orders(run.orders / f"{name}.parquet", table, settings)
+    with atomic_path(run.orders / "summary.csv") as path:
+        order_summary(parts).to_csv(path)
+    report = bench.sessions.report.as_dict()
+    write_json(run.orders / "data.json", {"sessions": repr(bench.sessions), "report": report, "notes": notes})
+    update_manifest(run, data={"market": bench.sessions.fingerprint}, rules=config.execution.rules.describe())
+
+
+def order_summary(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return one row a part: orders, instruments, days, first and last day, mean amount."""
+    rows = {
+        name: {
+            "orders": len(table),
+            "instruments": table["instrument"].nunique(),
+            "days": table["date"].nunique(),
+            "first": f"{table['date'].min():%Y-%m-%d}",
+            "last": f"{table['date'].max():%Y-%m-%d}",
+            "mean_amount": table["amount"].mean(),
+        }
+        for name, table in parts.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("part")
+
+
+def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
+    """Return the order table of one part of the run."""
+    return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)
+
+
+def train_policy(run: RunDirectory, config: RunConfig, callbacks: Sequence[Callback] = (), progress: bool = True) -> None:
+    """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
+
+    Parameters
+    ----------
+    callbacks
+        Called beside those of the run.
+    progress
+        Whether a progress bar is shown.
+    """
+    import torch
+
+    from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
+
+    torch.set_num_threads(config.threads)
+    settings = config.train
+    bench = workbench(run, config)
+    train_orders = load_orders(run, bench, "train")
+    features = bench.features(train_orders)
+    own: list[Callback] = [
+        MetricsWriter(run.metrics),
+        Checkpoint(
+            run.checkpoints,
+            settings.checkpoint_every,
+            keep_best=settings.keep or None,
+            keep_last=settings.keep or None,
+            meta=bench.meta(features),
+        ),
+    ]
+    if settings.patience is not None:
+        own.append(EarlyStopping("val/pa", settings.patience))
+    vessel = TrainingVessel(
+        simulator_fn=bench.simulator,
+        state_interpreter=bench.state_interpreter(features),
+        action_interpreter=bench.action_interpreter,
+        policy=bench.learner(features),
+        reward=bench.reward,
+        train_initial_states=bench.bind(train_orders),
+        val_initial_states=bench.bind(load_orders(run, bench, "valid")),
+        episode_per_iter=settings.episodes_per_iteration,
+        update_kwargs={"batch_size": settings.batch_size, "repeat": settings.repeats},
+        seed=config.seed,
+    )
+    trainer = Trainer(
+        max_iters=settings.iterations,
+        val_every_n_iters=settings.validate_every,
+        callbacks=[*callbacks, *own],
+        finite_env_type=settings.env,
+        concurrency=settings.concurrency,
+        progress=progress,
+    )
+    resume, faults = find_resumable(run.checkpoints)
+    for fault in faults.values():
+        print(f"left out: {fault}")  # noqa: T201 - the reader of the notebook must know
+    trainer.fit(vessel, resume)
+
+
+def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
+    """Judge the chosen checkpoints, the last one and the baselines on the test orders; write ``backtest/``.
+
+    ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step;
+    ``summary.csv`` one row a policy; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
+    which checkpoints were chosen, which were left out and why, and the noise of their validation.
+    """
+    import torch
+    from tqdm.auto import tqdm
+
+    from rlwb.evaluation import PolicyResult, headline, read_validation, select_checkpoints, summarise
+    from rlwb.trainer import list_checkpoints, load_checkpoint
+
+    torch.set_num_threads(config.threads)
+    settings = config.backtest
+    bench = workbench(run, config)
+    validation = read_validation(run.metrics / "validation.csv")
+    selection = select_checkpoints(validation, run.checkpoints, count=settings.top, check=load_checkpoint)
+    test, valid = (bench.bind(load_orders(run, bench, part)) for part in ("test", "valid"))
+    results, rescored = [], []
+    for chosen in tqdm(selection.chosen, desc="backtest"):
+        results.append(_judge(bench, chosen.path, test, chosen.policy, "checkpoint", chosen.iteration, chosen.validation_pa))
+        again = score_checkpoint(bench, chosen.path, valid)
+        if not np.isclose(again.means()["pa"], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
+            raise DataError(
+                f"{chosen.path.name} scores {again.means()['pa']!r} bp on the validation orders but {chosen.validation_pa!r} "
+                "was logged; the orders, the data or the weights have changed since: train again."
+            )
+        rescored.append(again.metrics["pa"])
+    last, path = next(reversed(list_checkpoints(run.checkpoints).items()))
+    logged = validation.loc[validation["iteration"] == last, "pa"]
+    results.append(_judge(bench, path, test, "last", "last", last, float(logged.iloc[0]) if len(logged) else np.nan))
+    results += [baseline_result(bench, name, test) for name in settings.baselines]
+
+    for result in results:
+        _write_result(run.backtest, result)
+    shared = {"level": settings.confidence, "resamples": settings.bootstrap_samples, "seed": config.seed}
+    summary = summarise(results, **shared)
+    with atomic_path(run.backtest / "summary.csv") as target:
+        summary.to_csv(target, index=False)
+    head = headline(results, requested=settings.top, **shared)
+    with atomic_path(run.backtest / "headline.csv") as target:
+        head.frame.to_csv(target)
+    write_text(run.backtest / "headline.md", head.to_markdown() + "\n")
+    write_text(run.backtest / "headline.txt", head.to_text() + "\n")
+    noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
+    write_json(
+        run.backtest / "selection.json",
+        {
+            "chosen": [one.policy for one in selection.chosen],
+            "excluded": [{"iteration": one.iteration, "reason": one.reason} for one in selection.excluded],
+            "description": selection.describe(),
+            "rules": config.execution.rules.describe(),
+            **noise,
+        },
+    )
+
+
+def score_checkpoint(bench: Workbench, path: Path, orders: OrderBatch) -> Episodes:
+    """Run a checkpoint's policy greedily on orders, as validation did."""
+    from rlwb.trainer import backtest, load_checkpoint
+
+    learner, features = bench.restore(load_checkpoint(path), path)
+    interpreter = bench.state_interpreter(features)
+    return backtest(bench.simulator, interpreter, orders, bench.action_interpreter, learner, reward=bench.reward)
+
+
+def baseline_result(bench: Workbench, name: str, orders: OrderBatch) -> PolicyResult:
+    """Run a baseline on orders."""
+    from rlwb.evaluation import PolicyResult
+    from rlwb.trainer import backtest, result_table
+
+    policy = {"twap": TWAP, "vwap": VWAP}[name]()
+    episodes = backtest(bench.simulator, StateItself(), orders, AmountItself(), policy, reward=bench.reward)
+    return PolicyResult(name, "baseline", result_table(orders.table, episodes), inventory=episodes.details["inventory"])
+
+
+def _judge(
+    bench: Workbench, path: Path, orders: OrderBatch, name: str, kind: Any, iteration: int, validation_pa: float
+) -> PolicyResult:
+    from rlwb.evaluation import PolicyResult
+    from rlwb.trainer import result_table
+
+    episodes = score_checkpoint(bench, path, orders)
+    table = result_table(orders.table, episodes)
+    return PolicyResult(name, kind, table, iteration, validation_pa, episodes.details["inventory"])
+
+
+def _write_result(folder: Path, result: PolicyResult) -> None:
+    with atomic_path(folder / "orders" / f"{result.policy}.parquet") as path:
+        result.orders.to_parquet(path, index=False)
+    with atomic_path(folder / "inventory" / f"{result.policy}.npy") as path, path.open("wb") as file:
+        np.save(file, np.asarray(result.inventory, dtype=np.float32))
+
+
+def read_results(run: RunDirectory) -> list[PolicyResult]:
+    """Return the backtest's results, in the order of its summary.
+
+    Raises
+    ------
+    CheckpointError
+        When the run has no backtest.
+    """
+    from rlwb.evaluation import PolicyResult
+
+    summary = run.backtest / "summary.csv"
+    if not summary.is_file():
+        raise CheckpointError(f"{run.path.name} has no backtest yet; run the stage backtest first.")
+    results = []
+    for row in pd.read_csv(summary).itertuples():
+        orders = pd.read_parquet(run.backtest / "orders" / f"{row.policy}.parquet")
+        inventory = np.load(run.backtest / "inventory" / f"{row.policy}.npy")
+        iteration = None if pd.isna(row.iteration) else int(row.iteration)
+        results.append(PolicyResult(row.policy, row.kind, orders, iteration, row.validation_pa, inventory))
+    return results
+
+
+def validation_noise(
+    pas: Sequence[np.ndarray], orders: OrderBatch, candidates: int, chosen: int, seed: int
+) -> dict[str, float]:
+    """Return the standard error of the chosen checkpoints' validation PA, their correlation over days, and the
+    shrinkage from validation to test that choosing the best of noisy figures explains by itself."""
+    from rlwb.evaluation import day_interval, expected_shrinkage
+
+    dates = orders.table["date"]
+    rng = np.random.default_rng(seed)
+    errors = [day_interval(pa, dates, rng, resamples=1000).standard_error for pa in pas]
+    by_day = pd.DataFrame(dict(enumerate(pas))).groupby(dates.to_numpy()).mean()
+    pairs = by_day.corr().to_numpy()[np.triu_indices(len(pas), 1)]
+    correlation = float(np.clip(np.nanmean(pairs), 0.0, 1.0)) if np.isfinite(pairs).any() else 0.0
+    error = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
+    shrinkage = expected_shrinkage(error, candidates, chosen, correlation=correlation)
+    return {"standard_error": error, "correlation": correlation, "expected_shrinkage": shrinkage}
+
+
+def draw_stability(run: RunDirectory, config: RunConfig) -> None:
+    """Draw ``figures/*.png`` and ``*.svg`` from the metrics and the backtest."""
+    from rlwb.evaluation.plots import save_figure
+
+    for name, figure in stability_figures(run, config).items():
+        save_figure(figure, run.figures / name)
+
+
+def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
+    """Return the figures of a run by name."""
+    import json
+
+    from rlwb.evaluation import plots, read_validation
+
+    results = read_results(run)
+    summary = pd.read_csv(run.backtest / "summary.csv")
+    selection = json.loads((run.backtest / "selection.json").read_text(encoding="utf-8"))
+    validation = read_validation(run.metrics / "validation.csv")
+    train = pd.read_csv(run.metrics / "train.csv")
+    chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
+    interval = {"level": config.backtest.confidence, "seed": config.seed}
+    return {
+        "learning_curves": plots.learning_curves(train, validation, chosen=chosen),
+        "validation_against_test": plots.validation_against_test(
+            summary, expected_shrinkage=selection["expected_shrinkage"]
+        ),
+        "pa_distribution": plots.pa_distribution(results),
+        "pa_by_month": plots.pa_by_month(results, **interval),
+        "pa_by_instrument": plots.pa_by_instrument(results, **interval),
+        "inventory_paths": plots.inventory_paths(results),
+        "cumulative_pa": plots.cumulative_pa(results),
+    }

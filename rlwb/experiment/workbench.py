@@ -1,0 +1,188 @@
+"""The parts of a run, built from its configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+import rlwb
+from rlwb.errors import CheckpointError
+from rlwb.execution import (
+    CategoricalActionInterpreter,
+    CurrentStepStateInterpreter,
+    FullHistoryStateInterpreter,
+    OrderBatch,
+    OrderExecutionFactory,
+    PAPenaltyReward,
+    generate_orders,
+    read_orders,
+    split_orders,
+)
+from rlwb.experiment.config import RunConfig
+from rlwb.market import MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
+
+if TYPE_CHECKING:
+    from rlwb.policy import PPO
+
+
+class Workbench:
+    """What a configuration asks for, each part made when it is first used.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    cache_dir
+        Folder of prepared panels; None prepares bars anew each time.
+    """
+
+    def __init__(self, config: RunConfig, *, cache_dir: Path | None = None) -> None:
+        self.config = config
+        self.cache_dir = cache_dir
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """The panel of all bars."""
+        market = self.config.market
+        if market.source == "synthetic":
+            return synthetic_sessions(market.synthetic)
+        return load_sessions(
+            market.source,
+            market.calendar.build(),
+            columns=market.columns,
+            instruments=market.instruments,
+            start=market.start,
+            end=market.end,
+            strict=market.strict,
+            min_coverage=market.min_coverage,
+            volume_multiplier=market.volume_multiplier,
+            instrument_pattern=market.instrument_pattern,
+            datetime_format=market.datetime_format,
+            cache_dir=self.cache_dir,
+        )
+
+    @cached_property
+    def simulator(self) -> OrderExecutionFactory:
+        """The factory of simulators, with the rules of execution."""
+        execution = self.config.execution
+        return OrderExecutionFactory(self.sessions, execution.ticks_per_step, execution.rules)
+
+    def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
+        """Return the order tables of all parts, and in words what was noticed on the way."""
+        settings = self.config.orders
+        if settings.source == "generated":
+            table = generate_orders(self.sessions, settings.generate, seed=self.config.seed)
+        else:
+            table = read_orders(settings.source, self.sessions.calendar)
+        notes: list[str] = table.attrs.get("notes", [])
+        return split_orders(table, settings.split), notes
+
+    def features(self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None) -> MarketFeatures:
+        """Return the features, normalised by the sessions of `train_orders` or by a checkpoint's statistics."""
+        if normaliser is not None:
+            return MarketFeatures.build(self.sessions, self.config.features, normaliser=normaliser)
+        assert train_orders is not None
+        days = train_orders["date"].to_numpy().astype("datetime64[D]")
+        return MarketFeatures.build(self.sessions, self.config.features, fit_rows=np.isin(self.sessions.dates, days))
+
+    def state_interpreter(self, features: MarketFeatures) -> CurrentStepStateInterpreter:
+        """Return what the configured network observes."""
+        steps = self.simulator.engine.max_step
+        if self.config.policy.network == "mlp":
+            return CurrentStepStateInterpreter(steps)
+        return FullHistoryStateInterpreter(features, steps)
+
+    @cached_property
+    def action_interpreter(self) -> CategoricalActionInterpreter:
+        """The actions of the policy."""
+        return CategoricalActionInterpreter(self.config.train.action_values)
+
+    @cached_property
+    def reward(self) -> PAPenaltyReward:
+        """The reward of the learner."""
+        return PAPenaltyReward(penalty=self.config.train.penalty, scale=self.config.train.reward_scale)
+
+    def learner(self, features: MarketFeatures) -> PPO:
+        """Return the untrained policy."""
+        from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+
+        policy, train = self.config.policy, self.config.train
+        settings = NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day)
+        actions = len(self.action_interpreter.shares)
+        net = make_network(settings, actions, features=features, seed=self.config.seed)
+        return PPO(
+            net.to(device_of(train.device)),
+            PPOSettings(
+                learning_rate=train.learning_rate,
+                gamma=train.gamma,
+                gae_lambda=train.gae_lambda,
+                clip=train.clip,
+                value_coef=train.value_coef,
+                entropy_coef=train.entropy,
+                max_grad_norm=train.max_grad_norm,
+            ),
+            seed=self.config.seed,
+        )
+
+    def meta(self, features: MarketFeatures) -> dict[str, Any]:
+        """Return what a checkpoint must carry for its policy to be built and fed again."""
+        config = self.config
+        return {
+            "rlwb": rlwb.__version__,
+            "policy": config.policy.model_dump(mode="json"),
+            "action_values": config.train.action_values,
+            "ticks_per_step": config.execution.ticks_per_step,
+            "max_step": self.simulator.engine.max_step,
+            "rules": dataclasses.asdict(config.execution.rules),
+            "features": dataclasses.asdict(config.features),
+            "normaliser": features.normaliser.as_dict(),
+        }
+
+    def restore(self, state: dict[str, Any], path: Path) -> tuple[PPO, MarketFeatures]:
+        """Return the policy of a checkpoint, and the features normalised as in its training.
+
+        Raises
+        ------
+        CheckpointError
+            When the checkpoint was made for another network, other actions or other steps.
+        """
+        features = self.features(normaliser=Normaliser.from_dict(state["meta"]["normaliser"]))
+        wanted, found = self.meta(features), state["meta"]
+        for name in ("policy", "action_values", "max_step", "features"):
+            if _plain(found.get(name)) != _plain(wanted[name]):
+                raise CheckpointError(
+                    f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "
+                    f"{wanted[name]!r}; use the configuration that it was trained with."
+                )
+        learner = self.learner(features)
+        learner.load_state_dict(state["vessel"]["policy"])
+        return learner, features
+
+    def bind(self, table: pd.DataFrame) -> OrderBatch:
+        """Bind orders to the sessions, under the configured rules."""
+        return self.simulator.bind(table)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with tuples as lists, which files make of them."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def device_of(name: str) -> str:
+    """Return the device for ``cpu``, ``cuda`` or ``auto``."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        from rlwb.errors import ConfigError
+
+        raise ConfigError("train.device is cuda but torch finds no GPU; set it to cpu or auto.")
+    return name
