@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.read import bar_files, read_bars
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
-from rlwb.market.store import META, open_sessions, save_sessions
+from rlwb.market.store import open_sessions, save_sessions
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 22
@@ -79,17 +81,29 @@ def load_sessions(
         return build(Report())
     settings = {"calendar": calendar.as_dict(), "reading": reading, "building": building}
     directory = Path(cache_dir) / cache_key(source, settings)
-    report = Report()
-    if (directory / META).exists() or directory.exists():
-        try:
+    if directory.exists():
+        with suppress(DataError):
             return open_sessions(directory)
-        except DataError as error:
-            _log.warning("%s It is built again.", error)
-            report.add("cache_rebuilt", 1, str(directory))
-            (directory / META).touch()  # so that what is left of it may be replaced
-    sessions = build(report)
-    save_sessions(sessions, directory, settings=settings, source=str(source))
-    return open_sessions(directory, verify=False)
+    with _only_one(directory):
+        report = Report()
+        if directory.exists():
+            try:
+                return open_sessions(directory)  # another process was first
+            except DataError as error:
+                _log.warning("%s It is built again.", error)
+                report.add("cache_rebuilt", 1, str(directory))
+        sessions = build(report)
+        save_sessions(sessions, directory, replace_anything=True, settings=settings, source=str(source))
+        return open_sessions(directory, verify=False)
+
+
+@contextmanager
+def _only_one(directory: Path) -> Iterator[None]:
+    """Let one process at a time build this panel; the lock goes with the process that holds it."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f".{directory.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any]) -> str:

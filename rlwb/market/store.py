@@ -24,10 +24,16 @@ FORMAT = 1
 _CHUNK = 1 << 22
 
 
-def save_sessions(sessions: Sessions, directory: str | os.PathLike[str], **extra: Any) -> Path:
-    """Write the panel to `directory`, replacing a panel that is there; `extra` goes into its JSON file."""
+def save_sessions(
+    sessions: Sessions, directory: str | os.PathLike[str], *, replace_anything: bool = False, **extra: Any
+) -> Path:
+    """Write the panel to `directory`, replacing a panel that is there; `extra` goes into its JSON file.
+
+    A folder that holds something else is refused unless `replace_anything` (a cache, whose folders are its own).
+    """
     target = Path(directory).absolute()
-    if target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir())):
+    foreign = target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir()))
+    if foreign and not replace_anything:
         raise DataError(f"{target} exists and is not a saved panel; choose another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
@@ -106,12 +112,16 @@ def _checksum(path: Path) -> int:
 
 def _swap(temporary: Path, target: Path) -> None:
     """Move `temporary` to `target`; an older panel there goes only when the new one is complete."""
-    if target.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-        try:
-            target.replace(old / "panel")
-            temporary.replace(target)
-        finally:
-            shutil.rmtree(old, ignore_errors=True)
-    else:
+    if not target.exists():
         temporary.replace(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
+    try:
+        target.replace(old / "panel")
+        try:
+            temporary.replace(target)
+        except OSError:
+            (old / "panel").replace(target)
+            raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

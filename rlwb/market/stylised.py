@@ -12,7 +12,7 @@ from rlwb.market.sessions import Sessions
 
 
 def log_returns(sessions: Sessions, horizon: int = 1) -> np.ndarray:
-    """Return overlapping log returns of the close over `horizon` ticks, ``(S, T - horizon)``; NaN where one is missing."""
+    """Return overlapping log returns of the close over `horizon` ticks, ``(S, T - horizon)``; NaN = missing."""
     price = np.log(sessions.fields["close"])
     return price[:, horizon:] - price[:, :-horizon]
 
@@ -69,10 +69,10 @@ def return_autocorrelation(sessions: Sessions, horizon: int = 1) -> float:
 
 
 def variance_ratio(sessions: Sessions, horizon: int) -> float:
-    """Return the variance of `horizon`-tick returns over `horizon` times that of one-tick returns (Lo and MacKinlay 1988).
+    """Return the variance of `horizon`-tick returns over `horizon` times that of one-tick returns.
 
-    1 for a martingale, below 1 where the price reverts. Both variances weigh each tick of the day alike, so the U does
-    not bend the ratio.
+    1 for a martingale, below 1 where the price reverts (Lo and MacKinlay, 1988, Review of Financial Studies 1). Both
+    variances weigh each tick of the day alike, so the U does not bend the ratio.
     """
     short, long = log_returns(sessions), log_returns(sessions, horizon)
     by_tick = _column_mean(short**2)
@@ -99,7 +99,8 @@ def stylised_facts(sessions: Sessions, horizon: int = 6) -> dict[str, float]:
 def _open_to_middle(profile: np.ndarray) -> float:
     tenth = max(1, len(profile) // 10)
     middle = profile[4 * len(profile) // 10 : 6 * len(profile) // 10]
-    return float(np.nanmean(profile[:tenth]) / np.nanmean(middle)) if len(middle) else float("nan")
+    levels = [_column_mean(part[:, None])[0] for part in (profile[:tenth], middle)]
+    return float(levels[0] / levels[1])
 
 
 def _column_mean(values: np.ndarray) -> np.ndarray:

@@ -19,12 +19,12 @@ The default: 150 bp of efficient volatility a day, of which a third of the varia
 R = 62 bp^2 for 240 minutes; a half-life of 40 minutes and a stationary deviation of 65 bp give k = 0.0173 and q = 146.
 Then P = 2990 bp^2 out of 4225, so the estimate of Z has a deviation of 35 bp. A 4-hour order decided every 30 minutes
 has 8 chances, some 5 of them independent. Waiting for a good one is worth about 0.7 deviations online, and a third of
-that reverts while the order is spread over its half hour, and volatility that comes and goes costs the filter some more.
+that reverts while the order is spread over its half hour; volatility that comes and goes costs the filter some more.
 Measured on bars of 5 minutes: 12 bp over TWAP for optimal stopping on the filtered Z, with a deviation of 57 bp an
 order; 5 to 9 bp for a trader that merely goes faster when the estimate is good.
 
-The innovations of Z share the efficient price's level of volatility (the U, the clusters, the fat tails), so the signal's
-share of the variance is the same all day and the stylised facts hold at any strength.
+The innovations of Z share the efficient price's level of volatility (the U, the clusters, the fat tails), so the
+signal's share of the variance is the same all day and the stylised facts hold at any strength.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rlwb.market.report import Report
 from rlwb.market.resample import aggregate
 from rlwb.market.sessions import Sessions
 
-_STREAMS = ("level", "day", "gap", "shock", "cluster", "transient", "range", "volume", "quote", "factor")
+_STREAMS = ("level", "day", "gap", "shock", "cluster", "transient", "range", "volume", "quote", "factor", "open")
 
 
 @dataclass(frozen=True)
@@ -228,10 +228,13 @@ def _minute_bars(
     efficient = np.log(30.0) + 0.6 * level[1] + np.cumsum(steps).reshape(days, minutes + 1)
 
     decay = 0.5 ** (1 / settings.half_life)
-    rng = _stream(settings, name, "transient")
     noise = np.empty((days, minutes + 1))
-    noise[:, 0] = rng.standard_normal((days,))
-    noise[:, 1:] = np.sqrt(1 - decay**2) * (vol / per_minute / np.sqrt(mean_square)) * _shocks(rng, settings, minutes)
+    noise[:, 0] = _stream(settings, name, "open").standard_normal((days,))
+    noise[:, 1:] = (
+        np.sqrt(1 - decay**2)
+        * (vol / per_minute / np.sqrt(mean_square))
+        * _shocks(_stream(settings, name, "transient"), settings, minutes)
+    )
     transient = lfilter([1.0], [1.0, -decay], noise, axis=1) * settings.transient_bp * 1e-4
     path = efficient + settings.signal * transient
 

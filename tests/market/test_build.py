@@ -106,7 +106,7 @@ def test_a05_nan_close_is_a_missing_tick_or_refused_by_name() -> None:
         build(bars, strict=True)
 
 
-@pytest.mark.parametrize(("bad", "reason"), [(0.0, "price_zero"), (-5.0, "price_negative"), (np.inf, "price_not_finite")])
+@pytest.mark.parametrize(("bad", "reason"), [(0, "price_zero"), (-5, "price_negative"), (np.inf, "price_not_finite")])
 def test_a07_impossible_prices_are_missing(bad: float, reason: str) -> None:
     bars = day_bars(SMALL, close=[10, bad, 10, 10, 10, 10, 10, 10])
     sessions = build(bars)

@@ -83,7 +83,7 @@ def test_a17_no_step_holds_ticks_of_both_sides_of_lunch() -> None:
 @given(step=st.integers(1, 400), minutes=st.sampled_from([1, 5, 15, 30]))
 def test_cells_are_anchored_at_segments(step: int, minutes: int) -> None:
     calendar = Calendar.preset("cn", tick_minutes=minutes)
-    cells, cell = calendar.cells(step), -1
+    cells, cell, place = calendar.cells(step), -1, 0
     for tick in range(calendar.num_ticks):  # the definition, tick by tick
         begins = tick == 0 or calendar.segment[tick] != calendar.segment[tick - 1]
         place = 0 if begins else place + 1
@@ -111,7 +111,9 @@ def test_open_days() -> None:
 
 
 def test_settings_survive_json_and_pickle() -> None:
-    calendar = Calendar.preset("cn", tick_minutes=5, label="end", early_closes={"2024-02-09": "11:30"}, closed=("2024-02-12",))
+    calendar = Calendar.preset(
+        "cn", tick_minutes=5, label="end", early_closes={"2024-02-09": "11:30"}, closed=("2024-02-12",)
+    )
     assert Calendar(**calendar.as_dict()) == calendar
     assert pickle.loads(pickle.dumps(calendar)) == calendar
     assert hash(Calendar(**calendar.as_dict())) == hash(calendar)
