@@ -36,6 +36,7 @@ def load_sessions(
     strict: bool = False,
     min_coverage: float = 0.5,
     volume_multiplier: float = 1.0,
+    source_timezone: str | None = None,
     instrument_pattern: str | None = None,
     datetime_format: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -51,6 +52,7 @@ def load_sessions(
         "instruments": [instruments] if isinstance(instruments, str) else list(instruments) if instruments else None,
         "start": None if start is None else str(start),
         "end": None if end is None else str(end),
+        "source_timezone": source_timezone,
         "instrument_pattern": instrument_pattern,
         "datetime_format": datetime_format,
     }
@@ -64,6 +66,7 @@ def load_sessions(
             start=start,
             end=end,
             timezone=calendar.timezone,
+            source_timezone=source_timezone,
             instrument_pattern=instrument_pattern,
             datetime_format=datetime_format,
             report=report,

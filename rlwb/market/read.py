@@ -47,6 +47,7 @@ def read_bars(
     start: Any = None,
     end: Any = None,
     timezone: str | None = None,
+    source_timezone: str | None = None,
     instrument_pattern: str | None = None,
     datetime_format: str | None = None,
     report: Report | None = None,
@@ -66,6 +67,9 @@ def read_bars(
         First and last date to keep, both included.
     timezone
         Zone whose dates `start` and `end` are, for stamps that carry an offset.
+    source_timezone
+        Zone of stamps that carry no offset, where it is not the session's: ``"UTC"`` for many vendors. A local time
+        that the zone skips or repeats becomes missing.
     instrument_pattern
         Regular expression whose group 1 is the id in a file's name, for folders of several files an instrument:
         ``r"(.+)-\d{8}"``.
@@ -98,6 +102,8 @@ def read_bars(
             if wanted is not None and name not in wanted:
                 continue
         frame = _in_schema(read_table(path, found), path.name, datetime_format)
+        if source_timezone is not None and "datetime" in frame and frame["datetime"].dtype.kind == "M":
+            frame["datetime"] = _in_zone(frame["datetime"], source_timezone, path.name)
         if "instrument" not in found:
             frame.insert(0, "instrument", pd.Series([name] * len(frame), dtype=pd.CategoricalDtype([name])))
         frames.append(frame)
@@ -141,6 +147,15 @@ def _in_schema(frame: pd.DataFrame, where: str, datetime_format: str | None) -> 
         if odd is None:
             frame["instrument"] = frame["instrument"].astype("category")
     return frame
+
+
+def _in_zone(stamps: pd.Series, zone: str, where: str) -> pd.Series:
+    if isinstance(stamps.dtype, pd.DatetimeTZDtype):
+        raise DataError(f"{where}: the stamps carry a zone ({stamps.dtype.tz}) already; leave source_timezone out.")
+    try:
+        return stamps.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(f"source_timezone {zone!r} is unknown; give an IANA name such as UTC.") from None
 
 
 def _as_text(value: Any) -> str:

@@ -35,7 +35,6 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.signal import lfilter
 
 from rlwb.errors import ConfigError
 from rlwb.market.calendar import Calendar
@@ -185,7 +184,14 @@ def _autoregression(noise: np.ndarray, decay: float) -> np.ndarray:
     """Return a stationary AR(1) of unit variance out of standard normal `noise` of shape ``(n,)``."""
     driven = noise * np.sqrt(1 - decay**2)
     driven[0] = noise[0]
-    return np.asarray(lfilter([1.0], [1.0, -decay], driven))
+    return _decaying_sum(driven, decay)
+
+
+def _decaying_sum(values: np.ndarray, decay: float) -> np.ndarray:
+    """Return ``y[t] = decay * y[t - 1] + values[t]`` along the last axis."""
+    from scipy.signal import lfilter  # slow to import, and only the synthetic market needs it
+
+    return np.asarray(lfilter([1.0], [1.0, -decay], values))
 
 
 def u_shape(calendar: Calendar, height: float) -> np.ndarray:
@@ -235,7 +241,7 @@ def _minute_bars(
         * (vol / per_minute / np.sqrt(mean_square))
         * _shocks(_stream(settings, name, "transient"), settings, minutes)
     )
-    transient = lfilter([1.0], [1.0, -decay], noise, axis=1) * settings.transient_bp * 1e-4
+    transient = _decaying_sum(noise, decay) * settings.transient_bp * 1e-4
     path = efficient + settings.signal * transient
 
     bars = _prices(path, vol, _stream(settings, name, "range"))

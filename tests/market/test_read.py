@@ -105,6 +105,20 @@ def test_offsets_over_a_clock_change_are_one_zone(tmp_path: Path) -> None:
     assert len(monday) == 390
 
 
+def test_stamps_without_a_zone_may_be_in_another_than_the_sessions(tmp_path: Path) -> None:
+    us = Calendar.preset("us")
+    bars = pd.concat([day_bars(us, "2024-03-08"), day_bars(us, "2024-03-11")])
+    utc = bars["datetime"].dt.tz_localize("America/New_York").dt.tz_convert("UTC").dt.tz_localize(None)
+    bars.assign(datetime=utc).to_parquet(tmp_path / "bars.parquet")
+    read = read_bars(tmp_path / "bars.parquet", source_timezone="UTC")
+    assert Sessions.from_bars(read, us).fingerprint == Sessions.from_bars(bars, us).fingerprint
+    with pytest.raises(ConfigError, match="IANA"):
+        read_bars(tmp_path / "bars.parquet", source_timezone="Mars/Base")
+    bars.assign(datetime=utc.dt.tz_localize("UTC")).to_parquet(tmp_path / "bars.parquet")
+    with pytest.raises(DataError, match="leave source_timezone out"):
+        read_bars(tmp_path / "bars.parquet", source_timezone="UTC")
+
+
 def test_a33_stray_files_are_ignored_and_counted(tmp_path: Path) -> None:
     day_bars(SMALL).drop(columns="instrument").to_csv(tmp_path / "A.csv", index=False)
     for name in (".DS_Store", "README.md", "B.csv.tmp", ".C.csv", "~D.csv", "notes.txt"):
