@@ -62,9 +62,9 @@ def test_long_bars_are_the_short_ones_joined() -> None:
 
 
 def test_twenty_instruments_by_120_days_at_one_minute_within_five_seconds() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(synthetic_sessions(SyntheticSettings(tick_minutes=1))) == 2400
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("signal", [0.0, 1.0])
@@ -124,7 +124,8 @@ def mean_reversion_pa(sessions: Sessions) -> np.ndarray:
 
 def test_a_mean_reversion_trader_gains_with_the_signal_only(market: Sessions, martingale: Sessions) -> None:
     for sessions, low, high in ((market, 2.5, 15.0), (martingale, -1.5, 1.5)):
-        by_day = [mean_reversion_pa(sessions)[sessions.dates == date].mean() for date in np.unique(sessions.dates)]
+        gain = mean_reversion_pa(sessions)
+        by_day = [gain[sessions.dates == date].mean() for date in np.unique(sessions.dates)]
         error = np.std(by_day) / np.sqrt(len(by_day))
         assert low < np.mean(by_day) < high
         if sessions is market:
