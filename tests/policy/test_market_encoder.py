@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rlwb.market import MarketFeatures
+from rlwb.policy import MarketEncoder
+from tests.trainer.small import small
+
+
+def step_by_step(gru: nn.GRU, block: torch.Tensor, ticks: int, state: torch.Tensor) -> torch.Tensor:
+    """The formulas of a gated recurrent unit, one tick after the other (torch's documentation of GRU)."""
+    for t in range(ticks):
+        i = gru.weight_ih_l0 @ block[t] + gru.bias_ih_l0
+        h = gru.weight_hh_l0 @ state + gru.bias_hh_l0
+        (ir, iz, i_new), (hr, hz, h_new) = i.chunk(3), h.chunk(3)
+        z = torch.sigmoid(iz + hz)
+        state = (1 - z) * torch.tanh(i_new + torch.sigmoid(ir + hr) * h_new) + z * state
+    return state
+
+
+def specification(encoder: MarketEncoder, obs: dict[str, np.ndarray]) -> torch.Tensor:
+    rows = []
+    for today, yesterday, tick in zip(obs["data_processed"], obs["data_processed_prev"], obs["cur_tick"], strict=True):
+        state = torch.zeros(encoder.hidden)
+        if encoder.previous_gru is not None:
+            state = step_by_step(encoder.previous_gru, torch.tensor(yesterday), len(yesterday), state)
+        rows.append(step_by_step(encoder.gru, torch.tensor(today), int(tick), state))
+    return torch.stack(rows)
+
+
+def observe(n: int = 24, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Observations by reference and in blocks; ticks from 0 to the close."""
+    features, rng = small().features, np.random.default_rng(seed)
+    session = rng.integers(len(features), size=n).astype(np.int32)
+    tick = rng.integers(features.today.shape[1] + 1, size=n).astype(np.int32)
+    tick[:2] = 0, features.today.shape[1]
+    blocks = {"data_processed": features.block(session, tick), "data_processed_prev": features.block_previous(session)}
+    return {"session": session, "cur_tick": tick}, {**blocks, "cur_tick": tick}
+
+
+def encoder(previous_day: bool, features: MarketFeatures | None = None) -> MarketEncoder:
+    features = features or small().features
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return MarketEncoder(features.today.shape[2], 8, previous_day=previous_day, features=features)
+
+
+@pytest.mark.parametrize("previous_day", [False, True])
+def test_reference_equals_blocks_equals_step_by_step(previous_day: bool) -> None:
+    net = encoder(previous_day)
+    reference, blocks = observe()
+    weight = torch.tensor(np.random.default_rng(3).normal(size=(24, 8)), dtype=torch.float32)
+    results = {"reference": net(reference), "blocks": net(blocks), "steps": specification(net, blocks)}
+    gradients = {}
+    for name, result in results.items():
+        net.zero_grad()
+        (result * weight).sum().backward()
+        gradients[name] = {key: value.grad.clone() for key, value in net.named_parameters() if value.grad is not None}
+    for name in ("reference", "blocks"):
+        torch.testing.assert_close(results[name], results["steps"], rtol=1e-5, atol=1e-6)
+        assert gradients[name].keys() == dict(net.named_parameters()).keys()
+        for key, gradient in gradients["steps"].items():
+            torch.testing.assert_close(gradients[name][key], gradient, rtol=1e-4, atol=1e-5, msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("previous_day", [False, True])
+def test_the_kept_pass_equals_the_pass_with_gradients(previous_day: bool) -> None:
+    net = encoder(previous_day)
+    reference, blocks = observe()
+    with torch.no_grad():
+        kept = net(reference)
+        again = net(reference)
+        torch.testing.assert_close(net(blocks), kept, rtol=1e-6, atol=1e-7)
+    assert torch.equal(kept, again)
+    torch.testing.assert_close(net(reference).detach(), kept, rtol=1e-6, atol=1e-7)
+
+
+def test_yesterday_matters_only_when_it_is_read() -> None:
+    reference, _ = observe()
+    reference["cur_tick"][:] = 1
+    without, with_it = encoder(False), encoder(True)
+    with torch.no_grad():
+        assert torch.equal(without(reference)[0], without(reference)[0])
+        zero_tick = {**reference, "cur_tick": np.zeros(24, dtype=np.int32)}
+        assert not without(zero_tick).any()
+        first = small().features.previous[reference["session"]] < 0
+        start = with_it(zero_tick)
+        assert start[~torch.tensor(first)].abs().sum() > 0
+
+
+def test_later_ticks_never_move_a_state() -> None:
+    features = small().features
+    future = features.today.copy()
+    future[:, 9:] += 5.0
+    changed = MarketFeatures(features.columns, future, features.previous, features.normaliser)
+    a, b = encoder(False), encoder(False, changed)
+    obs = {"session": np.arange(12), "cur_tick": np.full(12, 9)}
+    with torch.no_grad():
+        assert torch.equal(a(obs), b(obs))
+        assert not torch.equal(a({**obs, "cur_tick": np.full(12, 10)}), b({**obs, "cur_tick": np.full(12, 10)}))
+
+
+def fresh(net: MarketEncoder, obs: dict[str, np.ndarray]) -> torch.Tensor:
+    with torch.enable_grad():
+        return net(obs).detach()
+
+
+def move_by_optimiser(net: MarketEncoder) -> None:
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.1)
+    net(observe()[0]).sum().backward()
+    optimiser.step()
+
+
+def move_by_state_dict(net: MarketEncoder) -> None:
+    net.load_state_dict({name: value + 0.1 for name, value in net.state_dict().items()})
+
+
+def move_behind_its_back(net: MarketEncoder) -> None:
+    net.gru.weight_ih_l0.data = net.gru.weight_ih_l0.data + 0.1
+
+
+def move_by_vector(net: MarketEncoder) -> None:
+    vector = nn.utils.parameters_to_vector(net.parameters()).detach()
+    nn.utils.vector_to_parameters(vector + 0.1, net.parameters())
+
+
+def exchange_the_panel(net: MarketEncoder) -> None:
+    old = net.features
+    assert old is not None
+    net.features = MarketFeatures(old.columns, old.today + 1.0, old.previous, old.normaliser)
+
+
+@pytest.mark.parametrize(
+    "move", [move_by_optimiser, move_by_state_dict, move_behind_its_back, move_by_vector, exchange_the_panel]
+)
+def test_a_kept_pass_is_never_stale(move) -> None:
+    net = encoder(True)
+    obs, _ = observe()
+    with torch.no_grad():
+        before = net(obs)
+    move(net)
+    with torch.no_grad():
+        after = net(obs)
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, fresh(net, obs), rtol=1e-6, atol=1e-7)
+
+
+def test_other_sessions_than_the_kept_ones() -> None:
+    net = encoder(False)
+    some = {"session": np.array([1, 5, 7]), "cur_tick": np.array([3, 4, 5])}
+    with torch.no_grad():
+        net(some)
+        for sessions in ([5], [7, 1, 1], [0, 1], [20, 3, 11], [23]):
+            obs = {"session": np.array(sessions), "cur_tick": np.full(len(sessions), 6)}
+            torch.testing.assert_close(net(obs), fresh(net, obs), rtol=1e-6, atol=1e-7)
+
+
+def test_a_subset_costs_no_new_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, passes = encoder(False), []
+    encode = net.encode
+    monkeypatch.setattr(net, "encode", lambda sessions: passes.append(len(sessions)) or encode(sessions))
+    obs, _ = observe()
+    with torch.no_grad():
+        for rows in (slice(None), slice(3, 9), [0]):
+            net({key: value[rows] for key, value in obs.items()})
+        assert len(passes) == 1
+        net.forget()
+        net(obs)
+    assert len(passes) == 2
+
+
+def test_a_session_has_the_same_bits_in_any_company() -> None:
+    alone, together = encoder(False), encoder(False)
+    with torch.no_grad():
+        whole = together({"session": np.arange(24), "cur_tick": np.full(24, 11)})
+        for session in range(24):
+            alone.forget()
+            assert torch.equal(alone({"session": np.array([session]), "cur_tick": np.array([11])})[0], whole[session])
+
+
+def test_sessions_without_a_panel_are_refused() -> None:
+    net = MarketEncoder(5, 8)
+    with pytest.raises(RuntimeError, match="no MarketFeatures"):
+        net(observe()[0])
