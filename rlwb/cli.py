@@ -89,15 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _main(words: list[str]) -> int:
     try:
-        result = app(words, standalone_mode=False, prog_name="rlwb")
-        return int(result or 0)
-    except typer.Exit as stop:
-        return int(stop.exit_code)
-    except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        _complain("stopped")
-        return 130
+        code = int(app(words, standalone_mode=False, prog_name="rlwb") or 0)
+        if code == 130:  # how typer tells of Ctrl-C
+            _complain("stopped")
+        return code
     except Exception as error:
         if hasattr(error, "format_message"):  # click's word for a wrong option
             _complain(f"{error.format_message()} (rlwb --help)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -26,8 +27,13 @@ class _KernelManager(AsyncKernelManager):
 
     @property
     def kernel_spec(self) -> KernelSpec:
-        command = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=command, display_name="Python 3", language="python", env=dict(self.environment))
+        command = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "--log-level=ERROR"]
+        return KernelSpec(
+            argv=[*command, "-f", "{connection_file}"],
+            display_name="Python 3",
+            language="python",
+            env=dict(self.environment),
+        )
 
 
 class _Engine(NBClientEngine):
@@ -50,7 +56,7 @@ class _Engine(NBClientEngine):
                 stderr_file=options["stderr_file"],
             )
             try:
-                client.execute()
+                client.execute(stdout=options["log_file"], stderr=options["log_file"])
                 return
             except (DeadKernelError, RuntimeError):
                 begun = any(cell.get("metadata", {}).get("papermill", {}).get("start_time") for cell in nb_man.nb.cells)
@@ -107,6 +113,8 @@ def execute(
 ) -> None:
     """Execute the notebook `source`; `target` appears when it has ended, well or badly.
 
+    What the kernel itself complains of goes to a ``.log`` beside it, which is there only if it complained.
+
     Parameters
     ----------
     source, target
@@ -125,25 +133,29 @@ def execute(
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}")
+    log = target.with_suffix(".log")
     lines = Lines(echo)
     try:
-        papermill.execute_notebook(
-            str(source).replace("{", "{{").replace("}", "}}"),
-            str(draft).replace("{", "{{").replace("}", "}}"),
-            parameters=dict(parameters),
-            engine_name="rlwb",
-            kernel_name="python3",
-            language="python",
-            progress_bar=False,
-            start_timeout=180,
-            stdout_file=lines,
-            stderr_file=lines,
-            environment=dict(environment),
-        )
+        with log.open("wb") as log_file, contextlib.closing(lines):
+            papermill.execute_notebook(
+                str(source).replace("{", "{{").replace("}", "}}"),
+                str(draft).replace("{", "{{").replace("}", "}}"),
+                parameters=dict(parameters),
+                engine_name="rlwb",
+                kernel_name="python3",
+                language="python",
+                progress_bar=False,
+                start_timeout=180,
+                stdout_file=lines,
+                stderr_file=lines,
+                environment=dict(environment),
+                log_file=log_file,
+            )
     finally:
-        lines.close()
         if draft.exists():
             draft.replace(target)
+        if log.stat().st_size == 0:
+            log.unlink()
 
 
 def kernel_environment(threads: int, **more: str) -> dict[str, str]:

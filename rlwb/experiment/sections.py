@@ -96,9 +96,10 @@ class MarketConfig(Section):
     volume_multiplier
         What one unit of the volume column is in shares, for example 100 where it counts lots.
     instrument_pattern
-        How file names hold instruments, where no column does, for example ``{instrument}_1min``.
+        Regular expression whose group 1 is the instrument in a file's name, for folders of several files an
+        instrument, for example ``(.+)-[0-9]{8}``.
     datetime_format
-        The format of times in text, where it cannot be told, for example ``%d/%m/%Y %H:%M``.
+        strptime format of times that are not ISO 8601, for example ``%d/%m/%Y %H:%M``.
     """
 
     source: str = "synthetic"

@@ -27,6 +27,14 @@ class _Dumper(yaml.SafeDumper):
     """The safe dumper; it quotes whatever either set of rules would read as something else than text."""
 
 
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # Only double quotes keep these line breaks of Unicode's.
+    style = '"' if any(mark in text for mark in "\x85\u2028\u2029\ufeff") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
 _NUMBER = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$")
 for _tag, _pattern, _first in (
     ("tag:yaml.org,2002:null", re.compile(r"^(~|null|Null|NULL|none|None|)$"), ["~", "n", "N", ""]),

@@ -1,0 +1,231 @@
+"""Whole runs of two small notebooks: to the end, again, into a fault, stopped, and side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from rlwb import cli
+from rlwb.errors import ConfigError, DataError, RlwbError
+from rlwb.experiment import launch, pipeline, stages
+from rlwb.experiment.notebook import tagged_parameters
+from rlwb.experiment.pipeline import NotebookError, find_notebooks, run_pipeline
+from rlwb.experiment.run import RunDirectory
+from tests.experiment.fakes import FAKES, PARAMETERS, config, notebook, stage_notebook, write_notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # kernels find the tests' fakes from there
+
+
+def go(run: RunDirectory, notebooks: Path, **settings: object) -> list[str]:
+    said: list[str] = []
+    run_pipeline(run, config(**settings), stages=FAKES, notebooks=notebooks, echo=said.append)
+    return said
+
+
+def test_a_run_goes_to_its_end_and_is_not_done_twice(tmp_path: Path) -> None:
+    notebooks = write_notebooks(tmp_path / "nb")
+    run = RunDirectory.create(tmp_path / "run", config())
+    said = go(run, notebooks)
+    assert said == [
+        "first: 1.ipynb",
+        "  run: running; finished: nothing yet",
+        "second: 2.ipynb",
+        "  run: running; finished: first",
+        *(f"  iteration {i} of 3" for i in (1, 2, 3)),
+    ]
+    assert run.state == "finished"
+    assert run.status["failure"] is None
+    executed = nbformat.read(run.notebooks / "2.ipynb", as_version=4)
+    assert "iterations = 3\n" in executed.cells[1].source
+    assert f'run_dir = "{run.path}"' in executed.cells[1].source
+
+    assert go(run, notebooks) == ["first: unchanged, kept", "second: unchanged, kept"]
+    said = go(run, notebooks, train__iterations=5)
+    assert said[:2] == ["first: unchanged, kept", "second: 2.ipynb"]
+    assert said[3:] == ["  iteration 4 of 5", "  iteration 5 of 5"]
+    assert json.loads((run.path / "manifest.json").read_text())["status"] == "finished"
+
+
+def test_g05_a_failing_cell_leaves_everything_to_be_seen(tmp_path: Path) -> None:
+    notebooks = write_notebooks(tmp_path / "nb", second=stage_notebook(2, "print('so far')", "1 / 0"))
+    run = RunDirectory.create(tmp_path / "run", config())
+    with pytest.raises(NotebookError, match=r"2\.ipynb, cell 5: ZeroDivisionError: division by zero") as caught:
+        go(run, notebooks)
+    assert "1 / 0" in caught.value.trace
+    assert "\x1b" not in caught.value.trace
+    assert run.state == "failed"
+    failure = run.status["failure"]
+    assert failure["stage"] == "second"
+    assert failure["notebook"] == "notebooks/2.ipynb"
+    assert failure["cell"] == 5
+    assert "ZeroDivisionError" in failure["error"]
+    assert failure["resume"].startswith("Go on with: rlwb run --resume --run-dir ")
+    executed = nbformat.read(run.notebooks / "2.ipynb", as_version=4)
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
+    assert [output.ename for output in outputs if output.output_type == "error"] == ["ZeroDivisionError"]
+    assert json.loads((run.path / "manifest.json").read_text())["status"] == "failed"
+
+    assert go(run, write_notebooks(tmp_path / "nb"))[0] == "first: unchanged, kept"
+    assert run.state == "finished"
+
+
+def test_a_users_fault_keeps_its_sentence(tmp_path: Path) -> None:
+    cell = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
+    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
+    run = RunDirectory.create(tmp_path / "run", config())
+    with pytest.raises(DataError, match=r"^bars\.csv: no volume$"):
+        go(run, notebooks)
+    assert run.status["failure"]["cell"] == 3
+
+
+def test_g03_a_lost_tag_stops_it_before_any_work(tmp_path: Path) -> None:
+    notebooks = write_notebooks(tmp_path / "nb", second=stage_notebook(2, tagged=None))
+    run = RunDirectory.create(tmp_path / "run", config())
+    with pytest.raises(ConfigError, match=r"2\.ipynb: 0 cells are tagged 'parameters'"):
+        go(run, notebooks)
+    assert run.stage("first") == {}
+
+
+def test_a_notebook_with_an_unknown_parameter_is_refused(tmp_path: Path) -> None:
+    notebooks = write_notebooks(
+        tmp_path / "nb", second=stage_notebook(2, parameters=PARAMETERS[2] + "\nlearing_rate = 1")
+    )
+    with pytest.raises(ConfigError, match=r"there is no parameter learing_rate; did you mean train\.learning_rate"):
+        go(RunDirectory.create(tmp_path / "run", config()), notebooks)
+
+
+def test_a_notebook_that_does_nothing_is_no_success(tmp_path: Path) -> None:
+    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1]))
+    run = RunDirectory.create(tmp_path / "run", config())
+    with pytest.raises(NotebookError, match=r"1\.ipynb ran to its end without finishing stage first"):
+        go(run, notebooks)
+    assert run.state == "failed"
+
+
+def test_e09_a_disk_that_fills_up_is_said_in_a_sentence(tmp_path: Path) -> None:
+    cell = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
+    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
+    with pytest.raises(RlwbError, match="the disk is full"):
+        go(RunDirectory.create(tmp_path / "run", config()), notebooks)
+
+
+def command(notebooks: Path, *words: str, stages: int = 2) -> subprocess.Popen[str]:
+    code = (
+        "import sys; from functools import partial; from pathlib import Path\n"
+        "from rlwb import cli; from rlwb.experiment import pipeline; from tests.experiment.fakes import FAKES\n"
+        "stages = FAKES[: int(sys.argv[2])]\n"
+        "pipeline.run_pipeline = partial(pipeline.run_pipeline, stages=stages, notebooks=Path(sys.argv[1]))\n"
+        "cli.main(sys.argv[3:])"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(notebooks), str(stages), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_stopped_and_resumed(tmp_path: Path) -> None:
+    """A terminated run ends its kernel, says interrupted, and goes on where it was."""
+    wait = "import os, pathlib, time\npathlib.Path(run_dir, 'kernel').write_text(str(os.getpid()))\ntime.sleep(60)"
+    notebooks = write_notebooks(tmp_path / "nb", second=stage_notebook(2, wait))
+    run = RunDirectory(tmp_path / "run")
+    process = command(notebooks, "run", "--run-dir", str(run.path), "--set", "train.iterations=2")
+    deadline = time.monotonic() + 60
+    while not (run.path / "kernel").is_file() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.1)
+    assert run.state == "running"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "rlwb: stopped" in err
+    assert "Go on with: rlwb run --resume --run-dir" in out
+    assert run.state == "interrupted"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((run.path / "kernel").read_text()), 0)
+
+    write_notebooks(tmp_path / "nb")
+    again = command(notebooks, "run", "--run-dir", str(run.path), "--resume")
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert "first: unchanged, kept" in out
+    assert run.state == "finished"
+    assert run.config.train.iterations == 2
+    assert run.report.is_file()
+
+
+def test_g11_runs_side_by_side(tmp_path: Path) -> None:
+    notebooks = write_notebooks(tmp_path / "nb")
+    runs = [
+        command(notebooks, "run", "--run-dir", str(tmp_path / f"r{i}"), "--set", f"seed={i}", stages=1)
+        for i in range(3)
+    ]
+    for number, process in enumerate(runs):
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert (tmp_path / f"r{number}" / "orders" / "all.txt").read_text() == f"seed {number}\n"
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    notebooks = write_notebooks(tmp_path / "nb")
+    monkeypatch.setattr(pipeline, "run_pipeline", partial(run_pipeline, stages=FAKES, notebooks=notebooks))
+    monkeypatch.setattr(launch.signal, "signal", lambda *_: None)
+    return tmp_path
+
+
+def test_the_command_line_end_to_end(fakes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def call(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(list(words))
+        return (int(stop.value.code or 0), *capsys.readouterr())
+
+    where = ("--run-dir", str(fakes / "run"))
+    (fakes / "mine.yaml").write_text("train: {iterations: 2}\n")
+    code, out, _ = call("run", str(fakes / "mine.yaml"), *where, "--set", "seed=4")
+    assert code == 0
+    assert out.endswith(f"report: {fakes / 'run' / 'report.html'}\n")
+    code, _, err = call("run", *where)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "holds a run already (finished; finished: first, second)" in err
+    code, out, _ = call("run", *where, "--resume")
+    assert code == 0
+    assert "second: unchanged, kept" in out
+    code, _, err = call("run", "--resume")
+    assert code == 2
+    assert err == "rlwb: --resume needs the run to go on with; name its directory with --run-dir.\n"
+
+    write_notebooks(fakes / "nb", second=stage_notebook(2, "1 / 0"))
+    code, _, err = call("run", *where, "--resume", "--set", "train.learning_rate=1")
+    assert code == 1
+    assert err.startswith("rlwb: 2.ipynb, cell 4: ZeroDivisionError")
+    assert "Traceback" not in err
+    code, _, err = call("run", *where, "--resume", "--debug")
+    assert "Traceback" in err
+
+
+def test_the_notebooks_are_found() -> None:
+    if not (ROOT / "notebooks" / stages.ORDERS.notebook).is_file():
+        with pytest.raises(ConfigError, match="the notebooks are not at"):
+            find_notebooks()
+    else:
+        folder = find_notebooks()
+        for stage in stages.STAGES:
+            assert "run_dir" in tagged_parameters(folder / stage.notebook)

@@ -1,0 +1,83 @@
+"""The report, of a whole run and of half a run."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from rlwb.experiment.manifest import begin_manifest
+from rlwb.experiment.report import write_report
+from rlwb.experiment.run import RunDirectory
+from rlwb.files import write_json
+from tests.experiment.fakes import config
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class Tags(HTMLParser):
+    """Checks that what is opened is closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    run = RunDirectory.create(tmp_path / "a<b", config(execution__rules__volume_limit=0.25))
+    begin_manifest(run, ["rlwb", "run"])
+    return run
+
+
+def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
+    page = write_report(run).read_text()
+    assert page.count("Not here: ") == 4
+    assert "cap 0.25 of volume" in page
+    assert "a&lt;b" in page
+    assert "a<b" not in page
+
+
+def test_everything_is_in_the_page(run: RunDirectory) -> None:
+    table = {"header": ["policy", "PA"], "rows": [["best", "5.0 ± 1.0"], ["TWAP", "0.0"]], "notes": ["n = 10 & so"]}
+    write_json(run.backtest / "headline.json", table)
+    (run.backtest / "summary.csv").write_text(
+        "policy,kind,iteration,pa_mean,glr,orders\ncheckpoint-0012,checkpoint,12,5.4321,1.2,480\ntwap,baseline,,0.0,nan,480\n"
+    )
+    run.figures.mkdir()
+    for stem in ("extra_one", "pa_by_month", "learning_curves"):
+        (run.figures / f"{stem}.png").write_bytes(PIXEL)
+    run.orders.mkdir()
+    (run.orders / "report.txt").write_text("dropped  3 bars <dup>\n")
+    page = write_report(run).read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert "Not here" not in page
+    for text in (
+        "5.0 ± 1.0",
+        "n = 10 &amp; so",
+        "checkpoint-0012",
+        "5.43",
+        "480",
+        "dropped  3 bars &lt;dup&gt;",
+        "extra one",
+    ):
+        assert text in page
+    captions = re.findall("<figcaption>(.*?)[:,.<]", page)
+    assert captions[0].startswith("Learning")
+    assert captions[-1] == "extra one"
+    assert page.count("data:image/png;base64,") == 3
+    assert not re.search(r'(src|href)="(?!data:)', page), "nothing is fetched from elsewhere"

@@ -1,0 +1,64 @@
+"""The command line's words, without work."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import rlwb
+from rlwb.cli import main
+
+
+def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    return (int(stop.value.code or 0), *capsys.readouterr())
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "run", "--help")
+    assert code == 0
+    for option in ("[CONFIG]", "--set NAME=VALUE", "--run-dir DIR", "--resume", "--debug", "--help", "rlwb config"):
+        assert option in re.sub(r"\s+", " ", out)
+
+
+def test_without_a_word_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys) == call(capsys, "--help")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "--version") == (0, f"rlwb {rlwb.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("run", "--set", "train.learing_rate=1"), "did you mean train.learning_rate?"),
+        (("run", "missing.yaml"), "missing.yaml: there is no such configuration file."),
+        (("run", "--run-dri", "x"), "No such option: --run-dri"),
+        (("rn",), "No such command 'rn'"),
+        (("config", "--set", "market.instruments=[0010]"), 'quote it: "0010"'),
+    ],
+)
+def test_users_faults_are_one_sentence_and_exit_2(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    code, out, err = call(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("rlwb: ")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_config_prints_what_every_parameter_does(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "config", "--set", "train.iterations=7")
+    assert code == 0
+    assert "  # Collects of episodes, each followed by an update.\n  iterations: 7\n" in out
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "run", "missing.yaml", "--debug")
+    assert code == 2
+    assert "Traceback" in err
