@@ -61,7 +61,9 @@ class CurrentStepStateInterpreter(StateInterpreter[OrderState, Observation]):
         )
 
     def interpret(self, state: OrderState) -> Observation:
-        return {key: np.asarray(value[0]) for key, value in self.interpret_batch(state.batch).items()}
+        obs = {key: np.asarray(value[0]) for key, value in self.interpret_batch(state.batch).items()}
+        # gymnasium's checker wants a number for a Discrete and an array for a Box.
+        return {**obs, "acquiring": obs["acquiring"][()]}
 
     def interpret_batch(self, states: Sequence[OrderState]) -> Observation:
         batch = _as_batch(states)
