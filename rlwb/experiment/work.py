@@ -69,7 +69,9 @@ def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
     return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)
 
 
-def train_policy(run: RunDirectory, config: RunConfig, callbacks: Sequence[Callback] = (), progress: bool = True) -> None:
+def train_policy(
+    run: RunDirectory, config: RunConfig, callbacks: Sequence[Callback] = (), progress: bool = True
+) -> None:
     """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
 
     Parameters
@@ -147,7 +149,9 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     test, valid = (bench.bind(load_orders(run, bench, part)) for part in ("test", "valid"))
     results, rescored = [], []
     for chosen in tqdm(selection.chosen, desc="backtest"):
-        results.append(_judge(bench, chosen.path, test, chosen.policy, "checkpoint", chosen.iteration, chosen.validation_pa))
+        results.append(
+            _judge(bench, chosen.path, test, chosen.policy, "checkpoint", chosen.iteration, chosen.validation_pa)
+        )
         again = score_checkpoint(bench, chosen.path, valid)
         if not np.isclose(again.means()["pa"], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
             raise DataError(
@@ -162,7 +166,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
 
     for result in results:
         _write_result(run.backtest, result)
-    shared = {"level": settings.confidence, "resamples": settings.bootstrap_samples, "seed": config.seed}
+    shared: dict[str, Any] = {"level": settings.confidence, "resamples": settings.bootstrap_samples, "seed": config.seed}
     summary = summarise(results, **shared)
     with atomic_path(run.backtest / "summary.csv") as target:
         summary.to_csv(target, index=False)
@@ -281,7 +285,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     validation = read_validation(run.metrics / "validation.csv")
     train = pd.read_csv(run.metrics / "train.csv")
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
-    interval = {"level": config.backtest.confidence, "seed": config.seed}
+    interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     return {
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen),
         "validation_against_test": plots.validation_against_test(
