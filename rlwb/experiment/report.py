@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import csv
 import html
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rlwb.experiment.run import RunDirectory, read_json
@@ -34,6 +35,16 @@ _SUMMARY = {
     "ffr": "ffr",
     "orders": "orders",
     "days": "days",
+}
+
+_ORDERS = {
+    "part": "part",
+    "orders": "orders",
+    "instruments": "instruments",
+    "days": "days",
+    "first": "first day",
+    "last": "last day",
+    "mean_amount": "mean amount",
 }
 
 _STYLE = """
@@ -69,9 +80,10 @@ def write_report(run: RunDirectory) -> Path:
         "<h2>How stable is that?</h2>",
         *_figures(run),
         "<h2>Each policy on the test orders</h2>",
-        _summary(run.backtest / "summary.csv"),
+        _csv_table(run.backtest / "summary.csv", "the summary", _SUMMARY),
         "<h2>Data and orders</h2>",
-        _preformatted(run.orders / "report.txt"),
+        _csv_table(run.orders / "summary.csv", "the orders", _ORDERS),
+        _data(run),
         "<h2>Rules of execution</h2>",
         f"<p>{_text(config.execution.rules.describe())}; a decision every {config.execution.ticks_per_step} bars.</p>",
         "<h2>How it was made</h2>",
@@ -89,12 +101,23 @@ def write_report(run: RunDirectory) -> Path:
 
 
 def _headline(run: RunDirectory) -> str:
-    path = run.backtest / "headline.json"
+    path = run.backtest / "headline.md"
     if not path.is_file():
         return _missing("the headline table", path)
-    table = read_json(path)
-    notes = "".join(f"<li>{_text(note)}</li>" for note in table["notes"])
-    return _table(table["header"], table["rows"]) + f'<ul class="notes">{notes}</ul>'
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cells = [re.split(r"(?<!\\) ?\| ?", line.strip("| ")) for line in lines if line.startswith("|")]
+    rows = [[cell.replace("\\|", "|") for cell in row] for row in cells]
+    notes = "".join(f"<li>{_text(line.removeprefix('- '))}</li>" for line in lines if line.startswith("- "))
+    return _table(rows[0], rows[2:]) + f'<ul class="notes">{notes}</ul>'
+
+
+def _data(run: RunDirectory) -> str:
+    path = run.orders / "data.json"
+    if not path.is_file():
+        return _missing("the data report", path)
+    data = read_json(path)
+    notes = "".join(f"<li>{_text(note)}</li>" for note in data["notes"])
+    return f"<p>{_text(data['sessions'])}</p><pre>{_text(data['text'])}</pre>" + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def _figures(run: RunDirectory) -> Iterable[str]:
@@ -108,13 +131,14 @@ def _figures(run: RunDirectory) -> Iterable[str]:
         yield f"<figure>{image}<figcaption>{_text(caption)}</figcaption></figure>"
 
 
-def _summary(path: Path) -> str:
+def _csv_table(path: Path, what: str, names: Mapping[str, str]) -> str:
+    """Return the columns `names` of a CSV file, under the headings they map to."""
     if not path.is_file():
-        return _missing("the summary", path)
+        return _missing(what, path)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    columns = [column for column in _SUMMARY if rows and column in rows[0]]
-    return _table([_SUMMARY[c] for c in columns], [[_number(row[c]) for c in columns] for row in rows])
+    columns = [column for column in names if rows and column in rows[0]]
+    return _table([names[c] for c in columns], [[_number(row[c]) for c in columns] for row in rows])
 
 
 def _number(text: str) -> str:
@@ -137,12 +161,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th>{_text(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
-
-
-def _preformatted(path: Path) -> str:
-    return (
-        f"<pre>{_text(path.read_text(encoding='utf-8'))}</pre>" if path.is_file() else _missing("the data report", path)
-    )
 
 
 def _details(title: str, text: str) -> str:

@@ -43,8 +43,9 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
         write_orders(run.orders / f"{name}.parquet", table, settings)
     with atomic_path(run.orders / "summary.csv") as path:
         order_summary(parts).to_csv(path)
-    report = bench.sessions.report.as_dict()
-    write_json(run.orders / "data.json", {"sessions": repr(bench.sessions), "report": report, "notes": notes})
+    report = bench.sessions.report
+    found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
+    write_json(run.orders / "data.json", found)
     update_manifest(run, data={"market": bench.sessions.fingerprint}, rules=config.execution.rules.describe())
 
 

@@ -12,7 +12,7 @@ import pytest
 from rlwb.experiment.manifest import begin_manifest
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
-from rlwb.files import write_json
+from rlwb.files import write_json, write_text
 from tests.experiment.fakes import config
 
 PIXEL = base64.b64decode(
@@ -44,15 +44,17 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
     page = write_report(run).read_text()
-    assert page.count("Not here: ") == 4
+    assert page.count("Not here: ") == 5
     assert "cap 0.25 of volume" in page
     assert "a&lt;b" in page
     assert "a<b" not in page
 
 
 def test_everything_is_in_the_page(run: RunDirectory) -> None:
-    table = {"header": ["policy", "PA"], "rows": [["best", "5.0 ± 1.0"], ["TWAP", "0.0"]], "notes": ["n = 10 & so"]}
-    write_json(run.backtest / "headline.json", table)
+    write_text(
+        run.backtest / "headline.md",
+        "| policy | PA |\n| --- | ---: |\n| best \\| ten | 5.0 ± 1.0 |\n| TWAP | 0.0 |\n\n- n = 10 & so\n",
+    )
     (run.backtest / "summary.csv").write_text(
         "policy,kind,iteration,pa_mean,glr,orders\ncheckpoint-0012,checkpoint,12,5.4321,1.2,480\ntwap,baseline,,0.0,nan,480\n"
     )
@@ -60,7 +62,9 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
     for stem in ("extra_one", "pa_by_month", "learning_curves"):
         (run.figures / f"{stem}.png").write_bytes(PIXEL)
     run.orders.mkdir()
-    (run.orders / "report.txt").write_text("dropped  3 bars <dup>\n")
+    (run.orders / "summary.csv").write_text("part,orders,first\ntrain,120,2023-01-03\n")
+    data = {"sessions": "Sessions(3)", "text": "dropped  3 bars <dup>", "notes": ["7 of 100 instruments"]}
+    write_json(run.orders / "data.json", data)
     page = write_report(run).read_text()
     tags = Tags()
     tags.feed(page)
