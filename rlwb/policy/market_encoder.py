@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 
 _SESSIONS_PER_PASS = 512
@@ -86,7 +87,9 @@ class MarketEncoder(nn.Module):
     def encode(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions after 0, 1, … T ticks, of shape (S, T + 1, H)."""
         if self.features is None:
-            raise RuntimeError("the observation names sessions but the network was given no MarketFeatures")
+            raise ConfigError(
+                "the observation names sessions but the network was given no MarketFeatures; build it with features."
+            )
         device = self.gru.weight_ih_l0.device
         today = as_tensor(np.asarray(self.features.today[sessions]), device)
         previous = None

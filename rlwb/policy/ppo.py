@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 _STREAM = 0x6D696E69
 #: Rows of a batch are evaluated in multiples of this.
 _ALIGN = 16
+#: Rows a pass without gradients, at least; bounds the memory where observations carry blocks.
+_ROWS_PER_PASS = 2048
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ class PPO(TianshouPPO):
     def _preprocess_batch(self, batch: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Any:
         logits, values = [], []
         with torch.no_grad():
-            for rows in cut(np.arange(len(batch)), np.asarray(batch.done), 8192):
+            for rows in cut(np.arange(len(batch)), np.asarray(batch.done), _ROWS_PER_PASS):
                 part_logits, part_values = self.net(self._rows(batch, rows))
                 logits.append(part_logits)
                 values.append(part_values)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy import MarketEncoder
 from tests.trainer.small import small
@@ -183,5 +184,5 @@ def test_a_session_has_the_same_bits_in_any_company() -> None:
 
 def test_sessions_without_a_panel_are_refused() -> None:
     net = MarketEncoder(5, 8)
-    with pytest.raises(RuntimeError, match="no MarketFeatures"):
+    with pytest.raises(ConfigError, match="no MarketFeatures"):
         net(observe()[0])
