@@ -112,10 +112,14 @@ def paired_interval(
 
     An order that lacks a PA in either policy is left out and counted as missing.
     """
+    return day_interval(paired_difference(first, second), first.dates, rng, level=level, resamples=resamples)
+
+
+def paired_difference(first: PolicyResult, second: PolicyResult) -> np.ndarray:
+    """Return ``PA(first) - PA(second)`` order by order, float64 of shape ``(orders,)``; NaN where one lacks it."""
     check_same_orders([first, second])
     other = second.orders.set_index("order_id")["pa"].reindex(first.orders["order_id"])
-    difference = first.pa - finite_or_nan(other)
-    return day_interval(difference, first.dates, rng, level=level, resamples=resamples)
+    return first.pa - finite_or_nan(other)
 
 
 def _day_sums(pas: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
-from rlwb.evaluation.bootstrap import average_day_interval
+from rlwb.evaluation.bootstrap import Interval, average_day_interval, paired_difference
 from rlwb.evaluation.results import PolicyResult, check_same_orders, of_kind
-from rlwb.evaluation.statistics import count_missing, gain_loss_ratio, mean, standard_deviation, win_rate
+from rlwb.evaluation.statistics import ZERO_BP, count_missing, gain_loss_ratio, mean, standard_deviation, win_rate
 from rlwb.evaluation.summary import weighted_by_value
 
 _COLUMNS = (
@@ -20,12 +20,14 @@ _COLUMNS = (
     "n",
     "PA mean ± std, bp",
     "{level} interval, bp",
+    "over TWAP, bp",
     "value-weighted, bp",
     "win rate",
     "gain/loss",
     "ffr",
 )
 _ABSENT = "-"
+_OVER_TWAP = _COLUMNS.index("over TWAP, bp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,9 @@ class Headline:
     frame
         One row a group, the checkpoints first, then single policies. Columns: `policy`, `kind`, `n` (policies in
         the group), `validation_pa`, `pa_mean`, `pa_std_checkpoints` (standard deviation over the n checkpoints'
-        mean PAs; NaN for a single policy), `pa_lo`, `pa_hi`, `pa_value_weighted`, `win_rate`, `glr`, `ffr`
-        (means over the group), `orders`, `days`, `pa_missing`.
+        mean PAs; NaN for a single policy), `pa_lo`, `pa_hi`, `over_twap`, `over_twap_lo`, `over_twap_hi` (mean and
+        interval of the PA less that of the policy ``twap`` on the same order; NaN without one),
+        `pa_value_weighted`, `win_rate`, `glr`, `ffr` (means over the group), `orders`, `days`, `pa_missing`.
     notes
         Sentences to print below the table.
     level
@@ -70,7 +73,10 @@ class Headline:
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         header = [column.format(level=f"{100 * self.level:g} %") for column in _COLUMNS]
-        return header, [self._row(row) for _, row in self.frame.iterrows()]
+        rows = [self._row(row) for _, row in self.frame.iterrows()]
+        if not _twap_is_off(self.frame):  # the column would repeat the PA
+            header, *rows = ([*row[:_OVER_TWAP], *row[_OVER_TWAP + 1 :]] for row in [header, *rows])
+        return header, rows
 
     @staticmethod
     def _row(row: pd.Series) -> list[str]:
@@ -82,6 +88,7 @@ class Headline:
             str(row["n"]),
             pa,
             _ABSENT if math.isnan(row["pa_lo"]) else f"[{_number(row['pa_lo'])}, {_number(row['pa_hi'])}]",
+            _interval(row["over_twap"], row["over_twap_lo"], row["over_twap_hi"]),
             _number(row["pa_value_weighted"]),
             _percent(row["win_rate"]),
             _number(row["glr"]),
@@ -113,21 +120,22 @@ def headline(
     title = f"best checkpoints by validation (n = {len(checkpoints)})"
     groups = [(title, checkpoints)]
     groups += [(r.display_name, [r]) for kind in ("last", "baseline") for r in results if r.kind == kind]
-    rows = [_group_row(name, members, level, resamples, seed) for name, members in groups]
+    twap = next((result for result in results if result.policy == "twap"), None)
+    rows = [_group_row(name, members, twap, level, resamples, seed) for name, members in groups]
     frame = pd.DataFrame(rows)
     return Headline(frame, tuple(_notes(frame, checkpoints, requested, level, resamples)), level)
 
 
 def _group_row(
-    name: str, members: Sequence[PolicyResult], level: float, resamples: int, seed: int
+    name: str, members: Sequence[PolicyResult], twap: PolicyResult | None, level: float, resamples: int, seed: int
 ) -> dict[str, object]:
-    interval = average_day_interval(
-        [m.pa for m in members],
-        [m.dates for m in members],
-        np.random.default_rng(seed),
-        level=level,
-        resamples=resamples,
-    )
+    def interval_of(pas: Sequence[np.ndarray]) -> Interval:
+        rng, dates = np.random.default_rng(seed), [m.dates for m in members]
+        return average_day_interval(pas, dates, rng, level=level, resamples=resamples)
+
+    interval = interval_of([m.pa for m in members])
+    absent = [np.full(len(m.orders), np.nan) for m in members]
+    over = interval_of(absent if twap is None else [paired_difference(m, twap) for m in members])
     return {
         "policy": name,
         "kind": members[0].kind,
@@ -137,6 +145,9 @@ def _group_row(
         "pa_std_checkpoints": standard_deviation(np.array([mean(m.pa) for m in members])),
         "pa_lo": interval.lo,
         "pa_hi": interval.hi,
+        "over_twap": over.estimate,
+        "over_twap_lo": over.lo,
+        "over_twap_hi": over.hi,
         "pa_value_weighted": _mean_of(weighted_by_value(m) for m in members),
         "win_rate": _mean_of(win_rate(m.pa) for m in members),
         "glr": _mean_of(gain_loss_ratio(m.pa) for m in members),
@@ -165,9 +176,14 @@ def _notes(
         notes.append(f"Only n = {n} of the {requested} checkpoints asked for could be used.")
     if not math.isnan(group["validation_pa"]):
         fall = group["validation_pa"] - group["pa_mean"]
+        side = "above their test PA: choosing by it flatters it" if fall >= 0 else "below their test PA"
         notes.append(
-            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, "
-            f"{abs(fall):.2f} bp {'above' if fall >= 0 else 'below'} their test PA; choosing by validation flatters it."
+            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, {abs(fall):.2f} bp {side}."
+        )
+    if _twap_is_off(frame):
+        notes.append(
+            "TWAP's own PA is not 0 here: a cap, a price limit or a halt cut its fills. Judge a policy by what it has "
+            "over TWAP, order by order, not by its PA."
         )
     if group["days"] < 2:
         notes.append("One day of orders gives no interval: nothing tells how days differ.")
@@ -176,6 +192,15 @@ def _notes(
         listed = ", ".join(f"{row.policy}: {row.pa_missing}" for row in missing.itertuples())
         notes.append(f"PAs that are missing and left out, not read as 0: {listed}.")
     return notes
+
+
+def _twap_is_off(frame: pd.DataFrame) -> bool:
+    """Tell whether TWAP is there and has a price advantage of its own, so that 0 is not the mark to beat."""
+    return bool(((frame["pa_mean"] - frame["over_twap"]).abs() > ZERO_BP).any())
+
+
+def _interval(value: float, lo: float, hi: float) -> str:
+    return _number(value) if math.isnan(lo) else f"{_number(value)} [{_number(lo)}, {_number(hi)}]"
 
 
 def _mean_of(values: object) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import day_interval
+from rlwb.evaluation.bootstrap import Interval, day_interval, paired_difference
 from rlwb.evaluation.results import PolicyResult
 from rlwb.evaluation.statistics import (
     count_missing,
@@ -35,6 +35,9 @@ SUMMARY_COLUMNS = {
     "days": "trading days in the table",
     "pa_missing": "orders without a PA, left out of every PA figure",
     "pa_se": "day-clustered standard error of pa_mean",
+    "over_twap": "mean over orders of the PA less that of the policy twap on the same order",
+    "over_twap_lo": "lower end of the day-clustered interval of over_twap",
+    "over_twap_hi": "upper end of the day-clustered interval of over_twap",
     "pa_value_weighted": "mean PA weighted by value traded at TWAP",
     "pa_net": "mean PA after costs, each order counting the same",
 }
@@ -48,13 +51,18 @@ def summarise(
     Every policy draws the same days, so a policy's row does not depend on which others are there, and
     differences between rows are not differences between draws.
     """
-    rows = [_row(result, level, resamples, seed) for result in results]
+    twap = next((result for result in results if result.policy == "twap"), None)
+    rows = [_row(result, twap, level, resamples, seed) for result in results]
     frame = pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS))
     return frame.astype({"iteration": "Int64", "orders": "int64", "days": "int64", "pa_missing": "int64"})
 
 
-def _row(result: PolicyResult, level: float, resamples: int, seed: int) -> dict[str, object]:
-    interval = day_interval(result.pa, result.dates, np.random.default_rng(seed), level=level, resamples=resamples)
+def _row(result: PolicyResult, twap: PolicyResult | None, level: float, resamples: int, seed: int) -> dict[str, object]:
+    def interval_of(pa: np.ndarray) -> Interval:
+        return day_interval(pa, result.dates, np.random.default_rng(seed), level=level, resamples=resamples)
+
+    interval = interval_of(result.pa)
+    over = interval_of(np.full(len(result.orders), np.nan) if twap is None else paired_difference(result, twap))
     return {
         "policy": result.policy,
         "kind": result.kind,
@@ -71,6 +79,9 @@ def _row(result: PolicyResult, level: float, resamples: int, seed: int) -> dict[
         "days": len(np.unique(result.dates)),
         "pa_missing": count_missing(result.pa),
         "pa_se": interval.standard_error,
+        "over_twap": over.estimate,
+        "over_twap_lo": over.lo,
+        "over_twap_hi": over.hi,
         "pa_value_weighted": weighted_by_value(result),
         "pa_net": mean(result.orders["pa_net"].to_numpy()) if "pa_net" in result.orders else np.nan,
     }

@@ -54,8 +54,8 @@ class Workbench:
         return load_sessions(
             market.source,
             market.calendar.build(),
-            columns=market.columns,
-            instruments=market.instruments,
+            columns=market.columns or None,
+            instruments=market.instruments or None,
             start=market.start,
             end=market.end,
             strict=market.strict,
@@ -82,7 +82,9 @@ class Workbench:
         notes: list[str] = table.attrs.get("notes", [])
         return split_orders(table, settings.split), notes
 
-    def features(self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None) -> MarketFeatures:
+    def features(
+        self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None
+    ) -> MarketFeatures:
         """Return the features, normalised by the sessions of `train_orders` or by a checkpoint's statistics."""
         if normaliser is not None:
             return MarketFeatures.build(self.sessions, self.config.features, normaliser=normaliser)

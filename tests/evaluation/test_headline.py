@@ -71,3 +71,21 @@ def test_no_checkpoint_and_other_orders_are_refused():
         headline([baseline([1.0])])
     with pytest.raises(DataError, match="same orders"):
         headline([checkpoint([1.0]), baseline([1.0, 2.0])])
+
+
+def test_where_rules_cut_twap_its_own_pa_is_the_mark_to_beat():
+    # TWAP made 3 and 1, the checkpoint 2 and 2: each beats 0, and the checkpoint has nothing over TWAP.
+    table = headline([checkpoint([2.0, 2.0], days=2), baseline([3.0, 1.0], days=2)])
+    row = table.frame.iloc[0]
+    assert row["pa_mean"] == 2.0
+    assert row["over_twap"] == pytest.approx(0.0)
+    assert row["over_twap_lo"] < 0 < row["over_twap_hi"]
+    assert "over TWAP, bp" in table.to_text()
+    assert "TWAP's own PA is not 0 here" in table.to_text()
+
+
+def test_over_twap_is_not_shown_where_it_would_repeat_the_pa():
+    table = headline([checkpoint([2.0, 2.0], days=2), baseline([0.0, 0.0], days=2)])
+    assert table.frame["over_twap"].tolist() == [2.0, 0.0]
+    assert "over TWAP" not in table.to_text()
+    assert headline([checkpoint([2.0, 2.0], days=2)]).frame["over_twap"].isna().all()

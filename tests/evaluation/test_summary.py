@@ -55,7 +55,7 @@ def test_a_row_does_not_depend_on_the_other_rows():
 
 def test_nothing_and_too_little_stay_missing_and_survive_the_file():
     optional = order_table([]).drop(columns=["filled", "twap"])
-    frame = summarise([PolicyResult("twap", "baseline", optional), checkpoint([np.nan])])
+    frame = summarise([PolicyResult("idle", "baseline", optional), checkpoint([np.nan])])
     back = pd.read_csv(io.StringIO(frame.to_csv(index=False)))
     assert back["orders"].to_list() == [0, 1]
     assert back["pa_missing"].to_list() == [0, 1]
