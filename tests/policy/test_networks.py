@@ -8,6 +8,7 @@ from rlwb.errors import ConfigError
 from rlwb.policy import MLP, NetworkSettings, Recurrent, make_network
 from rlwb.policy.episodes import last_rows
 from tests.policy.conftest import Rollout
+from tests.policy.test_market_encoder import step_by_step
 from tests.trainer.small import ACTIONS, small
 
 
@@ -33,6 +34,18 @@ def test_a_shared_path_equals_one_path_a_row(rollout: Rollout, previous_day: boo
     torch.testing.assert_close(value.detach(), expected[1], rtol=1e-5, atol=1e-6)
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_private_path_equals_a_walk_along_it(rollout: Rollout) -> None:
+    net, obs = network().trunk, rollout.reference.obs
+    with torch.no_grad():
+        states = net._private({**obs, "path": last_rows(rollout.reference.done)}, torch.device("cpu"))
+        for row in range(0, len(obs["cur_step"]), 5):
+            share = obs["position_history"][row] / obs["target"][row]
+            clock = np.arange(len(share), dtype=np.float32) / np.float32(obs["num_step"][row])
+            path = torch.tensor(np.stack([share, clock], axis=1))
+            expected = step_by_step(net.private, path, int(obs["cur_step"][row]) + 1, torch.zeros(8))
+            torch.testing.assert_close(states[row], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_one_pass_equals_the_blocks(rollout: Rollout) -> None:

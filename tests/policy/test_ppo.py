@@ -168,6 +168,17 @@ def test_minibatches_are_whole_episodes_and_cover_every_row_once_a_pass() -> Non
     assert not np.array_equal(next(again._minibatches(done, 100, 1)), passes[0]), "the next update has another order"
 
 
+def test_an_update_passes_once_over_each_day_and_each_episode(rollout: Rollout) -> None:
+    policy, e = small_ppo(), rollout.reference
+    rows: dict[str, list[int]] = {"day": [], "private": []}
+    trunk = policy.net.trunk
+    for name, module in {"day": trunk.market.gru, "private": trunk.private}.items():
+        module.register_forward_hook(lambda _m, given, _o, name=name: rows[name].append(len(given[0])))
+    learn(policy, rollout, batch_size=None, repeat=1)
+    assert rows["private"] == [e.done.sum()] * 2
+    assert rows["day"][1] == len(np.unique(e.obs["session"]))
+
+
 def test_equal_advantages_give_no_nan(rollout: Rollout) -> None:
     policy = small_ppo(return_scaling=False)
     with torch.no_grad():
@@ -286,11 +297,11 @@ def test_plain_array_observations_are_learnt_from() -> None:
     rng = np.random.default_rng(0)
     net = ActorCritic(nn.Sequential(_AsTensor(), nn.Linear(3, 8), nn.Tanh()), 8, 2)
     policy = PPO(net, PPOSettings(learning_rate=0.02))
-    obs = rng.normal(size=(400, 3)).astype(np.float32)
+    obs = rng.normal(size=(200, 3)).astype(np.float32)
     right = (obs[:, 0] > 0).astype(np.int64)
-    for update in range(30):
-        action = policy.act(obs, np.random.default_rng(update).random(400))
-        policy.learn(obs, action, (action == right).astype(float), np.ones(400, dtype=bool), batch_size=100, repeat=2)
+    for update in range(20):
+        action = policy.act(obs, np.random.default_rng(update).random(200))
+        policy.learn(obs, action, (action == right).astype(float), np.ones(200, dtype=bool), batch_size=100, repeat=2)
     assert (policy.act(obs) == right).mean() > 0.95
 
 
