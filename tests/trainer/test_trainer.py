@@ -310,7 +310,7 @@ def test_e15_the_same_seed_gives_the_same_run_and_another_seed_another() -> None
 
 def test_e15_orders_give_the_same_run_for_every_environment_type() -> None:
     policy, rows = trained(finite_env_type="dummy", concurrency=1)
-    for kind, concurrency in (("dummy", 4), ("shmem", 2)):
+    for kind, concurrency in (("dummy", 4), ("shmem", 1)):
         other, other_rows = trained(finite_env_type=kind, concurrency=concurrency)
         assert_same_weights(policy, other)
         assert other_rows == rows
@@ -331,7 +331,7 @@ def test_e15_a_users_subject_gives_the_same_run_for_every_environment_type() -> 
         return corridor_vessel(simulator_fn=Gusty)
 
     policy, rows = trained(make, finite_env_type="dummy", concurrency=1)
-    for kind, concurrency in (("dummy", 4), ("subproc", 1), ("subproc", 4), ("shmem", 1), ("shmem", 4)):
+    for kind, concurrency in (("dummy", 4), ("subproc", 1), ("subproc", 4), ("shmem", 4)):
         other, other_rows = trained(make, finite_env_type=kind, concurrency=concurrency)
         assert_same_weights(policy, other)
         np.testing.assert_equal(other_rows, rows)
