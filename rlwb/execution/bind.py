@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import Order, OrderBatch
+from rlwb.execution.order import Direction, Order, OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.table import order_table
 from rlwb.market import Sessions
@@ -25,18 +25,17 @@ class BindReport:
     Attributes
     ----------
     refused, noted
-        Reason to the rows of the table that it concerns; a refused order is not in the batch.
+        Reason to the ids of the orders that it concerns; a refused order is not in the batch.
     """
 
-    refused: dict[str, np.ndarray] = field(default_factory=dict)
-    noted: dict[str, np.ndarray] = field(default_factory=dict)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    noted: dict[str, list[str]] = field(default_factory=dict)
 
-    def as_text(self, table: pd.DataFrame) -> str:
+    def as_text(self) -> str:
         """Return one line a reason: its count and its first order."""
         lines = []
         for kind, reasons in (("refused", self.refused), ("noted", self.noted)):
-            for reason, rows in reasons.items():
-                lines.append(f"{kind} {len(rows)}: {reason}; first {table['order_id'].iloc[rows[0]]}")
+            lines += [f"{kind} {len(ids)}: {reason}; first {ids[0]}" for reason, ids in reasons.items()]
         return "\n".join(lines)
 
 
@@ -70,71 +69,123 @@ def bind_orders(
     """
     rules = rules or ExecutionRules()
     report = report if report is not None else BindReport()
-    table = order_table(orders, sessions.calendar)
     calendar = sessions.calendar
-    keys = pd.MultiIndex.from_arrays([pd.Index(sessions.instruments.astype(str)), pd.DatetimeIndex(sessions.dates)])
-    row = keys.get_indexer(pd.MultiIndex.from_arrays([table["instrument"], table["date"]]))
+    if not isinstance(orders, pd.DataFrame):
+        orders = tuple(orders)
+    columns = _from_orders(orders) if isinstance(orders, tuple) and all(map(_is_complete, orders)) else None
+    if columns is None:
+        orders = order_table(orders, calendar)
+        columns = _from_table(orders)
+    row = sessions.rows(columns.instrument, columns.date)
     length = np.where(row >= 0, sessions.num_ticks[row], 0).astype(np.int64)
-    start = _ticks(table, "start", calendar.first_tick, 0)
-    end = _ticks(table, "end", calendar.end_tick, calendar.num_ticks)
-    amount = table["amount"].to_numpy()
-
-    alive = np.ones(len(table), dtype=bool)
+    start = _ticks(columns.start, calendar.first_ticks, 0)
+    end = _ticks(columns.end, calendar.end_ticks, calendar.num_ticks)
+    alive = np.ones(len(row), dtype=bool)
 
     def refuse(mask: np.ndarray, reason: str) -> None:
         rows = np.flatnonzero(mask & alive)
         if not len(rows):
             return
         alive[rows] = False
-        report.refused[reason] = rows
+        report.refused[reason] = [columns.order_id[i] for i in rows]
         if on_refused == "raise":
-            order = table.iloc[rows[0]]
+            i = rows[0]
             raise OrderError(
-                f"order {order['order_id']} ({order['instrument']}, {order['date']:%Y-%m-%d}) cannot be executed: "
+                f"order {columns.order_id[i]} ({columns.instrument[i]}, {columns.date[i]}) cannot be executed: "
                 f"{reason} ({len(rows)} such orders); correct it or leave it out."
             )
 
-    known = set(sessions.instruments.tolist())
-    both = table["start"].notna() & table["end"].notna()
-    refuse(~table["instrument"].isin(known).to_numpy(), "the instrument is not in the data")
-    weekday = table["date"].dt.weekday.to_numpy()
-    refuse((row < 0) & ~np.isin(weekday, calendar.weekdays), "the date is not a trading weekday")
-    refuse(row < 0, "the data hold no session on that date")
-    refuse((both & (table["start"] >= table["end"])).to_numpy(), "its end is not after its start")
+    def note(mask: np.ndarray, reason: str) -> None:
+        rows = np.flatnonzero(mask & alive)
+        if len(rows):
+            report.noted[reason] = [columns.order_id[i] for i in rows]
+
+    if (row < 0).any():
+        known = set(sessions.instruments.tolist())
+        refuse(np.array([name not in known for name in columns.instrument]), "the instrument is not in the data")
+        # Day 0 of datetime64 is a Thursday.
+        weekday = (columns.date.astype(np.int64) + 3) % 7
+        refuse((row < 0) & ~np.isin(weekday, calendar.weekdays), "the date is not a trading weekday")
+        refuse(row < 0, "the data hold no session on that date")
+    refuse(columns.start >= columns.end, "its end is not after its start")
     refuse(start >= length, "it starts at or after the session's close")
-    late = alive & table["end"].notna().to_numpy() & (end > length)
+    late = ~np.isnan(columns.end) & (end > length)
     end = np.minimum(end, length)
     refuse(start >= end, "its window holds no tick of the session")
     if rules.lot_size:
-        refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
+        refuse(columns.amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     price = sessions.fields[rules.price_field]
     priced, traded = _window(price, sessions.fields["volume"], np.where(alive, row, 0), start, end)
     refuse(priced == 0, "its window holds no bar with a price")
-    if late.any():
-        report.noted["the window ends at the early close"] = np.flatnonzero(late & alive)
-    large = alive & (amount > traded)
-    if large.any():
-        report.noted["the amount exceeds the whole volume of its window"] = np.flatnonzero(large)
+    note(late, "the window ends at the early close")
+    note(columns.amount > traded, "the amount exceeds the whole volume of its window")
     if not alive.any():
-        raise OrderError(f"none of the {len(table)} orders can be executed: {report.as_text(table)}.")
+        raise OrderError(f"none of the {len(row)} orders can be executed: {report.as_text()}.")
     keep = np.flatnonzero(alive)
-    side = np.where(table["direction"].to_numpy()[keep] == "BUY", 1, -1).astype(np.int8)
-    return OrderBatch(
-        table,
-        keep,
-        row[keep].astype(np.int32),
-        side,
-        amount[keep],
-        start[keep].astype(np.int32),
-        end[keep].astype(np.int32),
+    ticks = (values[keep].astype(np.int32) for values in (row, start, end))
+    session, first, last = ticks
+    return OrderBatch(orders, keep, session, columns.side[keep], columns.amount[keep], first, last)
+
+
+class _Columns(NamedTuple):
+    """Orders as columns; start and end are seconds since midnight, NaN for the session's open and close."""
+
+    order_id: list[str]
+    instrument: list[str]
+    date: np.ndarray
+    side: np.ndarray
+    amount: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def _is_complete(order: Order) -> bool:
+    """Tell whether the order is in canonical form already; others go through `order_table`, with its refusals."""
+    stamps = (stamp for stamp in (order.start, order.end) if stamp is not None)
+    return (
+        isinstance(order.instrument, str)
+        and bool(order.instrument and order.order_id)
+        and isinstance(order.date, pd.Timestamp)
+        and isinstance(order.direction, Direction)
+        and isinstance(order.amount, float)
+        and 0 < order.amount < np.inf
+        and all(isinstance(stamp, pd.Timestamp) and stamp.tz is None for stamp in stamps)
+        and all(order.date <= stamp <= order.date + _DAY for stamp in (order.start, order.end) if stamp is not None)
     )
 
 
-def _ticks(table: pd.DataFrame, name: str, tick_of: Callable[[pd.Timestamp], int], default: int) -> np.ndarray:
-    """Look each distinct time of day up once; midnight after the session is its close."""
-    offsets = table[name] - table["date"]
-    ticks = {offset: tick_of(pd.Timestamp(0) + offset) for offset in offsets.dropna().unique() if offset < _DAY}
-    return np.array([ticks.get(offset, default) for offset in offsets], dtype=np.int64)
+def _from_orders(orders: tuple[Order, ...]) -> _Columns:
+    def seconds(stamp: pd.Timestamp | None, date: pd.Timestamp) -> float:
+        return np.nan if stamp is None else (stamp - date).total_seconds()
+
+    return _Columns(
+        [order.order_id for order in orders],
+        [order.instrument for order in orders],
+        np.array([order.date.to_datetime64() for order in orders], dtype="datetime64[D]"),
+        np.array([int(order.direction) for order in orders], dtype=np.int8),
+        np.array([order.amount for order in orders], dtype=np.float64),
+        np.array([seconds(order.start, order.date) for order in orders]),
+        np.array([seconds(order.end, order.date) for order in orders]),
+    )
+
+
+def _from_table(table: pd.DataFrame) -> _Columns:
+    return _Columns(
+        table["order_id"].tolist(),
+        table["instrument"].tolist(),
+        table["date"].to_numpy().astype("datetime64[D]"),
+        np.where(table["direction"] == "BUY", 1, -1).astype(np.int8),
+        table["amount"].to_numpy(),
+        *((table[name] - table["date"]).dt.total_seconds().to_numpy() for name in ("start", "end")),
+    )
+
+
+def _ticks(seconds: np.ndarray, ticks_at: Callable[[np.ndarray], np.ndarray], default: int) -> np.ndarray:
+    """Return the tick of each time of day, `default` where there is none."""
+    given = ~np.isnan(seconds)
+    out = np.full(len(seconds), default, dtype=np.int64)
+    out[given] = ticks_at(seconds[given])
+    return out
 
 
 def _window(

@@ -20,6 +20,7 @@ class Direction(IntEnum):
     SELL = -1
 
 
+_FIELDS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
 _TEXT = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
 
 
@@ -92,7 +93,7 @@ class OrderBatch(Sequence[Order]):
     Attributes
     ----------
     source
-        The order table the batch was bound from.
+        What the batch was bound from: a canonical order table, or the orders.
     row : int64 of shape (N,)
         Row of each order in `source`.
     session : int32 of shape (N,)
@@ -104,7 +105,7 @@ class OrderBatch(Sequence[Order]):
         Ticks of the window ``[start, end)``.
     """
 
-    source: pd.DataFrame
+    source: pd.DataFrame | tuple[Order, ...]
     row: np.ndarray
     session: np.ndarray
     side: np.ndarray
@@ -118,16 +119,13 @@ class OrderBatch(Sequence[Order]):
     def __getitem__(self, index: Any) -> Any:
         """Return one `Order` for an integer, an `OrderBatch` for a slice or an index array."""
         if isinstance(index, (int, np.integer)):
-            row = self.source.iloc[int(self.row[index])]
-            return Order(
-                instrument=row["instrument"],
-                date=row["date"],
-                direction=parse_direction(row["direction"]),
-                amount=float(row["amount"]),
-                start=None if pd.isna(row["start"]) else row["start"],
-                end=None if pd.isna(row["end"]) else row["end"],
-                order_id=row["order_id"],
-            )
+            row = int(self.row[index])
+            if isinstance(self.source, tuple):
+                return self.source[row]
+            values = {name: self.source[name].iat[row] for name in _FIELDS}
+            values["direction"] = parse_direction(values["direction"])
+            values |= {name: None for name in ("start", "end") if values[name] is pd.NaT}
+            return Order(**{**values, "amount": float(values["amount"])})
         arrays = (self.row, self.session, self.side, self.amount, self.start, self.end)
         return OrderBatch(self.source, *(array[index] for array in arrays))
 
@@ -137,7 +135,12 @@ class OrderBatch(Sequence[Order]):
     @property
     def table(self) -> pd.DataFrame:
         """The orders as a table, one row an order in the batch's sequence."""
-        return self.source.iloc[self.row].reset_index(drop=True)
+        if not isinstance(self.source, tuple):
+            return self.source.iloc[self.row].reset_index(drop=True)
+        orders = [self.source[row] for row in self.row]
+        table = pd.DataFrame([[getattr(order, name) for name in _FIELDS] for order in orders], columns=_FIELDS)
+        stamps = {name: pd.to_datetime(table[name]).astype("datetime64[ns]") for name in ("date", "start", "end")}
+        return table.assign(direction=[order.direction.name for order in orders], **stamps)
 
     def label(self, index: int) -> str:
         """Return a short text that names order `index` in an error."""

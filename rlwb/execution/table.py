@@ -54,8 +54,7 @@ def order_table(
         Naming the row at fault.
     """
     if not isinstance(orders, pd.DataFrame):
-        fields = ("order_id", "instrument", "date", "direction", "amount", "start", "end")
-        orders = pd.DataFrame([[getattr(order, name) for name in fields] for order in orders], columns=list(fields))
+        orders = pd.DataFrame([[getattr(order, name) for name in COLUMNS] for order in orders], columns=COLUMNS)
     frame = orders.reset_index(drop=True)
     frame = frame.rename(columns={name: str(name).strip().lower() for name in frame.columns})
     missing = {"instrument", "direction", "amount"} - set(frame.columns)

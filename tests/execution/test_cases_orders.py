@@ -133,7 +133,7 @@ def test_b11_windows_without_a_bar(change: dict[str, str], reason: str) -> None:
     report = BindReport()
     both = pd.DataFrame([row, row | change])
     assert len(bind_orders(both, sessions, on_refused="drop", report=report)) == 1
-    assert [rows.tolist() for rows in report.refused.values()] == [[1]]
+    assert [len(ids) for ids in report.refused.values()] == [1]
 
 
 def test_b11_all_refused_is_refused() -> None:

@@ -100,3 +100,18 @@ def test_a_close_at_midnight_ends_the_session() -> None:
     row = {"instrument": "SYN001", "date": sessions.dates[0], "direction": "BUY", "amount": 1.0}
     row["end"] = str(sessions.dates[0] + np.timedelta64(1, "D"))
     assert bind_orders(pd.DataFrame([row]), sessions).end.tolist() == [sessions.calendar.num_ticks]
+
+
+def test_orders_bind_like_the_table_they_came_from() -> None:
+    sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=3))
+    table = generate_orders(sessions)
+    table.loc[0, ["start", "end"]] = table.loc[0, "date"] + pd.to_timedelta(["10:00:00", "14:15:00"])
+    table.loc[1, ["start", "end"]] = pd.NaT
+    batch = bind_orders(table, sessions)
+    again = bind_orders(list(batch), sessions)
+    for name in ("session", "side", "amount", "start", "end"):
+        expected = getattr(batch, name)
+        np.testing.assert_array_equal(getattr(again, name), expected)
+        assert getattr(again, name).dtype == expected.dtype
+    pd.testing.assert_frame_equal(again.table, batch.table)
+    assert list(again) == list(batch)
