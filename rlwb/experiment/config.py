@@ -50,7 +50,7 @@ class RunConfig(Section):
     """
 
     market: MarketConfig = MarketConfig()
-    features: FeatureSettings = FeatureSettings()
+    features: FeatureSettings = FeatureSettings(previous_day=False)
     orders: OrdersConfig = OrdersConfig()
     execution: ExecutionConfig = ExecutionConfig()
     policy: PolicyConfig = PolicyConfig()

@@ -217,6 +217,7 @@ def build(owner: type[Tree], layers: Sequence[Layer]) -> Tree:
         for parent in parents:
             level = level.setdefault(parent, {})
         level[last] = value
+    _complete(owner, nested)
     _check_rooms_own(owner, nested, origins)
     try:
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
@@ -224,6 +225,18 @@ def build(owner: type[Tree], layers: Sequence[Layer]) -> Tree:
     except ValidationError as error:
         found = {_name_of(detail["loc"], owner): detail for detail in reversed(error.errors())}
         raise ConfigError(" ".join(_sentence(found[name], owner, origins) for name in list(found)[-3:][::-1])) from None
+
+
+def _complete(owner: type[BaseModel], values: dict[str, Any]) -> None:
+    """Fill the groups that were given in part with the tree's own defaults, where a room's own may differ."""
+    for name, child in children(owner).items():
+        given = values.get(name)
+        if child is None or not isinstance(given, dict):
+            continue
+        if issubclass(child, BaseModel):
+            _complete(child, given)
+        else:
+            values[name] = {**dataclasses.asdict(owner.model_fields[name].default), **given}
 
 
 def _check_rooms_own(owner: type[Any], values: Mapping[str, Any], origins: Mapping[str, str], prefix: str = "") -> None:

@@ -103,7 +103,7 @@ class MarketConfig(Section):
     """
 
     source: str = "synthetic"
-    synthetic: SyntheticSettings = SyntheticSettings()
+    synthetic: SyntheticSettings = SyntheticSettings(days=240)
     calendar: CalendarConfig = CalendarConfig()
     columns: dict[str, str] = Field(default_factory=dict)
     instruments: tuple[str, ...] = ()
@@ -185,7 +185,8 @@ class TrainConfig(Section):
     Parameters
     ----------
     iterations
-        Collects of episodes, each followed by an update.
+        Collects of episodes, each followed by an update, those before a resume included; a run that has trained for
+        more refuses fewer.
     episodes_per_iteration
         Orders executed a collect; larger gives a steadier gradient and takes longer.
     batch_size
@@ -225,31 +226,32 @@ class TrainConfig(Section):
         Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
         one simulator an order, in this process or in workers. All give the same numbers.
     concurrency
-        Orders in progress at a time; for ``subproc`` and ``shmem`` also the number of workers.
+        Orders in progress at a time with ``dummy``, workers with ``subproc`` and ``shmem``; ``native`` takes all orders
+        at once and has no use for it.
     device
         ``cpu``, ``cuda``, or ``auto``.
     """
 
     iterations: Count = 40
-    episodes_per_iteration: Count = 2000
-    batch_size: Count = 1024
-    repeats: Count = 5
-    learning_rate: Positive = 3e-4
+    episodes_per_iteration: Count = 1000
+    batch_size: Count = 500
+    repeats: Count = 4
+    learning_rate: Positive = 2e-3
     gamma: Share = 1.0
     gae_lambda: Share = 1.0
-    clip: Positive = 0.3
+    clip: Positive = 0.2
     entropy: NotNegative = 0.01
-    value_coef: NotNegative = 1.0
-    max_grad_norm: NotNegative = 0.5
+    value_coef: NotNegative = 0.5
+    max_grad_norm: NotNegative = 1.0
     action_values: Count = 4
-    penalty: NotNegative = 4.0
+    penalty: NotNegative = 20.0
     reward_scale: Positive = 1.0
     validate_every: Count = 1
     checkpoint_every: Count = 1
     keep: CountOrZero = 0
     patience: Count | None = None
     env: Literal["native", "dummy", "subproc", "shmem"] = "native"
-    concurrency: Count = 2000
+    concurrency: Count = 4
     device: Literal["cpu", "cuda", "auto"] = "cpu"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,13 @@ def test_notebooks_have_short_names_for_what_people_change() -> None:
     names = short_names(RunConfig)
     for name in ("iterations", "learning_rate", "seed", "signal", "ticks_per_step", "volume_limit", "top", "penalty"):
         assert name in names
+
+
+def test_a_group_given_in_part_keeps_the_defaults_of_the_run() -> None:
+    """The rooms' own defaults may differ from the run's; naming one parameter must not bring them back."""
+    assert changed(market__synthetic__seed=5).market.synthetic == dataclasses.replace(
+        RunConfig().market.synthetic, seed=5
+    )
+    assert changed(features__clip=3.0).features == dataclasses.replace(RunConfig().features, clip=3.0)
+    assert RunConfig().market.synthetic.days == 240
+    assert not RunConfig().features.previous_day

@@ -46,10 +46,10 @@ def test_results_of_other_settings_are_set_aside_not_lost(run: RunDirectory) -> 
     both(run, config())
     done, said = both(run, config(train__learning_rate=0.5))
     assert done == ["unchanged", "done"]
-    assert "second: train.learning_rate 0.0003 there, 0.5 now; what was there is now in superseded/" in said[1]
+    assert "second: train.learning_rate 0.002 there, 0.5 now; what was there is now in superseded/" in said[1]
     assert learnt(run) == ["0.5"] * 3
     (kept,) = (run.path / "superseded").iterdir()
-    assert (kept / "checkpoints" / "3.pt").read_text() == "0.0003"
+    assert (kept / "checkpoints" / "3.pt").read_text() == "0.002"
     assert run.config.train.learning_rate == 0.5
 
 
@@ -58,7 +58,7 @@ def test_a_longer_training_goes_on(run: RunDirectory) -> None:
     (run.checkpoints / "1.pt").write_text("the same file")
     done, said = both(run, config(train__iterations=5))
     assert done == ["unchanged", "done"]
-    assert learnt(run) == ["the same file"] + ["0.0003"] * 4
+    assert learnt(run) == ["the same file"] + ["0.002"] * 4
     assert not (run.path / "superseded").exists()
     assert said == ["first: unchanged, kept"]
 
