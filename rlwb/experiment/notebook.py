@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -150,6 +151,41 @@ def _same(a: Any, b: Any) -> bool:
         return type(a) is type(b) and bool(a == b)
     except ValueError:  # arrays
         return a is b
+
+
+def check_passed(namespace: Mapping[str, Any]) -> None:
+    """Refuse what papermill passed to a notebook without a stage when it is unknown there or did not arrive.
+
+    Parameters
+    ----------
+    namespace
+        The notebook's ``globals()``.
+
+    Raises
+    ------
+    ConfigError
+        With the nearest name that the notebook has.
+    """
+    check_arrival(namespace)
+    sources = namespace.get("In", ())
+    own = [name for source in sources if not _is_injected(source) for name in _assigned(source)]
+    for name in (name for source in filter(_is_injected, sources) for name in _assigned(source)):
+        if name not in own:
+            guess = nearest(name, own)
+            hint = f"did you mean {guess}?" if guess else f"there are {', '.join(own)}."
+            raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {hint}")
+
+
+def is_attended() -> bool:
+    """Tell whether someone watches: a notebook's front end that a kernel can ask, or a terminal.
+
+    Headless executions of notebooks run cells with ``allow_stdin`` off.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return sys.stderr is not None and sys.stderr.isatty()
+    return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))
 
 
 def tagged_parameters(path: Path) -> tuple[str, ...]:

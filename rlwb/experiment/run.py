@@ -181,7 +181,12 @@ class RunDirectory:
         done = [name for name, stage in status["stages"].items() if stage.get("state") == "finished"]
         failure = status.get("failure")
         where = f" in stage {failure['stage']}" if failure and failure.get("stage") and self.state == "failed" else ""
-        return f"{self.state}{where}; finished: {', '.join(done) or 'nothing yet'}"
+        text = f"{self.state}{where}; finished: {', '.join(done) or 'nothing yet'}"
+        trained = max((int(path.stem) for path in self.checkpoints.glob("*.pt") if path.stem.isdecimal()), default=0)
+        begun = status["stages"].get("train", {}).get("state")
+        if trained and begun and begun != "finished":
+            text += f"; training stopped after iteration {trained} and goes on from there"
+        return text
 
     def how_to_resume(self) -> str:
         """Say how the run is taken up again."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import CheckpointError, DataError
+from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.execution import TWAP, VWAP, AmountItself, OrderBatch, StateItself, read_orders, write_orders
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
+from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
@@ -71,7 +72,11 @@ def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
 
 
 def train_policy(
-    run: RunDirectory, config: RunConfig, callbacks: Sequence[Callback] = (), progress: bool = True
+    run: RunDirectory,
+    config: RunConfig,
+    callbacks: Sequence[Callback] = (),
+    *,
+    progress: Literal["bar", "lines", "none"] | None = None,
 ) -> None:
     """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
 
@@ -80,14 +85,28 @@ def train_policy(
     callbacks
         Called beside those of the run.
     progress
-        Whether a progress bar is shown.
+        A bar, or a line an iteration with the time left; None means a bar where someone watches and lines elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        When more iterations are trained already than are asked for; fewer would not be the run that its
+        configuration describes.
     """
     import torch
 
     from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
+    from rlwb.trainer.progress import ProgressLines
 
-    torch.set_num_threads(config.threads)
     settings = config.train
+    resume, faults = find_resumable(run.checkpoints)
+    if resume is not None and int(resume.stem) > settings.iterations:
+        raise ConfigError(
+            f"train.iterations is {settings.iterations}, but {int(resume.stem)} iterations are trained already; set it "
+            f"to {int(resume.stem)} or more, or start a new run."
+        )
+    progress = progress or ("bar" if is_attended() else "lines")
+    torch.set_num_threads(config.threads)
     bench = workbench(run, config)
     train_orders = load_orders(run, bench, "train")
     features = bench.features(train_orders)
@@ -103,6 +122,8 @@ def train_policy(
     ]
     if settings.patience is not None:
         own.append(EarlyStopping("val/pa", settings.patience))
+    if progress == "lines":
+        own.append(ProgressLines())
     vessel = TrainingVessel(
         simulator_fn=bench.simulator,
         state_interpreter=bench.state_interpreter(features),
@@ -121,12 +142,12 @@ def train_policy(
         callbacks=[*callbacks, *own],
         finite_env_type=settings.env,
         concurrency=settings.concurrency,
-        progress=progress,
+        progress=progress == "bar",
     )
-    resume, faults = find_resumable(run.checkpoints)
     for fault in faults.values():
         print(f"left out: {fault}")  # noqa: T201 - the reader of the notebook must know
-    trainer.fit(vessel, resume)
+    # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
+    trainer.fit(vessel, resume, train_on=settings.patience is None)
 
 
 def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
@@ -139,7 +160,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     import torch
     from tqdm.auto import tqdm
 
-    from rlwb.evaluation import PolicyResult, headline, read_validation, select_checkpoints, summarise
+    from rlwb.evaluation import headline, read_validation, select_checkpoints, summarise
     from rlwb.trainer import list_checkpoints, load_checkpoint
 
     torch.set_num_threads(config.threads)
@@ -149,15 +170,15 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     selection = select_checkpoints(validation, run.checkpoints, count=settings.top, check=load_checkpoint)
     test, valid = (bench.bind(load_orders(run, bench, part)) for part in ("test", "valid"))
     results, rescored = [], []
-    for chosen in tqdm(selection.chosen, desc="backtest"):
+    for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
         results.append(
             _judge(bench, chosen.path, test, chosen.policy, "checkpoint", chosen.iteration, chosen.validation_pa)
         )
         again = score_checkpoint(bench, chosen.path, valid)
         if not np.isclose(again.means()["pa"], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
             raise DataError(
-                f"{chosen.path.name} scores {again.means()['pa']!r} bp on the validation orders but {chosen.validation_pa!r} "
-                "was logged; the orders, the data or the weights have changed since: train again."
+                f"{chosen.path.name} scores {again.means()['pa']!r} bp on the validation orders, but "
+                f"{chosen.validation_pa!r} was logged; orders, data or weights have changed since: train again."
             )
         rescored.append(again.metrics["pa"])
     last, path = next(reversed(list_checkpoints(run.checkpoints).items()))
@@ -167,7 +188,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
 
     for result in results:
         _write_result(run.backtest, result)
-    shared: dict[str, Any] = {"level": settings.confidence, "resamples": settings.bootstrap_samples, "seed": config.seed}
+    shared: dict[str, Any] = {
+        "level": settings.confidence,
+        "resamples": settings.bootstrap_samples,
+        "seed": config.seed,
+    }
     summary = summarise(results, **shared)
     with atomic_path(run.backtest / "summary.csv") as target:
         summary.to_csv(target, index=False)
@@ -251,8 +276,10 @@ def read_results(run: RunDirectory) -> list[PolicyResult]:
 def validation_noise(
     pas: Sequence[np.ndarray], orders: OrderBatch, candidates: int, chosen: int, seed: int
 ) -> dict[str, float]:
-    """Return the standard error of the chosen checkpoints' validation PA, their correlation over days, and the
-    shrinkage from validation to test that choosing the best of noisy figures explains by itself."""
+    """Return how noisy the chosen checkpoints' validation PA is: standard error, correlation over days, shrinkage.
+
+    The shrinkage is the fall from validation to test that choosing the best of noisy figures explains by itself.
+    """
     from rlwb.evaluation import day_interval, expected_shrinkage
 
     dates = orders.table["date"]

@@ -10,7 +10,14 @@ import nbformat
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.experiment.notebook import check_arrival, open_stage, parameters_in, tagged_parameters
+from rlwb.experiment.notebook import (
+    check_arrival,
+    check_passed,
+    is_attended,
+    open_stage,
+    parameters_in,
+    tagged_parameters,
+)
 from rlwb.experiment.run import RunDirectory
 from tests.experiment.fakes import FIRST, SECOND, config, first, notebook, second
 
@@ -129,3 +136,26 @@ def test_tagged_parameters(tmp_path: Path) -> None:
     nbformat.write(notebook("a = 1", tagged=None), tmp_path / "n.ipynb")
     with pytest.raises(ConfigError, match="0 cells are tagged 'parameters'; tag exactly one"):
         tagged_parameters(tmp_path / "n.ipynb")
+
+
+def test_g01_a_notebook_without_a_stage_refuses_what_it_does_not_have() -> None:
+    cells = ("days = 240\nlearning_rate = 2e-3", "# Parameters\nlearing_rate = 1\n")
+    with pytest.raises(ConfigError, match=r"there is no parameter learing_rate; did you mean learning_rate\?"):
+        check_passed(after(*cells))
+    with pytest.raises(ConfigError, match="there is no parameter xyz; there are days, learning_rate"):
+        check_passed(after(cells[0], "# Parameters\nxyz = 1\n"))
+    check_passed(after(cells[0], "# Parameters\ndays = 5\n"))
+
+
+def test_nobody_watches_a_test() -> None:
+    assert not is_attended()
+
+
+def test_e19_a_setup_cell_says_where_training_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory.create(tmp_path / "r", config())
+    run.checkpoints.mkdir()
+    for iteration in (6, 7):
+        (run.checkpoints / f"{iteration:04d}.pt").touch()
+    run.update_stage("train", {"state": "interrupted"})
+    open_stage(SECOND, {"run_dir": str(run.path)})
+    assert "training stopped after iteration 7 and goes on from there" in capsys.readouterr().out
