@@ -10,6 +10,18 @@ import numpy as np
 
 from rlwb.market.sessions import Sessions
 
+REAL_MARKETS = {
+    "excess_kurtosis": "well above 0: fat tails",
+    "volatility_autocorrelation_1": "above 0: volatility clusters",
+    "volatility_autocorrelation_10": "above 0, decays slowly",
+    "volatility_open_to_middle": "above 1: the U",
+    "volume_open_to_middle": "above 1: the U",
+    "volume_volatility_correlation": "above 0",
+    "return_autocorrelation": "near 0",
+    "variance_ratio": "near 1",
+}
+"""What the figures of `stylised_facts` are on real intraday bars, in words."""
+
 
 def log_returns(sessions: Sessions, horizon: int = 1) -> np.ndarray:
     """Return overlapping log returns of the close over `horizon` ticks, ``(S, T - horizon)``; NaN = missing."""

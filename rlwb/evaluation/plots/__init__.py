@@ -3,6 +3,15 @@
 The figures belong to nobody but the caller: pyplot is not used, so there is nothing to close and nothing leaks.
 """
 
+from rlwb.evaluation.plots.execution import order_parts, order_path
+from rlwb.evaluation.plots.market import (
+    intraday_profiles,
+    mean_reversion,
+    return_tails,
+    session_bars,
+    volatility_clustering,
+    volume_and_volatility,
+)
 from rlwb.evaluation.plots.orders import pa_by_instrument, pa_by_month, pa_distribution
 from rlwb.evaluation.plots.paths import cumulative_pa, inventory_paths
 from rlwb.evaluation.plots.style import save_figure
@@ -10,11 +19,19 @@ from rlwb.evaluation.plots.training import learning_curves, validation_against_t
 
 __all__ = [
     "cumulative_pa",
+    "intraday_profiles",
     "inventory_paths",
     "learning_curves",
+    "mean_reversion",
+    "order_parts",
+    "order_path",
     "pa_by_instrument",
     "pa_by_month",
     "pa_distribution",
+    "return_tails",
     "save_figure",
+    "session_bars",
     "validation_against_test",
+    "volatility_clustering",
+    "volume_and_volatility",
 ]

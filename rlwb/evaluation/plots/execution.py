@@ -41,16 +41,20 @@ def order_parts(parts: Mapping[str, pd.DataFrame]) -> Figure:
     tables = {name: table for name, table in parts.items() if len(table)}
     if not tables:
         return note_figure(title, "There are no orders.")
-    figure, (upper, lower) = canvas(title, subtitle="a day belongs to one part only", rows=2, height=4.8)
-    lower.sharex = None
-    amounts = np.log10(np.concatenate([table["amount"] for table in tables.values()]))
-    edges = np.linspace(amounts.min() - 0.01, amounts.max() + 0.01, 41)
+    figure, (upper, lower) = canvas(title, subtitle="a day belongs to one part only", rows=2, height=4.8, share_x=False)
+    amounts = np.concatenate([table["amount"] for table in tables.values()])
+    edges = np.geomspace(amounts.min() * 0.99, amounts.max() * 1.01, 41)
     for color, (name, table) in zip(_COLORS, tables.items(), strict=False):
         days = table.groupby("date").size()
         upper.bar(days.index, days, width=1.0, color=color, label=f"{name}: {len(table):,} orders, {len(days)} days")
         share = np.full(len(table), 1 / len(table))
-        lower.hist(np.log10(table["amount"]), edges, weights=share, histtype="step", color=color, linewidth=1.4)
+        lower.hist(table["amount"], edges, weights=share, histtype="step", color=color, linewidth=1.4)
+    locator = AutoDateLocator(minticks=3, maxticks=10)
+    upper.xaxis.set_major_locator(locator)
+    upper.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     upper.set_ylabel("orders a day")
+    lower.set_xscale("log")
+    lower.set_xlabel("amount, shares")
     lower.set_ylabel("share of orders")
     lower.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     legend_below(figure, upper)
@@ -82,7 +86,11 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
     for color, marker, (name, table) in zip((BLUE, VERMILION, GREEN), "ov^", tables.items(), strict=False):
         done = table["filled"] > 0
         sizes = 12 + 900 * table["filled"][done] / amount
-        paid = float((table["filled"] * table["price"])[done].sum() / table["filled"][done].sum()) if done.any() else np.nan
+        paid = (
+            float((table["filled"] * table["price"])[done].sum() / table["filled"][done].sum())
+            if done.any()
+            else np.nan
+        )
         label = f"{readable(name)}: average {number(paid)}"
         upper.scatter(ticks[done], table["price"][done], s=sizes, color=color, marker=marker, alpha=0.55, label=label)
         left = np.concatenate([[1.0], table["left"] / amount])

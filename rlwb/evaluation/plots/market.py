@@ -44,7 +44,9 @@ def return_tails(markets: Mapping[str, Sessions]) -> Figure:
         size = np.sort(np.abs(values[np.isfinite(values)]) / np.nanstd(values))
         share = 1 - np.searchsorted(size, grid) / len(size)
         kurtosis = facts.excess_kurtosis(values)
-        axis.plot(grid, np.where(share > 0, share, np.nan), color=color, label=f"{name}: excess kurtosis {kurtosis:.1f}")
+        axis.plot(
+            grid, np.where(share > 0, share, np.nan), color=color, label=f"{name}: excess kurtosis {kurtosis:.1f}"
+        )
     axis.plot(grid, 2 * ndtr(-grid), color=INK, linewidth=1, linestyle=(0, (4, 2)), label="normal law: 0")
     axis.set(yscale="log", ylim=(1e-6, 1.3), xlabel="size of the return, standard deviations", ylabel="share of bars")
     legend_below(figure, axis)

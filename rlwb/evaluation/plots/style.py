@@ -119,11 +119,11 @@ def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Pat
 
 
 def canvas(
-    title: str, *, subtitle: str = "", rows: int = 1, width: float = 7.2, height: float = 4.2
+    title: str, *, subtitle: str = "", rows: int = 1, width: float = 7.2, height: float = 4.2, share_x: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `rows` axes above one another that share x, sizes in inches."""
+    """Make a figure of `rows` axes above one another that share x if so asked, sizes in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = list(np.atleast_1d(figure.subplots(rows, 1, sharex=True)))
+    axes = list(np.atleast_1d(figure.subplots(rows, 1, sharex=share_x)))
     axes[0].set_title(title, pad=9 + 12 * len(subtitle.splitlines()))
     below = axes[0].annotate(
         subtitle,
