@@ -10,6 +10,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
+from rlwb.policy.gru import scan
 
 _SESSIONS_PER_PASS = 512
 _ALIGN = 16
@@ -74,18 +75,22 @@ class MarketEncoder(nn.Module):
         if "session" not in obs:
             today = as_tensor(obs["data_processed"], device)
             states = self._scan(today, as_tensor(obs["data_processed_prev"], device))
-            return states[torch.arange(len(tick), device=device), tick]
+            return states[tick, torch.arange(len(tick), device=device)]
         session = np.asarray(obs["session"])
         if torch.is_grad_enabled():
             distinct, where = np.unique(session, return_inverse=True)
-            states = self.encode(distinct)
+            states = self._pass_over(distinct)
         else:
             distinct, states = self._keep(session)
             where = np.searchsorted(distinct, session)
-        return states[as_tensor(where, device), tick]
+        return states[tick, as_tensor(where, device)]
 
     def encode(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions after 0, 1, … T ticks, of shape (S, T + 1, H)."""
+        return self._pass_over(sessions).transpose(0, 1)
+
+    def _pass_over(self, sessions: np.ndarray) -> torch.Tensor:
+        """Return the states of whole sessions with time first, of shape (T + 1, S, H)."""
         if self.features is None:
             raise ConfigError(
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
@@ -98,12 +103,10 @@ class MarketEncoder(nn.Module):
         return self._scan(today, previous)
 
     def _scan(self, today: torch.Tensor, previous: torch.Tensor | None) -> torch.Tensor:
-        if self.previous_gru is None or previous is None:
-            first = today.new_zeros(len(today), self.hidden)
-        else:
-            first = self.previous_gru(previous)[1][0]
-        states, _ = self.gru(today, first.unsqueeze(0))
-        return torch.cat([first.unsqueeze(1), states], dim=1)
+        first = None
+        if self.previous_gru is not None and previous is not None:
+            first = scan(self.previous_gru, previous)[-1]
+        return scan(self.gru, today, first)
 
     def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
         """Return sorted sessions that include all of `session`, and their states under the present weights."""
@@ -114,9 +117,9 @@ class MarketEncoder(nn.Module):
         distinct = np.unique(session)
         # In multiples of a few rows, so that a session's bits do not depend on its company.
         filled = np.concatenate([distinct, np.repeat(distinct[-1:], -len(distinct) % _ALIGN)])
-        parts = [self.encode(filled[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(filled), _SESSIONS_PER_PASS)]
+        parts = [self._pass_over(filled[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(filled), _SESSIONS_PER_PASS)]
         weights = [parameter.detach().clone() for parameter in self.parameters()]
-        self._kept = _Pass(weights, self.features, distinct, torch.cat(parts)[: len(distinct)])
+        self._kept = _Pass(weights, self.features, distinct, torch.cat(parts, dim=1)[:, : len(distinct)])
         return distinct, self._kept.states
 
     def _still_true(self, kept: _Pass) -> bool:

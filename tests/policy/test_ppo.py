@@ -15,7 +15,8 @@ from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
-from rlwb.policy import PPO, ActorCritic, PPOSettings
+from rlwb.policy import PPO, ActorCritic, PPOSettings, market_encoder, networks
+from rlwb.policy.gru import scan
 from rlwb.policy.ppo import _Head, _Policy
 from rlwb.trainer import load_checkpoint, save_checkpoint
 from tests.policy.conftest import Rollout
@@ -168,12 +169,14 @@ def test_minibatches_are_whole_episodes_and_cover_every_row_once_a_pass() -> Non
     assert not np.array_equal(next(again._minibatches(done, 100, 1)), passes[0]), "the next update has another order"
 
 
-def test_an_update_passes_once_over_each_day_and_each_episode(rollout: Rollout) -> None:
+def test_an_update_passes_once_over_each_day_and_each_episode(
+    rollout: Rollout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy, e = small_ppo(), rollout.reference
     rows: dict[str, list[int]] = {"day": [], "private": []}
-    trunk = policy.net.trunk
-    for name, module in {"day": trunk.market.gru, "private": trunk.private}.items():
-        module.register_forward_hook(lambda _m, given, _o, name=name: rows[name].append(len(given[0])))
+    for name, module in {"day": market_encoder, "private": networks}.items():
+        counted = lambda gru, x, first=None, name=name: rows[name].append(len(x)) or scan(gru, x, first)  # noqa: E731
+        monkeypatch.setattr(module, "scan", counted)
     learn(policy, rollout, batch_size=None, repeat=1)
     assert rows["private"] == [e.done.sum()] * 2
     assert rows["day"][1] == len(np.unique(e.obs["session"]))
