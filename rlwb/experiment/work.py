@@ -161,7 +161,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     from tqdm.auto import tqdm
 
     from rlwb.evaluation import headline, read_validation, select_checkpoints, summarise
-    from rlwb.trainer import list_checkpoints, load_checkpoint
+    from rlwb.trainer import find_resumable, load_checkpoint
 
     torch.set_num_threads(config.threads)
     settings = config.backtest
@@ -181,7 +181,9 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
                 f"{chosen.validation_pa!r} was logged; orders, data or weights have changed since: train again."
             )
         rescored.append(again.metrics["pa"])
-    last, path = next(reversed(list_checkpoints(run.checkpoints).items()))
+    path, damaged = find_resumable(run.checkpoints)
+    assert path is not None, "a checkpoint was chosen above"
+    last = int(path.stem)
     logged = validation.loc[validation["iteration"] == last, "pa"]
     results.append(_judge(bench, path, test, "last", "last", last, float(logged.iloc[0]) if len(logged) else np.nan))
     results += [baseline_result(bench, name, test) for name in settings.baselines]
@@ -207,6 +209,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
         {
             "chosen": [one.policy for one in selection.chosen],
             "excluded": [{"iteration": one.iteration, "reason": one.reason} for one in selection.excluded],
+            "damaged": damaged,
             "description": selection.describe(),
             "rules": config.execution.rules.describe(),
             **noise,

@@ -1,0 +1,133 @@
+"""The work of the stages on a tiny market, called as a script calls it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlwb.errors import CheckpointError, DataError
+from rlwb.evaluation import SUMMARY_COLUMNS
+from rlwb.experiment import work
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.parameters import Layer
+from rlwb.experiment.run import RunDirectory
+from rlwb.trainer import list_checkpoints, load_checkpoint
+
+TINY = {
+    "market.synthetic.instruments": 3,
+    "market.synthetic.days": 15,
+    "policy.hidden": 8,
+    "train.iterations": 3,
+    "train.episodes_per_iteration": 40,
+    "train.batch_size": 40,
+    "train.repeats": 1,
+    "backtest.top": 2,
+    "backtest.bootstrap_samples": 200,
+}
+
+
+def tiny(**changes: object) -> RunConfig:
+    return RunConfig.load(None, Layer("test", {**TINY, **changes}))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    config = tiny()
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "tiny", config)
+    work.make_orders(run, config)
+    work.train_policy(run, config, progress=False)
+    return run
+
+
+@pytest.fixture
+def copied(trained: RunDirectory, tmp_path: Path) -> RunDirectory:
+    shutil.copytree(trained.path, tmp_path / "run", symlinks=True)
+    return RunDirectory.open(tmp_path / "run")
+
+
+def test_scoring_a_checkpoint_again_gives_the_logged_number(trained: RunDirectory) -> None:
+    config = trained.config
+    bench = work.workbench(trained, config)
+    orders = bench.bind(work.load_orders(trained, bench, "valid"))
+    logged = pd.read_csv(trained.metrics / "validation.csv").set_index("iteration")
+    for iteration, path in list_checkpoints(trained.checkpoints).items():
+        means = work.score_checkpoint(bench, path, orders).means()
+        for name in ("pa", "ffr", "pa_net"):
+            assert means[name] == pytest.approx(logged.loc[iteration, name], abs=1e-9), (iteration, name)
+
+
+def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunDirectory) -> None:
+    config = copied.config
+    work.backtest_policies(copied, config)
+    files = {path.name: path.read_bytes() for path in sorted((copied.backtest / "orders").iterdir())}
+    summary = (copied.backtest / "summary.csv").read_text()
+    chosen = pd.read_csv(copied.backtest / "summary.csv")
+    assert list(files) == sorted(f"{policy}.parquet" for policy in chosen["policy"])
+    assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", "baseline", "baseline"]
+    assert chosen.columns.tolist() == list(SUMMARY_COLUMNS)
+    work.backtest_policies(copied, config)
+    assert (copied.backtest / "summary.csv").read_text() == summary
+    for name in files:
+        again = pd.read_parquet(copied.backtest / "orders" / name)
+        assert set(again["order_id"]) == set(
+            work.load_orders(copied, work.workbench(copied, config), "test")["order_id"]
+        )
+
+
+def test_what_the_backtest_wrote_is_read_back(copied: RunDirectory) -> None:
+    work.backtest_policies(copied, copied.config)
+    for result in work.read_results(copied):
+        assert result.inventory is not None
+        np.testing.assert_allclose(result.inventory[:, 0], 1.0)
+        np.testing.assert_allclose(result.inventory[:, -1], 0.0, atol=1e-6)
+    figures = work.stability_figures(copied, copied.config)
+    assert len(figures) == 7
+
+
+def test_e13_a_backtest_without_checkpoints_is_refused(copied: RunDirectory) -> None:
+    shutil.rmtree(copied.checkpoints)
+    with pytest.raises(CheckpointError):
+        work.backtest_policies(copied, copied.config)
+    assert not copied.backtest.joinpath("summary.csv").exists()
+    with pytest.raises(CheckpointError, match="has no backtest yet"):
+        work.read_results(copied)
+
+
+def test_f03_a_damaged_checkpoint_is_left_out_and_named(copied: RunDirectory) -> None:
+    work.backtest_policies(copied, copied.config)
+    first = pd.read_csv(copied.backtest / "summary.csv")["policy"].iloc[0]
+    path = copied.checkpoints / f"{first.removeprefix('checkpoint-')}.pt"
+    path.write_bytes(path.read_bytes()[:1000])
+    work.backtest_policies(copied, copied.config)
+    names = pd.read_csv(copied.backtest / "summary.csv")["policy"].tolist()
+    assert first not in names
+    assert path.name in (copied.backtest / "selection.json").read_text()
+
+
+def test_a_validation_that_cannot_be_reproduced_stops_the_backtest(copied: RunDirectory) -> None:
+    file = copied.metrics / "validation.csv"
+    table = pd.read_csv(file)
+    table["pa"] += 1e-6
+    table.to_csv(file, index=False)
+    with pytest.raises(DataError, match="was logged; orders, data or weights have changed since"):
+        work.backtest_policies(copied, copied.config)
+
+
+def test_a_checkpoint_of_another_network_is_refused(trained: RunDirectory) -> None:
+    bench = work.workbench(trained, tiny(**{"policy.hidden": 16}))
+    path = next(iter(list_checkpoints(trained.checkpoints).values()))
+    with pytest.raises(CheckpointError, match="was made with policy"):
+        bench.restore(load_checkpoint(path), path)
+
+
+def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained: RunDirectory) -> None:
+    bench = work.workbench(trained, trained.config)
+    path = next(iter(list_checkpoints(trained.checkpoints).values()))
+    _, features = bench.restore(load_checkpoint(path), path)
+    expected = bench.features(work.load_orders(trained, bench, "train"))
+    assert features.normaliser.as_dict() == expected.normaliser.as_dict()
+    np.testing.assert_array_equal(features.today, expected.today)
