@@ -71,6 +71,7 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     assert chosen.columns.tolist() == list(SUMMARY_COLUMNS)
     work.backtest_policies(copied, config)
     assert (copied.backtest / "summary.csv").read_text() == summary
+    test = work.load_orders(copied, work.workbench(copied, config), "test")
     for name in files:
         again = pd.read_parquet(copied.backtest / "orders" / name)
         assert set(again["order_id"]) == set(
