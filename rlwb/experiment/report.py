@@ -5,24 +5,35 @@ from __future__ import annotations
 import base64
 import csv
 import html
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.stages import STAGES
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
 
 CAPTIONS = {
-    "learning_curves": "Learning: reward and PA over the iterations, in training and validation.",
-    "validation_against_test": "Validation against test: the chosen checkpoints are flattered by having been chosen.",
-    "pa_distribution": "Price advantage of single orders, by checkpoint.",
-    "pa_by_month": "Price advantage by month, with day-clustered intervals.",
-    "pa_by_instrument": "Price advantage by instrument, with day-clustered intervals.",
-    "inventory_paths": "What is left to trade after each step, beside TWAP.",
-    "cumulative_pa": "Price advantage added up over the days of the test.",
+    "learning_curves": "Learning. Rings mark the chosen checkpoints: they should lie on a plateau late in the training."
+    " Scattered peaks of a noisy curve, or validation falling while training rises, are reasons for distrust.",
+    "validation_against_test": "Validation against test. The chosen checkpoints are flattered by having been chosen; "
+    "they would lie on the dashed line if all checkpoints were equally good and the choice had picked noise alone.",
+    "pa_distribution": "Single orders, by policy. They scatter far more than the mean is large; a mean and a median on "
+    "different sides of 0 say that a few orders carry the result.",
+    "pa_by_month": "By month, with day-clustered intervals. An edge that fades, or that one month carries, is a reason "
+    "for distrust; an interval of two or three days means next to nothing.",
+    "pa_by_instrument": "By instrument, with day-clustered intervals, sorted by the mean: the slope is there by "
+    "construction, the intervals are what to look at.",
+    "inventory_paths": "What is left to trade after each step, beside the baselines. Thin bands are a fixed schedule "
+    "that does not look at prices; an order kept to the end is a bet.",
+    "cumulative_pa": "Added up over the test days. A steady edge is a straight line; a jump is an event.",
 }
-"""What stands under a figure, by its file's stem; figures appear in this order, others after them."""
+"""What stands under a figure, by its file's stem: what it shows and what should worry.
+
+Figures appear in this order, others after them.
+"""
 
 _SUMMARY = {
     "policy": "policy",
@@ -48,16 +59,16 @@ _ORDERS = {
 }
 
 _STYLE = """
-body { font: 16px/1.55 system-ui, sans-serif; color: #1d2733; background: #fff; max-width: 62rem; margin: 2.5rem auto;
+body { font: 16px/1.55 system-ui, sans-serif; color: #1d2733; background: #fff; max-width: 68rem; margin: 2.5rem auto;
   padding: 0 1.25rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; }
 h2 { font-size: 1.2rem; margin-top: 2.4rem; border-bottom: 1px solid #d7dde4; padding-bottom: .25rem; }
 .sub, figcaption, .notes { color: #5b6875; } .sub { margin-top: 0; } figcaption, .notes { font-size: .92rem; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
-th, td { padding: .3rem .75rem; text-align: right; border-bottom: 1px solid #e4e9ee; white-space: nowrap; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .86rem; }
+th, td { padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #e4e9ee; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { color: #5b6875; font-weight: 600; }
-figure { margin: 1.4rem 0; } img { max-width: 100%; height: auto; }
+figure { margin: 1.4rem 0; } img { width: 48rem; max-width: 100%; height: auto; } figcaption { max-width: 48rem; }
 pre { background: #f5f7f9; padding: .9rem 1rem; overflow-x: auto; font-size: .82rem; line-height: 1.45; }
 details { margin: .6rem 0; } summary { cursor: pointer; }
 """
@@ -76,6 +87,7 @@ def write_report(run: RunDirectory) -> Path:
         f"<h1>{_text(run.path.name)}</h1>",
         f'<p class="sub">Orders on {_text(market)}, seed {config.seed}. {_text(started)}.</p>',
         "<h2>Does the policy beat TWAP?</h2>",
+        _verdict(run),
         _headline(run),
         "<h2>How stable is that?</h2>",
         *_figures(run),
@@ -87,8 +99,9 @@ def write_report(run: RunDirectory) -> Path:
         "<h2>Rules of execution</h2>",
         f"<p>{_text(config.execution.rules.describe())}; a decision every {config.execution.ticks_per_step} bars.</p>",
         "<h2>How it was made</h2>",
+        _stages(run),
         _details("Configuration", config.as_yaml()),
-        _details("Versions, machine, seeds, data", dump_yaml(manifest)),
+        _details("Versions, machine, seeds, data", dump_yaml(_settled(manifest))),
     ]
     page = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(run.path.name)}</title>'
@@ -98,6 +111,46 @@ def write_report(run: RunDirectory) -> Path:
     )
     write_text(run.report, page)
     return run.report
+
+
+def _verdict(run: RunDirectory) -> str:
+    """Say in a sentence what the headline's first row shows; nothing when it is not there."""
+    path = run.backtest / "headline.csv"
+    if not path.is_file():
+        return ""
+    with path.open(newline="", encoding="utf-8") as file:
+        first = next(csv.DictReader(file), {})
+    try:
+        mean, low, high = (float(first[name]) for name in ("pa_mean", "pa_lo", "pa_hi"))
+    except (KeyError, ValueError):
+        return ""
+    level = run.config.backtest.confidence
+    if low > 0 or high < 0:
+        answer = f"{'Yes' if low > 0 else 'No: it is worse'}, on these test days"
+    else:
+        answer = "This test does not show it" if low <= 0 <= high else "One day of orders cannot show it"
+    span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
+    return f"<p><strong>{answer}.</strong> The chosen checkpoints gain {mean:.2f} bp an order on average{span}.</p>"
+
+
+def _stages(run: RunDirectory) -> str:
+    """Show how each stage ended, when it began and how long it took."""
+    known = run.status["stages"]
+    rows = [
+        [
+            stage.name,
+            str(known.get(stage.name, {}).get("state", "not done")),
+            str(known.get(stage.name, {}).get("started") or "")[:19].replace("T", " "),
+            str(known.get(stage.name, {}).get("seconds") or ""),
+        ]
+        for stage in STAGES
+    ]
+    return _table(["stage", "state", "started", "seconds"], rows)
+
+
+def _settled(manifest: Mapping[str, object]) -> dict[str, object]:
+    """Leave out how the run ended: the page is written just before."""
+    return {name: value for name, value in manifest.items() if name not in ("status", "ended")}
 
 
 def _headline(run: RunDirectory) -> str:
@@ -138,23 +191,20 @@ def _csv_table(path: Path, what: str, names: Mapping[str, str]) -> str:
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     columns = [column for column in names if rows and column in rows[0]]
-    return _table([names[c] for c in columns], [[_number(row[c]) for c in columns] for row in rows])
+    return _table([names[c] for c in columns], [[_number(row[c], c) for c in columns] for row in rows])
 
 
-def _number(text: str) -> str:
+def _number(text: str, name: str = "") -> str:
+    """Return a figure as people read it: rates in percent, counts whole, all else with two digits."""
     try:
         value = float(text)
     except ValueError:
         return text
-    if value != value:
+    if not math.isfinite(value):
         return ""
-    return (
-        f"{value:.0f}"
-        if value.is_integer() and abs(value) > 1
-        else f"{value:.3g}"
-        if abs(value) < 1
-        else f"{value:.2f}"
-    )
+    if name in ("win_rate", "ffr"):
+        return f"{value:.1%}".replace("%", " %")
+    return text if text.lstrip("-").isdecimal() else f"{round(value, 2) + 0.0:.2f}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -85,3 +85,38 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
     assert captions[-1] == "extra one"
     assert page.count("data:image/png;base64,") == 3
     assert not re.search(r'(src|href)="(?!data:)', page), "nothing is fetched from elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (
+            "10.204,6.92,13.13",
+            "Yes, on these test days.</strong> The chosen checkpoints gain 10.20 bp an order on average, ",
+        ),
+        ("-3,-5,-1", "No: it is worse, on these test days."),
+        ("3,-1,5", "This test does not show it."),
+        ("3,,", None),
+        (
+            "3,nan,nan",
+            "One day of orders cannot show it.</strong> The chosen checkpoints gain 3.00 bp an order on average.",
+        ),
+    ],
+)
+def test_the_answer_stands_first(run: RunDirectory, row: str, sentence: str | None) -> None:
+    run.backtest.mkdir()
+    (run.backtest / "headline.csv").write_text(f"policy,pa_mean,pa_lo,pa_hi\nbest,{row}\n")
+    page = write_report(run).read_text()
+    assert (sentence in page) if sentence else ("<strong>" not in page)
+
+
+def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    (run.backtest / "summary.csv").write_text(
+        "policy,pa_mean,pa_lo,win_rate,ffr,orders\ntwap,5.7e-14,-1e-13,0.0,1.0,1920\n"
+    )
+    run.update_stage("train", {"state": "finished", "started": "2024-05-06T07:08:09+00:00", "seconds": 64.2})
+    page = write_report(run).read_text()
+    assert "<td>twap</td><td>0.00</td><td>0.00</td><td>0.0 %</td><td>100.0 %</td><td>1920</td>" in page
+    assert "<td>train</td><td>finished</td><td>2024-05-06 07:08:09</td><td>64.2</td>" in page
+    assert "<td>backtest</td><td>not done</td>" in page
