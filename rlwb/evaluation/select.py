@@ -159,7 +159,7 @@ def _checkpoint_files(folder: Path) -> tuple[dict[int, Path], list[Exclusion]]:
     files: dict[int, Path] = {}
     excluded = []
     for path in sorted(folder.glob("*.pt")):
-        if path.stem == "latest":
+        if path.stem == "latest" or path.name.startswith("."):  # a kill may leave half a file under a hidden name
             continue
         if not path.stem.isdecimal():
             excluded.append(Exclusion(None, path, "its name is not an iteration"))

@@ -94,6 +94,7 @@ def test_rows_without_file_files_without_row_and_strange_names_are_named(tmp_pat
     write_checkpoints(tmp_path, [1, 2])
     (tmp_path / "best.pt").write_text("good")
     (tmp_path / "latest").symlink_to("0002.pt")
+    (tmp_path / ".0003.1a2b.tmp.pt").touch()  # what a kill leaves
     (tmp_path / "0004.pt").symlink_to("gone.pt")
     selection = select_checkpoints(validation({1: 1.0, 3: 3.0, 4: 4.0}), tmp_path, check=check)
     assert chosen(selection) == [1]
