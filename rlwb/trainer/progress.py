@@ -56,7 +56,7 @@ class ProgressLines(Callback):
         for name, title in self.figures.items():
             value: Any = trainer.metrics.get(name)
             if value is not None:
-                parts.append(f"{title} {'missing' if math.isnan(value) else format(value, '.2f')}")
+                parts.append(f"{title} {'missing' if math.isnan(value) else format(round(value, 2) + 0.0, '.2f')}")
         parts.append(f"{each:.1f} s each")
         if trainer.is_last_iter:
             parts.append("done")

@@ -82,7 +82,9 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
     amount = first["filled"].iloc[0] + first["left"].iloc[0]
     upper.plot(ticks, first["price"], color=GREY, linewidth=1.1)
     if benchmark is not None:
-        upper.axhline(benchmark, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label=f"TWAP {number(benchmark)}")
+        upper.axhline(
+            benchmark, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label=f"TWAP {number(benchmark, '.6g')}"
+        )
     for color, marker, (name, table) in zip((BLUE, VERMILION, GREEN), "ov^", tables.items(), strict=False):
         done = table["filled"] > 0
         sizes = 12 + 900 * table["filled"][done] / amount
@@ -91,7 +93,7 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
             if done.any()
             else np.nan
         )
-        label = f"{readable(name)}: average {number(paid)}"
+        label = f"{readable(name)}: average {number(paid, '.6g')}"
         upper.scatter(ticks[done], table["price"][done], s=sizes, color=color, marker=marker, alpha=0.55, label=label)
         left = np.concatenate([[1.0], table["left"] / amount])
         lower.step(np.arange(len(left)), left, where="post", color=color, linewidth=1.8)
