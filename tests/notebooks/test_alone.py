@@ -1,0 +1,105 @@
+"""Notebooks executed on their own: the small ones, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from papermill import PapermillExecutionError
+
+from rlwb.experiment.run import RunDirectory
+from tests.notebooks.small import NOTEBOOKS, SMALL, by_hand, command, finish, printed, shown, small_config, start
+
+QUICK = {
+    "days": 20,
+    "market_synthetic_instruments": 4,
+    "iterations": 2,
+    "episodes_per_iteration": 40,
+    "hidden": 8,
+    "batch_size": 100,
+}
+
+
+def test_g15_quickstart(tmp_path: Path) -> None:
+    book = by_hand(NOTEBOOKS / "00_quickstart.ipynb", tmp_path / "out.ipynb", **QUICK)
+    text = printed(book)
+    assert "PA 0.00 bp, filled 100%" in text, "TWAP by hand"
+    assert "95 % interval [" in text
+    assert len(shown(book, "image/png")) == 5
+
+
+def test_g15_synthetic_market(tmp_path: Path) -> None:
+    book = by_hand(
+        NOTEBOOKS / "10_synthetic_market.ipynb", tmp_path / "out.ipynb", days=30, market_synthetic_instruments=3
+    )
+    assert len(shown(book, "image/png")) == 5
+    assert any("excess_kurtosis" in table for table in shown(book, "text/html"))
+
+
+@pytest.mark.parametrize("name", ["02_training.ipynb", "00_quickstart.ipynb"])
+def test_g01_an_unknown_parameter_is_refused(tmp_path: Path, name: str) -> None:
+    where = {"run_dir": str(tmp_path / "run")} if name in SMALL else {}
+    with pytest.raises(PapermillExecutionError, match=r"no parameter learing_rate; did you mean learning_rate\?"):
+        by_hand(NOTEBOOKS / name, tmp_path / "out.ipynb", learing_rate=1e-3, **where)
+    assert not (tmp_path / "run").exists(), "before any work"
+
+
+def test_g03_a_lost_tag_is_noticed(tmp_path: Path) -> None:
+    book = nbformat.read(NOTEBOOKS / "01_orders.ipynb", as_version=4)
+    for cell in book.cells:
+        cell.metadata.pop("tags", None)
+    nbformat.write(book, tmp_path / "01_orders.ipynb")
+    with pytest.raises(PapermillExecutionError, match="days was passed as 20 but is 240"):
+        by_hand(tmp_path / "01_orders.ipynb", tmp_path / "out.ipynb", days=20)
+
+
+def test_a_stage_without_the_one_before_names_its_notebook(tmp_path: Path) -> None:
+    with pytest.raises(PapermillExecutionError) as caught:
+        by_hand(NOTEBOOKS / "03_backtest.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "run"))
+    assert caught.value.ename == "ConfigError"
+    assert caught.value.evalue == (
+        "backtest cannot start: stage orders is not done; run orders first (01_orders.ipynb)."
+    )
+
+
+def test_g05_a_failing_cell_of_a_shipped_notebook(tmp_path: Path) -> None:
+    """A fault in the data's rules fails the run, says where and how to go on; going on finishes it."""
+    path = tmp_path / "run"
+    _, err = finish(command(path, orders__split__valid=0.001), 2)
+    assert err.startswith("rlwb: ")
+    assert "a part holds no orders" in err
+    run = RunDirectory(path)
+    assert run.state == "failed"
+    failure = run.status["failure"]
+    assert failure["stage"] == "orders"
+    assert failure["notebook"] == "notebooks/01_orders.ipynb"
+    assert failure["resume"].startswith("Go on with: rlwb run --resume")
+    executed = nbformat.read(run.notebooks / "01_orders.ipynb", as_version=4)
+    kinds = [output.output_type for cell in executed.cells for output in cell.get("outputs", ())]
+    assert "error" in kinds
+
+
+RUN_ORDERS = """
+import sys
+from rlwb.experiment.pipeline import run_pipeline
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import ORDERS
+
+run = RunDirectory(sys.argv[1])
+run_pipeline(run, run.config, stages=[ORDERS])
+"""
+
+
+def test_g11_eight_runs_side_by_side(tmp_path: Path) -> None:
+    runs = [RunDirectory.create(tmp_path / f"run{seed}", small_config(seed=seed)) for seed in range(8)]
+    processes = [start("-c", RUN_ORDERS, str(run.path)) for run in runs]
+    for process in processes:
+        finish(process)
+    tables = {(run.orders / "all.parquet").read_bytes() for run in runs}
+    assert len(tables) == 8, "each its own seed"
+    for run in runs:
+        assert run.state == "finished"
+        assert json.loads((run.path / "manifest.json").read_text())["status"] == "finished"
+        assert (run.notebooks / "01_orders.ipynb").is_file()

@@ -1,0 +1,86 @@
+"""Notebook, command line and script: one set of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rlwb.evaluation import SUMMARY_COLUMNS
+from rlwb.experiment.run import RunDirectory
+from tests.notebooks.small import NOTEBOOKS, SAME, SMALL, by_hand, finish, printed, shown, small_config, start
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from rlwb.experiment import work
+from rlwb.experiment.run import RunDirectory
+
+run = RunDirectory(sys.argv[1])
+for step in (work.make_orders, work.train_policy, work.backtest_policies):
+    step(run, run.config)
+"""
+
+
+def test_a_script_gives_the_numbers_of_the_command(commanded: tuple[RunDirectory, str], tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "script", small_config())
+    finish(start("-c", SCRIPT, str(run.path)))
+    assert_same(commanded[0], run)
+
+
+def test_g15_the_notebooks_by_hand_give_the_numbers_of_the_command(
+    commanded: tuple[RunDirectory, str], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "hand")
+    books = {}
+    for name, values in SMALL.items():
+        books[name] = by_hand(NOTEBOOKS / name, tmp_path / name, run_dir=str(run.path), **values)
+    assert_same(commanded[0], run)
+    assert run.report.is_file()
+
+    lines = [line for line in printed(books["02_training.ipynb"]).splitlines() if line.startswith("iteration")]
+    assert len(lines) == 6, "one line an iteration"
+    assert lines[0].endswith(" left")
+    assert lines[-1].endswith("done")
+    for name, figures in {"01": 2, "02": 1, "03": 1, "04": 7}.items():
+        (book,) = (book for title, book in books.items() if title.startswith(name))
+        assert len(shown(book, "image/png")) == figures
+        assert not shown(book, "application/vnd.jupyter.widget-view+json"), "results are static"
+    (markdown,) = shown(books["03_backtest.ipynb"], "text/markdown")
+    assert "best checkpoints by validation" in markdown
+    assert "\r" not in "".join(printed(book) for book in books.values())
+
+
+def assert_same(one: RunDirectory, other: RunDirectory) -> None:
+    for name in SAME:
+        left, right = ((run.path / name) for run in (one, other))
+        if name == "metrics/train.csv":  # how long it took may differ
+            left_table, right_table = (pd.read_csv(path).drop(columns="seconds") for path in (left, right))
+            pd.testing.assert_frame_equal(left_table, right_table, check_exact=True)
+        else:
+            assert left.read_text() == right.read_text(), name
+
+
+def test_what_a_run_leaves(commanded: tuple[RunDirectory, str]) -> None:
+    run, out = commanded
+    assert run.state == "finished"
+    summary = pd.read_csv(run.backtest / "summary.csv")
+    assert list(summary) == list(SUMMARY_COLUMNS)
+    assert list(summary["kind"]) == ["checkpoint"] * 3 + ["last"] + ["baseline"] * 2
+    for policy in summary["policy"]:
+        assert (run.backtest / "orders" / f"{policy}.parquet").is_file()
+    assert {path.name for path in run.notebooks.glob("*.ipynb")} == set(SMALL)
+    assert len(list(run.figures.glob("*.png"))) == len(list(run.figures.glob("*.svg"))) == 7
+    page = run.report.read_text()
+    assert page.count("data:image/png;base64,") == 7
+    assert "Not here" not in page
+    assert out.count("  iteration ") == 6
+    assert "best checkpoints by validation (n = 3)" in out
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_g07_executed_notebooks_stay_small(commanded: tuple[RunDirectory, str], name: str) -> None:
+    path = commanded[0].notebooks / name
+    assert path.stat().st_size < 2_000_000
+    assert not path.with_suffix(".log").exists(), "no kernel complained"

@@ -1,0 +1,77 @@
+"""The notebooks as they are shipped: production defaults, short cells, honest openings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.notebook import tagged_parameters
+from rlwb.experiment.parameters import short_names
+from rlwb.experiment.stages import STAGES
+from tests.notebooks.small import NOTEBOOKS, SMALL
+
+ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
+LONGEST_CELL = 12
+
+
+def parameters_of(path: Path) -> dict[str, object]:
+    book = nbformat.read(path, as_version=4)
+    (cell,) = (cell for cell in book.cells if "parameters" in cell.metadata.get("tags", ()))
+    return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell.source).body}  # type: ignore[attr-defined]
+
+
+def test_every_stage_has_its_notebook() -> None:
+    names = {path.name for path in ALL}
+    assert names == {"00_quickstart.ipynb", "10_synthetic_market.ipynb", *(stage.notebook for stage in STAGES)}
+    assert set(SMALL) == {stage.notebook for stage in STAGES}
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda p: p.name)
+def test_parameters_are_the_defaults_of_a_run(path: Path) -> None:
+    names, defaults = short_names(RunConfig), RunConfig()
+    for name, value in parameters_of(path).items():
+        if name == "run_dir":
+            assert value == "../runs/notebook"
+            continue
+        wanted = defaults.get(names[name])
+        assert value == (list(wanted) if isinstance(wanted, tuple) else wanted), name
+        assert type(value) is type(wanted) or isinstance(wanted, tuple), name
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_a_notebook_sets_what_only_its_own_stage_or_a_later_one_depends_on(stage) -> None:  # type: ignore[no-untyped-def]
+    """Else opening it would undo what an earlier notebook of the run was told."""
+    names = short_names(RunConfig)
+    for name in set(tagged_parameters(NOTEBOOKS / stage.notebook)) - {"run_dir"}:
+        dotted = f"{names[name]}."
+        assert any(dotted.startswith(f"{group}.") for group in stage.depends), name
+        for earlier in stage.after:
+            assert not any(dotted.startswith(f"{group}.") for group in earlier.depends), name
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda p: p.name)
+def test_a_notebook_reads_as_a_module(path: Path) -> None:
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    assert book.metadata.kernelspec.name == "python3"
+    opening = book.cells[0]
+    assert opening.cell_type == "markdown"
+    for part in ("# ", "**Purpose.**", "**You will see**", "**Before you begin.**", "**Warnings.**"):
+        assert part in opening.source
+    for cell in book.cells:
+        assert re.fullmatch(r"[a-z0-9-]+", cell.id), "ids are names that stay"
+        if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", ()):
+            lines = [line for line in cell.source.splitlines() if line.strip()]
+            assert len(lines) <= LONGEST_CELL, f"{cell.id}: logic belongs in the library"
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_the_setup_cell_follows_the_parameters(stage) -> None:  # type: ignore[no-untyped-def]
+    code = [c for c in nbformat.read(NOTEBOOKS / stage.notebook, as_version=4).cells if c.cell_type == "code"]
+    assert code[0].metadata.tags == ["parameters"]
+    assert f"open_stage({stage.name.upper()}, globals())" in code[1].source
