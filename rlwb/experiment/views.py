@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import CheckpointError, OrderError
+from rlwb.errors import CheckpointError, DataError, OrderError
 from rlwb.execution import (
     TWAP,
     VWAP,
@@ -20,6 +21,8 @@ from rlwb.execution import (
     audit,
 )
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stage import Stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.experiment.work import load_orders
 from rlwb.experiment.workbench import Workbench
 
@@ -40,9 +43,20 @@ _SUMMARY = {
 }
 
 
+def _there(path: Path, stage: Stage) -> Path:
+    """Refuse a file that its stage has not written."""
+    if not path.is_file():
+        raise DataError(f"{path.name} is not there yet; run {stage.notebook} on this run first.")
+    return path
+
+
+def _read(path: Path, stage: Stage) -> pd.DataFrame:
+    return (pd.read_parquet if path.suffix == ".parquet" else pd.read_csv)(_there(path, stage))
+
+
 def order_parts(run: RunDirectory) -> dict[str, pd.DataFrame]:
     """Return the order tables of the run by the name of their part."""
-    return {title: pd.read_parquet(run.orders / f"{part}.parquet") for part, title in PARTS.items()}
+    return {title: _read(run.orders / f"{part}.parquet", ORDERS) for part, title in PARTS.items()}
 
 
 def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
@@ -50,7 +64,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 
     PAs are in basis points; the columns after the rewards are what the learner reports of its update.
     """
-    train = pd.read_csv(run.metrics / "train.csv").set_index("iteration")
+    train = _read(run.metrics / "train.csv", TRAIN).set_index("iteration")
     path = run.metrics / "validation.csv"
     validation = pd.read_csv(path).set_index("iteration") if path.is_file() else pd.DataFrame()
     table = pd.DataFrame({"PA": train["pa"], "reward": train["reward"]})
@@ -65,7 +79,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 
 def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
-    table = pd.read_csv(run.backtest / "summary.csv")[list(_SUMMARY)].rename(columns=_SUMMARY)
+    table = _read(run.backtest / "summary.csv", BACKTEST)[list(_SUMMARY)].rename(columns=_SUMMARY)
     table = table.set_index("policy").round(3)
     figures = table.columns.difference(["orders", "days"])
     table[figures] += 0.0  # no minus before a zero
@@ -74,7 +88,7 @@ def summary_table(run: RunDirectory) -> pd.DataFrame:
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
-    selection = json.loads((run.backtest / "selection.json").read_text(encoding="utf-8"))
+    selection = json.loads(_there(run.backtest / "selection.json", BACKTEST).read_text(encoding="utf-8"))
     validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")["pa"]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
@@ -170,7 +184,7 @@ def _policy(run: RunDirectory, bench: Workbench, name: str) -> tuple[Any, Any, A
 
 def typical_order(run: RunDirectory, policy: str) -> str:
     """Return the id of the order with the median PA of the policy's backtest."""
-    table = pd.read_parquet(run.backtest / "orders" / f"{policy}.parquet").dropna(subset="pa")
+    table = _read(run.backtest / "orders" / f"{policy}.parquet", BACKTEST).dropna(subset="pa")
     if table.empty:
         raise OrderError(f"no order of {policy} has a PA, so none is typical; name one yourself.")
     return str(table.sort_values(["pa", "order_id"])["order_id"].iloc[len(table) // 2])
