@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab env clean
+.PHONY: help run test lab env bench bench-scale clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## orders, training, backtest and report on the embedded market (ARGS="--set train.iterations=5")
 	$(BIN)/rlwb run $(ARGS)
@@ -23,6 +23,12 @@ lab: $(VENV)/.installed ## JupyterLab on notebooks/
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
 
 env: $(VENV)/.installed ## only make the environment
+
+bench: $(VENV)/.installed ## speed beside the peer's, in an environment of its own (ARGS="--no-peer", ARGS="--quick")
+	$(BIN)/python -m benchmarks.run --python $(PYTHON) $(ARGS)
+
+bench-scale: $(VENV)/.installed ## how time and memory grow with orders and ticks
+	$(BIN)/python -m benchmarks.scale $(ARGS)
 
 # The stamp is written last, so an installation that was cut short is done again.
 $(VENV)/.installed: pins.txt pyproject.toml

@@ -1,0 +1,1 @@
+"""Speed and scale, measured. What is compared with what stands in README.md beside this file."""

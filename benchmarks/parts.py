@@ -1,0 +1,95 @@
+"""rlwb's parts for one market folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.market import make_features, make_orders, make_sessions
+from benchmarks.network import load_peer_weights, peer_network
+from benchmarks.schedule import Schedule
+from rlwb.execution import (
+    CategoricalActionInterpreter,
+    ExecutionRules,
+    FullHistoryStateInterpreter,
+    OrderBatch,
+    OrderExecutionFactory,
+    PAPenaltyReward,
+)
+from rlwb.policy import PPO, PPOSettings
+from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+
+#: Where the peer leaves its weights, and what it answers with them.
+PEER_NETWORK = "peer-network.pt"
+
+
+class Parts:
+    """Everything that a job needs, made from the schedule as the peer's files were.
+
+    Parameters
+    ----------
+    folder
+        A folder that `benchmarks.market.write_market` has written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.schedule = schedule = Schedule.read(folder)
+        torch.set_num_threads(schedule.threads)
+        self.sessions = make_sessions(schedule)
+        self.features = make_features(self.sessions)
+        rules = ExecutionRules(volume_limit=schedule.volume_limit)
+        self.factory = OrderExecutionFactory(self.sessions, schedule.ticks_per_step, rules)
+        self.orders: OrderBatch = self.factory.bind(make_orders(self.sessions, schedule))
+        self.state_interpreter = FullHistoryStateInterpreter(self.features, schedule.max_step)
+        self.action_interpreter = CategoricalActionInterpreter(schedule.choices)
+        self.reward = PAPenaltyReward(schedule.penalty, schedule.reward_scale)
+
+    def policy(self) -> PPO:
+        """Return PPO on the peer's network with the peer's settings, and with its weights where they are at hand."""
+        schedule = self.schedule
+        settings = PPOSettings(
+            learning_rate=schedule.learning_rate,
+            clip=schedule.clip,
+            value_coef=schedule.value_coef,
+            entropy_coef=schedule.entropy_coef,
+            max_grad_norm=schedule.max_grad_norm,
+            value_clip=True,
+        )
+        net = peer_network(len(self.features.columns), schedule, self.features)
+        kept = self.folder / PEER_NETWORK
+        if kept.exists():
+            load_peer_weights(net, torch.load(kept, weights_only=True)["weights"])
+        return PPO(net, settings, seed=schedule.seed)
+
+    def vessel(self, policy: PPO, episodes: int) -> TrainingVessel:
+        """Return what the peer's vessel is, here."""
+        return TrainingVessel(
+            simulator_fn=self.factory,
+            state_interpreter=self.state_interpreter,
+            action_interpreter=self.action_interpreter,
+            policy=policy,
+            reward=self.reward,
+            train_initial_states=self.orders,
+            episode_per_iter=episodes,
+            update_kwargs={"batch_size": self.schedule.batch_size, "repeat": self.schedule.repeat},
+            seed=self.schedule.seed,
+        )
+
+    def tiled(self, count: int) -> OrderBatch:
+        """Return the orders repeated to `count`."""
+        batch: OrderBatch = self.orders[np.arange(count) % len(self.orders)]
+        return batch
+
+    def environment(self, orders: OrderBatch, **kwargs: Any) -> Any:
+        """Return the batched environment of `orders`."""
+        own = {"action_interpreter": self.action_interpreter, "state_interpreter": self.state_interpreter}
+        return self.factory.vectorize(orders, **{**own, "reward": self.reward, **kwargs})
+
+    def gather(self, policy: PPO, orders: OrderBatch) -> Episodes:
+        """Collect one exploring episode an order, with its transitions."""
+        with self.environment(orders) as env:
+            return collect(env, policy, noise=ActionNoise(self.schedule.seed, 1), keep=True)

@@ -1,0 +1,77 @@
+"""What the update would take if it were matrix products alone, at the speed that this machine reaches on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.measure import seconds
+from benchmarks.parts import Parts
+from rlwb.trainer import Episodes
+
+
+def gru_flops(steps: int, inputs: int, hidden: int) -> int:
+    """Return the operations of the products in a GRU's forward pass over `steps` rows; two an addition of a product."""
+    return 2 * steps * 3 * hidden * (inputs + hidden)
+
+
+def matrix_speed(rows: int, hidden: int) -> float:
+    """Return operations a second of plain matrix products in the shapes of a recurrent step with `rows` sessions.
+
+    Three products: the state times the recurrent weights, and, backwards, the gradient times them and the gradient
+    times the state.
+    """
+    state, gates = torch.randn(rows, hidden), torch.randn(rows, 3 * hidden)
+    weights, gradient = torch.randn(hidden, 3 * hidden), torch.empty(3 * hidden, hidden)
+    back = torch.empty(rows, hidden)
+
+    def products() -> None:
+        for _ in range(100):
+            torch.mm(state, weights, out=gates)
+            torch.mm(gates, weights.t(), out=back)
+            torch.mm(gates.t(), state, out=gradient)
+            gates.fill_(1.0)
+
+    return 100 * 3 * 2 * rows * 3 * hidden * hidden / seconds(products)
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """An update against its arithmetic.
+
+    Attributes
+    ----------
+    transitions_per_second
+        As measured.
+    operations
+        Of the matrix products that the update ran, forward and backward, counted as they ran.
+    speed
+        Operations a second of plain products.
+    share
+        Time that the products alone would have taken over the time of the update.
+    """
+
+    transitions_per_second: float
+    operations: float
+    speed: float
+    share: float
+
+
+def measure_update(parts: Parts, episodes: Episodes) -> Roofline:
+    """Time an update on `episodes`, count its products and compare."""
+    policy, schedule = parts.policy(), parts.schedule
+
+    def update(repeat: int) -> None:
+        data = (episodes.obs, episodes.action, episodes.reward, episodes.done)
+        policy.learn(*data, batch_size=schedule.batch_size, repeat=repeat)
+
+    with FlopCounterMode(display=False) as counter:
+        update(schedule.repeat)
+    operations = counter.get_total_flops()
+    passed = seconds(lambda: update(schedule.repeat))
+    sessions = max(1, episodes.count * schedule.batch_size // len(episodes.reward))
+    speed = matrix_speed(min(sessions, episodes.count), schedule.hidden)
+    rate = len(episodes.reward) * schedule.repeat / passed
+    return Roofline(rate, operations, speed, operations / speed / passed)
