@@ -19,6 +19,9 @@ from papermill.engines import NBClientEngine, papermill_engines
 
 START_ATTEMPTS = 4
 
+_SHUTDOWN = b"KeyboardInterrupt caught in kernel"
+"""What a kernel says when the interrupt that belongs to its being shut down reaches it at a bad moment."""
+
 
 class _KernelManager(AsyncKernelManager):
     """Starts kernels with the interpreter that runs rlwb, whatever is registered under the name python3."""
@@ -154,7 +157,7 @@ def execute(
     finally:
         if draft.exists():
             draft.replace(target)
-        if log.stat().st_size == 0:
+        if all(_SHUTDOWN in line for line in log.read_bytes().splitlines()):
             log.unlink()
 
 

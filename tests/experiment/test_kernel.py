@@ -88,3 +88,19 @@ def test_a_kernel_that_never_starts_is_an_error(tmp_path: Path, monkeypatch: pyt
     nbformat.write(notebook("print('here')"), tmp_path / "in.ipynb")
     with pytest.raises(RuntimeError, match="Kernel died"):
         execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {}, environment={}, echo=print)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b"", False),
+        (b"[IPKernelApp] ERROR | KeyboardInterrupt caught in kernel.\n", False),
+        (b"[IPKernelApp] ERROR | something else\n", True),
+    ],
+)
+def test_a_log_is_there_only_for_what_matters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, kept: bool
+) -> None:
+    monkeypatch.setattr(kernel.papermill, "execute_notebook", lambda *args, log_file, **options: log_file.write(said))
+    execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {}, environment={}, echo=print)
+    assert (tmp_path / "out.log").exists() == kept
