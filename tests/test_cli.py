@@ -55,7 +55,8 @@ def test_users_faults_are_one_sentence_and_exit_2(
 def test_config_prints_what_every_parameter_does(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "config", "--set", "train.iterations=7")
     assert code == 0
-    assert "  # Collects of episodes, each followed by an update.\n  iterations: 7\n" in out
+    assert "  # Passes over the collected transitions; larger learns more from each" in out
+    assert "\n  iterations: 7\n" in out
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
