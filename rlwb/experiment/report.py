@@ -114,7 +114,10 @@ def write_report(run: RunDirectory) -> Path:
 
 
 def _verdict(run: RunDirectory) -> str:
-    """Say in a sentence what the headline's first row shows; nothing when it is not there."""
+    """Say in a sentence what the headline's first row shows; nothing when it is not there.
+
+    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills.
+    """
     path = run.backtest / "headline.csv"
     if not path.is_file():
         return ""
@@ -122,15 +125,20 @@ def _verdict(run: RunDirectory) -> str:
         first = next(csv.DictReader(file), {})
     try:
         mean, low, high = (float(first[name]) for name in ("pa_mean", "pa_lo", "pa_hi"))
+        over = [float(first.get(name) or "nan") for name in ("over_twap", "over_twap_lo", "over_twap_hi")]
     except (KeyError, ValueError):
         return ""
+    compared = not math.isnan(over[0])
+    if compared:
+        mean, low, high = over
     level = run.config.backtest.confidence
     if low > 0 or high < 0:
         answer = f"{'Yes' if low > 0 else 'No: it is worse'}, on these test days"
     else:
         answer = "This test does not show it" if low <= 0 <= high else "One day of orders cannot show it"
     span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
-    return f"<p><strong>{answer}.</strong> The chosen checkpoints gain {mean:.2f} bp an order on average{span}.</p>"
+    gain = f"{mean:.2f} bp an order {'over TWAP ' if compared else ''}on average"
+    return f"<p><strong>{answer}.</strong> The chosen checkpoints gain {gain}{span}.</p>"
 
 
 def _stages(run: RunDirectory) -> str:

@@ -56,7 +56,7 @@ class PPOSettings:
         Whether returns are divided by their running deviation, so that the loss ignores the reward's unit.
     """
 
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     gamma: float = 1.0
     gae_lambda: float = 1.0
     clip: float = 0.2

@@ -110,6 +110,14 @@ def test_the_answer_stands_first(run: RunDirectory, row: str, sentence: str | No
     assert (sentence in page) if sentence else ("<strong>" not in page)
 
 
+def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    columns = "policy,pa_mean,pa_lo,pa_hi,over_twap,over_twap_lo,over_twap_hi"
+    (run.backtest / "headline.csv").write_text(f"{columns}\nbest,1.04,0.11,1.96,-0.31,-0.96,0.31\n")
+    page = write_report(run).read_text()
+    assert "This test does not show it.</strong> The chosen checkpoints gain -0.31 bp an order over TWAP" in page
+
+
 def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
     run.backtest.mkdir()
     (run.backtest / "summary.csv").write_text(

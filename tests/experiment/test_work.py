@@ -130,3 +130,14 @@ def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained
     expected = bench.features(work.load_orders(trained, bench, "train"))
     assert features.normaliser.as_dict() == expected.normaliser.as_dict()
     np.testing.assert_array_equal(features.today, expected.today)
+
+
+def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
+    from rlwb.policy import NetworkSettings, PPOSettings
+
+    config = RunConfig.load(None, Layer("test", {**TINY, "policy.hidden": 64}))
+    bench = work.Workbench(config)
+    orders, _ = bench.make_orders()
+    learner = bench.learner(bench.features(orders["train"]))
+    assert learner.settings == PPOSettings()
+    assert config.policy.hidden == NetworkSettings().hidden
