@@ -73,7 +73,7 @@ def train(folder: Path) -> dict[str, float]:
     Trainer(max_iters=1).fit(parts.vessel(policy, _WARM_UP))
     before = peak_memory()
     collecting, updating = Timer(), Timer()
-    rlwb.trainer.vessel.collect = collecting.wrap(rlwb.trainer.vessel.collect)
+    rlwb.trainer.vessel.collect = collecting.wrap(rlwb.trainer.vessel.collect)  # type: ignore[attr-defined]
     policy.learn = updating.wrap(policy.learn)  # type: ignore[method-assign]
     vessel = parts.vessel(policy, parts.schedule.episodes)
     trainer = Trainer(max_iters=1)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
 _STEPS = 6
 _BATCH = 1000
 #: Session and bar length that make a day of so many ticks.
-DAYS = {48: ("cn", 5), 78: ("us", 5), 240: ("cn", 1), 390: ("us", 1)}
+DAYS: dict[int, tuple[Literal["us", "cn"], int]] = {48: ("cn", 5), 78: ("us", 5), 240: ("cn", 1), 390: ("us", 1)}
 
 
 class _Point:

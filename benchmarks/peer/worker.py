@@ -170,7 +170,7 @@ def train(folder: Path) -> dict[str, float]:
         return counts
 
     Collector.collect = collecting.wrap(counted)
-    policy.update = updating.wrap(policy.update)  # type: ignore[method-assign]
+    policy.update = updating.wrap(policy.update)
     began = time.perf_counter()
     parts.fit(policy, parts.schedule.episodes)
     whole = time.perf_counter() - began
