@@ -10,7 +10,7 @@ from torch import nn
 from benchmarks.schedule import Schedule
 from rlwb.market import MarketFeatures
 from rlwb.policy import ActorCritic, MarketEncoder
-from rlwb.policy.gru import scan
+from rlwb.policy.gru import states_at
 
 
 class _Market(MarketEncoder):
@@ -20,10 +20,11 @@ class _Market(MarketEncoder):
         super().__init__(hidden, hidden, features=features)
         self.front = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU())
 
-    def _scan(self, today: torch.Tensor, previous: torch.Tensor | None) -> torch.Tensor:
-        padded = torch.cat([today.new_zeros(len(today), 1, today.shape[2]), today], dim=1)
-        # Without the state before the tick of zeros: the peer reads its state after k ticks at row k.
-        return scan(self.gru, self.front(padded))[1:]
+    # The peer reads its state after k ticks at row k, behind the tick of zeros.
+    lead = 1
+
+    def _inputs(self, today: torch.Tensor) -> torch.Tensor:
+        return self.front(torch.cat([today.new_zeros(len(today), 1, today.shape[2]), today], dim=1))
 
 
 class PeerTrunk(nn.Module):
@@ -65,8 +66,8 @@ class PeerTrunk(nn.Module):
         share = history[last] / torch.as_tensor(obs["target"]).float()[last, None]
         steps = torch.as_tensor(obs["num_step"]).float()[last, None]
         clock = torch.arange(history.shape[1]) / steps
-        states = scan(self.pri_rnn, self.pri_fc(torch.stack([share, clock], dim=2)))
-        return states[(step + 1).clamp(max=history.shape[1]), row]
+        read = (step + 1).clamp(max=history.shape[1])
+        return states_at(self.pri_rnn, self.pri_fc(torch.stack([share, clock], dim=2)), row, read)
 
 
 def peer_network(channels: int, schedule: Schedule, features: MarketFeatures | None = None) -> ActorCritic:

@@ -91,7 +91,12 @@ def _step_back(gates: Any, kept: Any, before: Any, d_state: Any, d_recurrent: An
 
 
 class _Scan(torch.autograd.Function):
-    """All steps of a GRU: inputs (T, B, C) and first state (B, H) to states (T + 1, B, H)."""
+    """All steps of a GRU over sequences that end at different steps.
+
+    The sequences are sorted, the longest first, so that those still running are always the first rows: step t has
+    ``counts[t]`` of them. Inputs are packed, step after step: (N, C) with N the sum of the counts. The states are the B
+    first ones and the N after the steps, of shape (B + N, H).
+    """
 
     @staticmethod
     def forward(
@@ -102,48 +107,61 @@ class _Scan(torch.autograd.Function):
         w_hh: torch.Tensor,
         b_ih: torch.Tensor,
         b_hh: torch.Tensor,
+        counts: list[int],
     ) -> torch.Tensor:
-        ticks, rows, channels = inputs.shape
-        hidden = first.shape[1]
-        gates = torch.addmm(b_ih, inputs.reshape(ticks * rows, channels), w_ih.t()).view(ticks, rows, 3 * hidden)
-        states = torch.empty(ticks + 1, rows, hidden)
-        states[0] = first
-        kept = torch.empty(ticks, rows, hidden)
+        rows, hidden = first.shape
+        gates = torch.addmm(b_ih, inputs, w_ih.t())
+        states = torch.empty(rows + len(inputs), hidden)
+        states[:rows] = first
+        kept = torch.empty(len(inputs), hidden)
         recurrent, transposed = torch.empty(rows, 3 * hidden), w_hh.t().contiguous()
         g, s, k, u = gates.numpy(), states.numpy(), kept.numpy(), recurrent.numpy()
-        for t in range(ticks):
-            torch.addmm(b_hh, states[t], transposed, out=recurrent)
-            _step(g[t], u, s[t], s[t + 1], k[t])
+        for n, low, before, after in _places(counts, rows):
+            torch.addmm(b_hh, states[before : before + n], transposed, out=recurrent[:n])
+            _step(g[low : low + n], u[:n], s[before : before + n], s[after : after + n], k[low : low + n])
         ctx.save_for_backward(inputs, states, gates, kept, w_ih, w_hh)
+        ctx.counts = counts
         return states
 
     @staticmethod
     def backward(ctx: Any, *d_states: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, states, gates, kept, w_ih, w_hh = ctx.saved_tensors
-        ticks, rows, hidden = kept.shape
-        d_all = d_states[0]
-        d_recurrent, d_new = torch.empty(ticks, rows, 3 * hidden), torch.empty(ticks, rows, hidden)
-        d_state = d_all[ticks].clone()
+        (d_all,) = d_states
+        rows, hidden = len(states) - len(inputs), states.shape[1]
+        d_recurrent, d_new = torch.empty_like(gates), torch.empty_like(kept)
+        d_state, entered = torch.zeros(rows, hidden), torch.empty_like(kept)
         g, s, k = gates.numpy(), states.numpy(), kept.numpy()
         u, v, d = d_recurrent.numpy(), d_new.numpy(), d_state.numpy()
-        for t in range(ticks - 1, -1, -1):
-            _step_back(g[t], k[t], s[t], d, u[t], v[t])
-            d_state.addmm_(d_recurrent[t], w_hh).add_(d_all[t])
-        flat_u, flat_v = d_recurrent.view(ticks * rows, 3 * hidden), d_new.view(ticks * rows, hidden)
-        flat_x, flat_h = inputs.reshape(ticks * rows, -1), states[:ticks].reshape(ticks * rows, hidden)
-        d_gates = flat_u[:, : 2 * hidden]
-        bias_u = flat_u.sum(0)
+        for n, low, before, after in reversed(_places(ctx.counts, rows)):
+            state = d_state[:n]
+            state += d_all[after : after + n]
+            entered[low : low + n] = states[before : before + n]
+            part = slice(low, low + n)
+            _step_back(g[part], k[part], s[before : before + n], d[:n], u[part], v[part])
+            state.addmm_(d_recurrent[part], w_hh)
+        d_state += d_all[:rows]
+        d_gates, bias = d_recurrent[:, : 2 * hidden], d_recurrent.sum(0)
         d_inputs = None
         if ctx.needs_input_grad[0]:
-            d_inputs = (d_gates @ w_ih[: 2 * hidden] + flat_v @ w_ih[2 * hidden :]).view_as(inputs)
+            d_inputs = d_gates @ w_ih[: 2 * hidden] + d_new @ w_ih[2 * hidden :]
         return (
             d_inputs,
             d_state,
-            torch.cat([d_gates.t() @ flat_x, flat_v.t() @ flat_x]),
-            flat_u.t() @ flat_h,
-            torch.cat([bias_u[: 2 * hidden], flat_v.sum(0)]),
-            bias_u,
+            torch.cat([d_gates.t() @ inputs, d_new.t() @ inputs]),
+            d_recurrent.t() @ entered,
+            torch.cat([bias[: 2 * hidden], d_new.sum(0)]),
+            bias,
+            None,
         )
+
+
+def _places(counts: list[int], rows: int) -> list[tuple[int, int, int, int]]:
+    """Return for each step its running sequences, and where its inputs, the states before and those after begin."""
+    places, low, before = [], 0, 0
+    for n in counts:
+        places.append((n, low, before, rows + low))
+        before, low = rows + low, low + n
+    return places
 
 
 def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -> torch.Tensor:
@@ -162,11 +180,69 @@ def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -
     Tensor of shape (T + 1, B, H)
         Time comes first, as the steps are made.
     """
+    rows, steps, _ = inputs.shape
     if first is None:
-        first = inputs.new_zeros(len(inputs), gru.hidden_size)
-    if inputs.device.type == "cpu" and inputs.dtype == gru.weight_hh_l0.dtype == torch.float32:
-        weights = (gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0)
-        states: torch.Tensor = _Scan.apply(inputs.transpose(0, 1).contiguous(), first, *weights)
-        return states
-    after, _ = gru(inputs, first.unsqueeze(0).contiguous())
-    return torch.cat([first.unsqueeze(0), after.transpose(0, 1)])
+        first = inputs.new_zeros(rows, gru.hidden_size)
+    if not _is_fast(gru, inputs):
+        after, _ = gru(inputs, first.unsqueeze(0).contiguous())
+        return torch.cat([first.unsqueeze(0), after.transpose(0, 1)])
+    if torch.is_grad_enabled():
+        packed = inputs.transpose(0, 1).flatten(0, 1)
+        states: torch.Tensor = _Scan.apply(packed, first, *_weights(gru), [rows] * steps)
+        return states.view(steps + 1, rows, -1)
+    return _forward(gru, inputs.transpose(0, 1).contiguous(), first)
+
+
+def states_at(
+    gru: nn.GRU, inputs: torch.Tensor, row: torch.Tensor, step: torch.Tensor, first: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return chosen states of `scan`: that of sequence ``row[i]`` after ``step[i]`` steps, of shape (N, H).
+
+    With gradients, no sequence is run beyond the last state that is asked of it.
+
+    Parameters
+    ----------
+    gru, inputs, first
+        As in `scan`.
+    row, step : int64 of shape (N,)
+    """
+    rows = len(inputs)
+    if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
+        return scan(gru, inputs, first)[step, row]
+    if first is None:
+        first = inputs.new_zeros(rows, gru.hidden_size)
+    needed = torch.zeros(rows, dtype=torch.int64).scatter_reduce_(0, row, step, "amax")
+    order = torch.argsort(needed, descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(rows)
+    longest = int(needed.max()) if rows else 0
+    running = needed[order][None, :] > torch.arange(longest)[:, None]
+    counts = running.sum(dim=1)
+    packed = inputs[order, :longest].transpose(0, 1)[running]
+    states: torch.Tensor = _Scan.apply(packed, first[order], *_weights(gru), counts.tolist())
+    begins = torch.cat([torch.zeros(1, dtype=torch.int64), rows + counts.cumsum(0) - counts])
+    return states[begins[step] + rank[row]]
+
+
+def _forward(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    """Return the states of inputs (T, B, C) without keeping what a backward pass would need."""
+    w_ih, w_hh, b_ih, b_hh = _weights(gru)
+    rows, hidden = first.shape
+    states = torch.empty(len(inputs) + 1, rows, hidden)
+    states[0] = first
+    gates, recurrent, kept = torch.empty(rows, 3 * hidden), torch.empty(rows, 3 * hidden), torch.empty(rows, hidden)
+    own, across, s = w_ih.t().contiguous(), w_hh.t().contiguous(), states.numpy()
+    g, u, k = gates.numpy(), recurrent.numpy(), kept.numpy()
+    for t, tick in enumerate(inputs):
+        torch.addmm(b_ih, tick, own, out=gates)
+        torch.addmm(b_hh, states[t], across, out=recurrent)
+        _step(g, u, s[t], s[t + 1], k)
+    return states
+
+
+def _weights(gru: nn.GRU) -> tuple[torch.Tensor, ...]:
+    return gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0
+
+
+def _is_fast(gru: nn.GRU, inputs: torch.Tensor) -> bool:
+    return inputs.device.type == "cpu" and inputs.dtype == gru.weight_hh_l0.dtype == torch.float32

@@ -10,7 +10,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.gru import scan
+from rlwb.policy.gru import scan, states_at
 
 _SESSIONS_PER_PASS = 512
 _ALIGN = 16
@@ -51,6 +51,9 @@ class MarketEncoder(nn.Module):
     share that pass. Without gradients the last pass is kept until the weights change.
     """
 
+    #: Steps that a subclass puts in front of the first tick.
+    lead = 0
+
     def __init__(
         self, channels: int, hidden: int, *, previous_day: bool = False, features: MarketFeatures | None = None
     ) -> None:
@@ -74,16 +77,16 @@ class MarketEncoder(nn.Module):
         tick = as_tensor(obs["cur_tick"], device).long()
         if "session" not in obs:
             today = as_tensor(obs["data_processed"], device)
-            states = self._scan(today, as_tensor(obs["data_processed_prev"], device))
-            return states[tick, torch.arange(len(tick), device=device)]
+            first = self._first(as_tensor(obs["data_processed_prev"], device))
+            row = torch.arange(len(tick), device=device)
+            return states_at(self.gru, self._inputs(today), row, tick + self.lead, first)
         session = np.asarray(obs["session"])
         if torch.is_grad_enabled():
             distinct, where = np.unique(session, return_inverse=True)
-            states = self._pass_over(distinct)
-        else:
-            distinct, states = self._keep(session)
-            where = np.searchsorted(distinct, session)
-        return states[tick, as_tensor(where, device)]
+            today, first = self._read(distinct)
+            return states_at(self.gru, self._inputs(today), as_tensor(where, device), tick + self.lead, first)
+        distinct, states = self._keep(session)
+        return states[tick, as_tensor(np.searchsorted(distinct, session), device)]
 
     def encode(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions after 0, 1, … T ticks, of shape (S, T + 1, H)."""
@@ -91,22 +94,27 @@ class MarketEncoder(nn.Module):
 
     def _pass_over(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions with time first, of shape (T + 1, S, H)."""
+        today, first = self._read(sessions)
+        return scan(self.gru, self._inputs(today), first)[self.lead :]
+
+    def _read(self, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the features of `sessions`, of shape (S, T, C), and the state that their previous ones leave."""
         if self.features is None:
             raise ConfigError(
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
             )
         device = self.gru.weight_ih_l0.device
         today = as_tensor(np.asarray(self.features.today[sessions]), device)
-        previous = None
-        if self.previous_gru is not None:
-            previous = as_tensor(self.features.block_previous(sessions), device)
-        return self._scan(today, previous)
+        if self.previous_gru is None:
+            return today, None
+        return today, self._first(as_tensor(self.features.block_previous(sessions), device))
 
-    def _scan(self, today: torch.Tensor, previous: torch.Tensor | None) -> torch.Tensor:
-        first = None
-        if self.previous_gru is not None and previous is not None:
-            first = scan(self.previous_gru, previous)[-1]
-        return scan(self.gru, today, first)
+    def _first(self, previous: torch.Tensor) -> torch.Tensor | None:
+        return None if self.previous_gru is None else scan(self.previous_gru, previous)[-1]
+
+    def _inputs(self, today: torch.Tensor) -> torch.Tensor:
+        """Return what the GRU reads of the features (S, T, C): `lead` steps of a subclass's own, then a step a tick."""
+        return today
 
     def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
         """Return sorted sessions that include all of `session`, and their states under the present weights."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.gru import scan
+from rlwb.policy.gru import states_at
 from rlwb.policy.market_encoder import MarketEncoder, as_tensor
 
 
@@ -123,9 +123,9 @@ class Recurrent(nn.Module):
         target = as_tensor(obs["target"], device).float()[last, None]
         steps = as_tensor(obs["num_step"], device).float()[last, None]
         clock = torch.arange(history.shape[1], device=device) / steps
-        states = scan(self.private, torch.stack([history / target, clock], dim=2))
         # After step + 1 entries; the terminal observation of the longest order has no entry of its own.
-        return states[(step + 1).clamp(max=history.shape[1]), row]
+        read = (step + 1).clamp(max=history.shape[1])
+        return states_at(self.private, torch.stack([history / target, clock], dim=2), row, read)
 
 
 class ActorCritic(nn.Module):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rlwb.policy.gru import _tanh, scan
+from rlwb.policy.gru import _tanh, scan, states_at
 
 
 def both(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -43,6 +43,31 @@ def test_scan_equals_torch_in_values_and_gradients(
     fused, reference = both(gru, inputs, first)
     for mine, exact in zip(fused, reference, strict=True):
         torch.testing.assert_close(mine.double(), exact, rtol=2e-4, atol=2e-4 * float(exact.abs().max().clamp(min=1)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 30), st.integers(0, 2**16))
+def test_chosen_states_are_those_of_the_whole_scan(rows: int, ticks: int, count: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    gru = nn.GRU(3, 5, batch_first=True)
+    inputs, first = torch.randn(rows, ticks, 3, generator=generator), torch.randn(rows, 5, generator=generator)
+    row = torch.randint(rows, (count,), generator=generator)
+    step = torch.randint(ticks + 1, (count,), generator=generator)
+    weight = torch.randn(count, 5, generator=generator)
+    found = []
+    for chosen in (
+        lambda x, h: states_at(gru, x, row, step, h),
+        lambda x, h: scan(gru, x, h)[step, row],
+    ):
+        gru.zero_grad()
+        x, h = inputs.clone().requires_grad_(), first.clone().requires_grad_()
+        states = chosen(x, h)
+        (states * weight).sum().backward()
+        found.append([states.detach(), x.grad, h.grad, *(parameter.grad.clone() for parameter in gru.parameters())])
+    for mine, whole in zip(*found, strict=True):
+        torch.testing.assert_close(mine, whole, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(states_at(gru, inputs, row, step, first), found[1][0], rtol=1e-5, atol=1e-6)
 
 
 def test_the_first_state_is_returned_and_defaults_to_zero() -> None:
