@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.market.clock import DAY_SECONDS, seconds_of, text_of, time_at
+from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of, time_at
 
 PRESETS: dict[str, dict[str, Any]] = {
     "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
@@ -67,11 +67,21 @@ class Calendar:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "segments", tuple(tuple(segment) for segment in self.segments))
-        set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
-        set_(self, "early_closes", {_iso(day): close for day, close in sorted(dict(self.early_closes).items())})
-        set_(self, "closed", tuple(sorted(_iso(day) for day in self.closed)))
-        _check(self)
+        try:
+            segments = tuple((_time_text(start), _time_text(end)) for start, end in self.segments)
+            set_(self, "segments", segments)
+            set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
+            closes = {str(day_of(day)): _time_text(close) for day, close in dict(self.early_closes).items()}
+            set_(self, "early_closes", dict(sorted(closes.items())))
+            given: Any = self.closed
+            days = [given] if isinstance(given, str) else given
+            set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
+            _check(self)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the calendar's settings cannot be read ({error}): segments and early_closes are pairs of text, "
+                "weekdays and closed are lists, tick_minutes is a number."
+            ) from None
 
     def __hash__(self) -> int:
         return hash((self.segments, self.tick_minutes, self.label, self.timezone, self.closed))
@@ -162,8 +172,8 @@ class Calendar:
         Cells are numbered through the session, hold up to `ticks_per_step` ticks, are anchored at the start of
         each segment and never span two segments.
         """
-        if ticks_per_step < 1:
-            raise ConfigError(f"ticks_per_step is {ticks_per_step}; a step covers at least 1 tick.")
+        if not isinstance(ticks_per_step, (int, np.integer)) or ticks_per_step < 1:
+            raise ConfigError(f"ticks_per_step is {ticks_per_step!r}; a step covers at least 1 tick, a whole number.")
         new = np.zeros(self.num_ticks, dtype=bool)
         for index in range(len(self.segments)):
             ticks = np.flatnonzero(self.segment == index)
@@ -189,11 +199,8 @@ def _frozen(array: np.ndarray, dtype: Any) -> np.ndarray:
     return array
 
 
-def _iso(day: Any) -> str:
-    try:
-        return str(np.datetime64(str(day)[:10], "D"))
-    except ValueError:
-        raise ConfigError(f"the date {day!r} is not of the form YYYY-MM-DD; write for example '2025-11-28'.") from None
+def _time_text(time: Any) -> str:
+    return time if isinstance(time, str) else text_of(int(seconds_of(time)))
 
 
 def _check(calendar: Calendar) -> None:

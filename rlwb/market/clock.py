@@ -6,9 +6,12 @@ import datetime as dt
 import re
 from typing import Any
 
+import numpy as np
+
 from rlwb.errors import ConfigError
 
 DAY_SECONDS = 86_400
+_DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ]\d.*)?")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 
@@ -36,6 +39,27 @@ def seconds_of(time: Any) -> float:
         raise ConfigError(f"{time!r} is not a time of day; give text such as '09:30' or a datetime.time.")
     whole: float = time.hour * 3600 + time.minute * 60 + time.second
     return whole + time.microsecond / 1e6 if time.microsecond else whole
+
+
+def day_of(value: Any) -> np.datetime64:
+    """Return a date of a setting, datetime64[D].
+
+    Parameters
+    ----------
+    value
+        Text ``YYYY-MM-DD`` or ``YYYYMMDD`` (also as a whole number), with or without a time of day, which is ignored,
+        or a date or stamp.
+    """
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value).strip()
+    match = _DATE.fullmatch(text)
+    try:
+        if match is None or isinstance(value, float):
+            raise ValueError
+        return np.datetime64("-".join(match.groups()), "D")
+    except ValueError:
+        raise ConfigError(
+            f"the date {value!r} is not of the form YYYY-MM-DD; write for example '2025-11-28'."
+        ) from None
 
 
 def time_at(seconds: int) -> dt.time:

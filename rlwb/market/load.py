@@ -96,6 +96,8 @@ def load_sessions(
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
         sessions = build(report)
+        if cache_key(source, settings) != directory.name:
+            raise DataError(f"the bars of {source} changed while they were read; load them again.")
         save_sessions(sessions, directory, replace_anything=True, settings=settings, source=str(source))
         return open_sessions(directory, verify=False)
 

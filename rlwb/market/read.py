@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.clock import day_of
 from rlwb.market.columns import match_columns
 from rlwb.market.report import Report
 from rlwb.market.stamps import parse_stamps
@@ -194,17 +195,18 @@ def _check_found(wanted: set[str], present: set[str], source: str | os.PathLike[
 def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
     if start is None and end is None:
         return bars
+    first = None if start is None else pd.Timestamp(day_of(start))
+    last = None if end is None else pd.Timestamp(day_of(end)) + pd.Timedelta(days=1)
+    if first is not None and last is not None and first >= last:
+        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    if "datetime" not in bars or bars["datetime"].dtype.kind != "M":
+        return bars  # validation says what is wrong with the column
     stamps = bars["datetime"]
     if isinstance(stamps.dtype, pd.DatetimeTZDtype):
         stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
-    try:
-        first = pd.Timestamp(start) if start is not None else None
-        last = pd.Timestamp(end).normalize() + pd.Timedelta(days=1) if end is not None else None
-    except ValueError:
-        raise ConfigError(f"start {start!r} or end {end!r} is not a date; write YYYY-MM-DD.") from None
     keep = pd.Series(True, index=bars.index)
     if first is not None:
-        keep &= stamps >= first.normalize()
+        keep &= stamps >= first
     if last is not None:
         keep &= stamps < last
     return bars[keep]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlwb.errors import DataError
+from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
+from rlwb.market.clock import day_of
 from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS
 
@@ -105,7 +106,7 @@ class Sessions:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.directory is not None:  # other processes map the same files instead of holding copies
-            return _reopen, (self.directory,)
+            return _reopen, (self.directory, self.fingerprint)
         parts = (self.calendar, self.instruments, self.dates, self.num_ticks, dict(self.fields))
         return _rebuild, (*parts, self.halted, self.report)
 
@@ -161,8 +162,8 @@ class Sessions:
         if not isinstance(instrument, str):
             raise DataError(f"instrument {instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
         try:
-            day = np.datetime64(date, "D")
-        except ValueError:
+            day = day_of(date)
+        except ConfigError:
             raise DataError(f"the date {date!r} of {instrument} cannot be read; write it as YYYY-MM-DD.") from None
         found = self._index.get((instrument, int(day.astype(np.int64))))
         if found is not None:
@@ -252,8 +253,11 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _reopen(directory: Path) -> Sessions:
-    return Sessions.open(directory, verify=False)
+def _reopen(directory: Path, fingerprint: str) -> Sessions:
+    sessions = Sessions.open(directory, verify=False)
+    if sessions.fingerprint != fingerprint:
+        raise DataError(f"the panel in {directory} was replaced by another since it was opened; open it again.")
+    return sessions
 
 
 def _rebuild(

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import DataError
+from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import DAY_SECONDS
 
 SECOND = 1_000_000_000
 MISSING = np.iinfo(np.int64).min
-_OFFSET = r"\d:\d{2}.*(?:Z|[+-]\d{2}:?\d{2})\s*$|(?:UTC|GMT)\s*$"
+_OFFSET = r"[T ]\d.*(?:Z|[+-]\d{2}(?::?\d{2})?)$|(?:UTC|GMT)$"
 
 
 def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None) -> pd.Series:
@@ -25,7 +25,14 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
     text = text.astype("string").str.strip()
     text = text.mask(text == "")
     present = text.dropna()
-    aware = present.str.contains(_OFFSET, regex=True)
+    if datetime_format is None:
+        aware = present.str.contains(_OFFSET, regex=True)
+    elif "%" in datetime_format:
+        aware = pd.Series("%z" in datetime_format, index=present.index)
+    else:
+        raise ConfigError(
+            f"datetime_format {datetime_format!r} is no strptime format; write for example '%d/%m/%Y %H:%M'."
+        )
     if aware.any() and not aware.all():
         raise DataError(
             f"{where}: some stamps carry a zone ({present[aware].iloc[0]}) and some do not "
@@ -34,8 +41,11 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
     form = datetime_format or "ISO8601"
     try:
         return pd.to_datetime(text, format=form, utc=bool(aware.any()))
-    except (ValueError, OverflowError):
-        parsed = pd.to_datetime(present, format=form, utc=bool(aware.any()), errors="coerce")
+    except (ValueError, OverflowError) as error:
+        try:
+            parsed = pd.to_datetime(present, format=form, utc=bool(aware.any()), errors="coerce")
+        except ValueError:
+            raise ConfigError(f"datetime_format {form!r} is no strptime format ({error}); correct it.") from None
         bad = present[parsed.isna()]
         raise DataError(
             f"{where}: the stamp {bad.iloc[0]!r} (row {bad.index[0]}) cannot be read; write YYYY-MM-DD HH:MM:SS "
@@ -62,6 +72,8 @@ def local_nanoseconds(stamps: pd.Series, timezone: str | None) -> np.ndarray:
                 "wall-clock time); set Calendar.timezone to the exchange's zone, for example America/New_York."
             )
         stamps = stamps.dt.tz_convert(timezone).dt.tz_localize(None)
+    if stamps.dtype != "datetime64[ns]":  # other units reach years that nanoseconds do not
+        stamps = stamps.where((stamps > pd.Timestamp.min) & (stamps < pd.Timestamp.max))
     return stamps.to_numpy().astype("datetime64[ns]").view(np.int64)
 
 

@@ -210,6 +210,8 @@ def _codes(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
+    if pd.api.types.is_bool_dtype(column.dtype):
+        raise DataError(f"column {column.name} holds true and false, not numbers; correct it.")
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError):
@@ -226,4 +228,8 @@ def _flags(column: pd.Series) -> np.ndarray:
         kept = column.dropna()
         if not kept.map(lambda value: isinstance(value, (bool, np.bool_))).all():
             raise DataError(f"column halted holds {kept.iloc[0]!r}; write true or false (or 1 and 0).")
-    return column.astype("object").where(column.notna(), False).to_numpy().astype(bool)
+    flags = column.astype("object").where(column.notna(), False)
+    odd = flags[~flags.isin([False, True])]
+    if len(odd):
+        raise DataError(f"column halted holds {odd.iloc[0]!r}; write true or false (or 1 and 0).")
+    return flags.to_numpy().astype(bool)

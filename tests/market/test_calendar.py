@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import pickle
 
 import numpy as np
@@ -145,3 +146,40 @@ def test_impossible_settings_are_refused(settings: dict[str, object], message: s
 def test_unknown_preset() -> None:
     with pytest.raises(ConfigError, match="'moon'"):
         Calendar.preset("moon")
+
+
+@pytest.mark.parametrize("day", ["2024-01-01", 20240101, dt.date(2024, 1, 1), pd.Timestamp("2024-01-01 10:00")])
+def test_a_holiday_in_any_clear_form_is_closed(day: object) -> None:
+    calendar = Calendar.preset("us", closed=(day,))
+    assert calendar.closed == ("2024-01-01",)
+    assert not calendar.is_open(np.array(["2024-01-01"], dtype="datetime64[D]")).any()
+
+
+@pytest.mark.parametrize("day", ["2024", "2024-01", 2024, "01/02/2024", pd.NaT, "2024-02-30"])
+def test_a_holiday_that_could_be_another_day_is_refused(day: object) -> None:
+    with pytest.raises(ConfigError, match="is not of the form YYYY-MM-DD"):
+        Calendar.preset("us", closed=(day,))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"segments": "09:30-16:00"},
+        {"segments": (("09:30",),)},
+        {"segments": None},
+        {"tick_minutes": "1"},
+        {"weekdays": 1},
+        {"weekdays": ("Mon", 1)},
+        {"early_closes": ["2024-01-01"]},
+        {"infer_early_close_minutes": None},
+        {"timezone": 5},
+    ],
+)
+def test_settings_of_another_kind_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="settings cannot be read"):
+        Calendar.preset("us", **settings)
+
+
+def test_times_as_values_survive_json() -> None:
+    calendar = Calendar(segments=((dt.time(9, 30), dt.time(16)),))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(calendar.as_dict()))["segments"] == [["09:30", "16:00"]]

@@ -6,6 +6,7 @@ import json
 import logging
 import mmap
 import multiprocessing
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.market import Calendar, Sessions, load_sessions
+from rlwb.market import Calendar, Sessions, load_sessions, read_bars
 from rlwb.market.load import cache_key
 from tests.market.helpers import day_bars, random_bars
 
@@ -187,3 +188,37 @@ def test_processes_that_build_at_once_agree(source: Path, tmp_path: Path) -> Non
     with multiprocessing.get_context("fork").Pool(4) as pool:
         prints = pool.map(_load, [(source, tmp_path / "cache")] * 8)
     assert set(prints) == {load_sessions(source, SMALL).fingerprint}
+
+
+def test_a31_other_contents_of_the_same_size_and_time_are_other_data(source: Path, tmp_path: Path) -> None:
+    before = source.stat()
+    first = load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
+    bars = random_bars(SMALL, ["A", "B"], ["2024-01-03", "2024-01-04"]).assign(halted=False)
+    bars.loc[3, "volume"] += 1.0
+    bars.to_parquet(source)
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert source.stat().st_mtime_ns == before.st_mtime_ns
+    second = load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
+    assert second.fields["volume"][0, 3] == first.fields["volume"][0, 3] + 1.0
+
+
+def test_a31_bars_that_change_while_they_are_read_are_not_cached_under_the_old_name(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*args: Any, **options: Any) -> Any:
+        random_bars(SMALL, ["A"], ["2024-01-05"]).to_parquet(source)
+        return read_bars(*args, **options)
+
+    monkeypatch.setattr("rlwb.market.load.read_bars", late)
+    with pytest.raises(DataError, match="changed while they were read"):
+        load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
+    assert not panels(tmp_path / "cache")
+
+
+def test_a_panel_that_was_replaced_does_not_come_back_as_another(source: Path, tmp_path: Path) -> None:
+    load_sessions(source, SMALL).save(tmp_path / "panel")
+    message = pickle.dumps(Sessions.open(tmp_path / "panel"))
+    assert len(pickle.loads(message)) == 4
+    load_sessions(source, SMALL).select(np.arange(2)).save(tmp_path / "panel")
+    with pytest.raises(DataError, match="was replaced by another"):
+        pickle.loads(message)

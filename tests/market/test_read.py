@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Report, Sessions, read_bars
+from rlwb.market import Calendar, Report, Sessions, load_sessions, read_bars
 from rlwb.market.read import bar_files
 from tests.market.helpers import day_bars, random_bars
 
@@ -208,7 +208,7 @@ def test_dates_and_instruments_are_picked(tmp_path: Path) -> None:
         read_bars(tmp_path / "bars.parquet", instruments=["A", "C"])
     with pytest.raises(ConfigError, match="empty list"):
         read_bars(tmp_path / "bars.parquet", instruments=[])
-    with pytest.raises(ConfigError, match="not a date"):
+    with pytest.raises(ConfigError, match="is not of the form YYYY-MM-DD"):
         read_bars(tmp_path / "bars.parquet", start="yesterdayish")
 
 
@@ -233,3 +233,30 @@ def test_missing_sources_are_named(tmp_path: Path) -> None:
         bar_files(tmp_path / "nowhere")
     with pytest.raises(DataError, match="holds no file"):
         bar_files(tmp_path)
+
+
+@pytest.mark.parametrize("start", [20240104, "20240104", "2024-01-04T00:00:00Z", pd.Timestamp("2024-01-04 12:00")])
+def test_a_first_date_in_any_clear_form(tmp_path: Path, start: object) -> None:
+    random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]).to_parquet(tmp_path / "bars.parquet")
+    assert read_bars(tmp_path / "bars.parquet", start=start)["datetime"].dt.day.unique().tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        ({"start": "01/04/2024"}, "'01/04/2024' is not of the form"),
+        ({"end": 2024}, "2024 is not of the form"),
+        ({"start": "2024-01-05", "end": "2024-01-04"}, "is after end"),
+    ],
+)
+def test_unclear_dates_are_refused(tmp_path: Path, span: dict[str, object], words: str) -> None:
+    random_bars(SMALL, ["A"], ["2024-01-03"]).to_parquet(tmp_path / "bars.parquet")
+    with pytest.raises(ConfigError, match=words):
+        read_bars(tmp_path / "bars.parquet", **span)  # type: ignore[arg-type]
+
+
+def test_a_file_without_stamps_is_named_also_when_dates_are_picked(tmp_path: Path) -> None:
+    bars = random_bars(SMALL, ["A"], ["2024-01-03"]).rename(columns={"datetime": "moment"})
+    bars.to_parquet(tmp_path / "bars.parquet")
+    with pytest.raises(DataError, match="lack the columns datetime"):
+        load_sessions(tmp_path / "bars.parquet", SMALL, start="2024-01-03")

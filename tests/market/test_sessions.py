@@ -84,3 +84,14 @@ def test_a29_arrays_of_another_shape_or_order_are_refused(sessions: Sessions) ->
         Sessions(SMALL, sessions.instruments[::-1], *parts[2:], sessions.fields)
     with pytest.raises(DataError, match="must have 6 rows"):
         Sessions(SMALL, sessions.instruments, sessions.dates[:5], sessions.num_ticks, sessions.fields)
+
+
+@pytest.mark.parametrize("date", [20240104, "20240104", pd.Timestamp("2024-01-04 23:00", tz="Asia/Shanghai")])
+def test_row_takes_the_date_as_it_is_written(sessions: Sessions, date: object) -> None:
+    assert str(sessions.dates[sessions.row("000001", date)]) == "2024-01-04"
+
+
+@pytest.mark.parametrize("date", [pd.NaT, None, "", "04/01/2024", 1.5])
+def test_row_refuses_what_is_no_date(sessions: Sessions, date: object) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        sessions.row("000001", date)
