@@ -71,8 +71,8 @@ def bind_orders(
     report = report if report is not None else BindReport()
     calendar = sessions.calendar
     if not isinstance(orders, pd.DataFrame):
-        orders = tuple(orders)
-    columns = _from_orders(orders) if isinstance(orders, tuple) and all(map(_is_complete, orders)) else None
+        orders = (orders,) if isinstance(orders, Order) else tuple(orders)
+    columns = _from_orders(orders) if isinstance(orders, tuple) and _are_complete(orders) else None
     if columns is None:
         orders = order_table(orders, calendar)
         columns = _from_table(orders)
@@ -139,13 +139,20 @@ class _Columns(NamedTuple):
     end: np.ndarray
 
 
+def _are_complete(orders: tuple[Order, ...]) -> bool:
+    """Tell whether the orders are in canonical form already; others go through `order_table`, with its refusals."""
+    return bool(orders) and all(map(_is_complete, orders)) and len({o.order_id for o in orders}) == len(orders)
+
+
 def _is_complete(order: Order) -> bool:
-    """Tell whether the order is in canonical form already; others go through `order_table`, with its refusals."""
     stamps = (stamp for stamp in (order.start, order.end) if stamp is not None)
     return (
-        isinstance(order.instrument, str)
+        isinstance(order, Order)
+        and isinstance(order.instrument, str)
         and bool(order.instrument and order.order_id)
         and isinstance(order.date, pd.Timestamp)
+        and order.date.tz is None
+        and order.date == order.date.normalize()
         and isinstance(order.direction, Direction)
         and isinstance(order.amount, float)
         and 0 < order.amount < np.inf

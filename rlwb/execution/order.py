@@ -40,21 +40,25 @@ def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direc
     OrderError
         For a value that is none of these.
     """
-    if codes is not None and value in codes:
-        value = codes[value]
-    elif codes is None and not isinstance(value, (str, Direction)) and value in (1, -1):
-        return Direction(int(value))
     if isinstance(value, Direction):
         return value
+    if codes is not None:
+        value = {_code(key): side for key, side in codes.items()}.get(_code(value), value)
     text = str(value).strip().upper()
     if isinstance(value, str) and text in _TEXT:
         return _TEXT[text]
-    if codes is None and isinstance(value, str) and text in ("1", "+1", "-1"):
-        return Direction(int(text))
+    if codes is None and not isinstance(value, (bool, np.bool_)) and _code(value) in ("1", "+1", "-1"):
+        return Direction(int(_code(value)))
     raise OrderError(
         f"direction {value!r} is not BUY or SELL (also B/S, +1/-1); other codes must be named, "
         'for example codes={0: "SELL", 1: "BUY"}.'
     )
+
+
+def _code(value: Any) -> str:
+    """Return a code as text, so that 0, 0.0 and a file's "0" are the same one."""
+    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+    return str(int(value) if whole else value).strip().upper()
 
 
 @dataclass(frozen=True)

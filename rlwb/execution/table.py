@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
+from rlwb.execution.moments import order_dates, order_stamps
 from rlwb.execution.order import Order, parse_direction
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
+from rlwb.market.tables import holds_nul
 
 COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
 _SETTINGS = b"rlwb.order_settings"
@@ -54,9 +57,16 @@ def order_table(
         Naming the row at fault.
     """
     if not isinstance(orders, pd.DataFrame):
+        orders = [orders] if isinstance(orders, Order) else list(orders)
+        odd = next((order for order in orders if not isinstance(order, Order)), None)
+        if odd is not None or None in orders:
+            raise OrderError(f"{source} hold {odd!r}, which is no Order; give Order values or a table.")
         orders = pd.DataFrame([[getattr(order, name) for name in COLUMNS] for order in orders], columns=COLUMNS)
     frame = orders.reset_index(drop=True)
     frame = frame.rename(columns={name: str(name).strip().lower() for name in frame.columns})
+    doubled = sorted(name for name in COLUMNS if list(frame.columns).count(name) > 1)
+    if doubled:
+        raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
     missing = {"instrument", "direction", "amount"} - set(frame.columns)
     if "date" not in frame and "start" not in frame:
         missing.add("date")
@@ -69,11 +79,11 @@ def order_table(
 
     out = pd.DataFrame(index=frame.index)
     out["instrument"] = _instruments(frame["instrument"], source)
-    out["date"] = _dates(frame, calendar, source)
+    out["date"] = order_dates(frame, calendar, source)
     out["direction"] = [
         _row(source, i, parse_direction, value, codes).name for i, value in enumerate(frame["direction"])
     ]
-    out["amount"] = pd.to_numeric(frame["amount"], errors="coerce").astype(np.float64)
+    out["amount"] = _amounts(frame["amount"])
     bad = ~(np.isfinite(out["amount"]) & (out["amount"] > 0))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -83,7 +93,7 @@ def order_table(
         )
     for name in ("start", "end"):
         values = frame[name] if name in frame else pd.Series(pd.NaT, index=frame.index)
-        out[name] = _stamps(values, out["date"], calendar, name, source)
+        out[name] = order_stamps(values, out["date"], calendar, name, source)
     out["order_id"] = _ids(frame, out, source)
     return out[COLUMNS]
 
@@ -96,65 +106,29 @@ def _row(source: str, index: int, parse: Any, *args: Any) -> Any:
 
 
 def _instruments(values: pd.Series, source: str) -> pd.Series:
-    wrong = [i for i, value in enumerate(values) if not isinstance(value, str) or not value]
+    wrong = [i for i, value in enumerate(values) if not isinstance(value, str) or not value.strip()]
     if wrong:
         raise OrderError(
             f"{source}, row {wrong[0]}: instrument {values.tolist()[wrong[0]]!r} is not text; "
             "quote it, so that ids such as '000001' keep their zeros."
         )
-    return values.astype(str)
+    return pd.Series([str(value) for value in values], index=values.index, dtype=object)
 
 
-def _local(values: pd.Series, calendar: Calendar, name: str, source: str) -> pd.Series:
-    zone = values.dt.tz
-    if zone is None:
-        return values
-    if calendar.timezone is None:
-        raise OrderError(
-            f"{source}: {name} carries the time zone {zone} but the calendar names none; set the calendar's timezone."
-        )
-    return values.dt.tz_convert(calendar.timezone).dt.tz_localize(None)
+def _amounts(values: pd.Series) -> np.ndarray:
+    """Return amounts as float64 of shape ``(N,)``, NaN where the value is not a number."""
+    if pd.api.types.is_any_real_numeric_dtype(values.dtype):
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
 
 
-def _dates(frame: pd.DataFrame, calendar: Calendar, source: str) -> pd.Series:
-    name = "date" if "date" in frame else "start"
-    values = frame[name]
-    if pd.api.types.is_numeric_dtype(values):
-        values = values.astype("Int64").astype(str)
-    stamps = pd.to_datetime(values, errors="coerce", format="mixed" if values.dtype == object else None)
-    wrong = stamps.isna()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise OrderError(f"{source}, row {row}: {name} {frame[name].iloc[row]!r} is not a date; write 2024-03-01.")
-    return _local(stamps, calendar, name, source).dt.normalize().astype("datetime64[ns]")
-
-
-def _stamps(values: pd.Series, dates: pd.Series, calendar: Calendar, name: str, source: str) -> pd.Series:
-    if pd.api.types.is_datetime64_any_dtype(values):
-        stamps = _local(values, calendar, name, source)
-    else:
-        text = values.map(
-            lambda value: "" if value is None or value is pd.NaT or value != value else str(value).strip()
-        )
-        clock = text.str.fullmatch(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?")
-        full = (dates.dt.strftime("%Y-%m-%d ") + text).where(clock, text)
-        stamps = pd.to_datetime(full.where(text != ""), errors="coerce", format="mixed")
-        wrong = stamps.isna() & (text != "")
-        if wrong.any():
-            row = int(np.flatnonzero(wrong)[0])
-            raise OrderError(f"{source}, row {row}: {name} {values.iloc[row]!r} is not a time; write 10:30 or a stamp.")
-        if not pd.api.types.is_datetime64_any_dtype(stamps):
-            raise OrderError(f"{source}: {name} mixes time zones; write all of it in the session's zone.")
-        stamps = _local(stamps, calendar, name, source)
-    # A close at midnight lies on the next day's date but ends this session.
-    other = stamps.notna() & (stamps.dt.normalize() != dates) & (stamps != dates + pd.Timedelta(days=1))
-    if other.any():
-        row = int(np.flatnonzero(other)[0])
-        raise OrderError(
-            f"{source}, row {row}: {name} {stamps.iloc[row]} is not on the order's date {dates.iloc[row]:%Y-%m-%d}; "
-            "an order lives within one session."
-        )
-    return stamps.astype("datetime64[ns]")
+def _amount(value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, str) and "_" in value):
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def _ids(frame: pd.DataFrame, out: pd.DataFrame, source: str) -> pd.Series:
@@ -163,12 +137,21 @@ def _ids(frame: pd.DataFrame, out: pd.DataFrame, source: str) -> pd.Series:
     made = made.where(count == 0, made + "-" + count.astype(str))
     if "order_id" not in frame:
         return made
-    given = frame["order_id"].map(lambda value: "" if value is None or value != value else str(value))
+    given = pd.Series([_id_text(value) for value in frame["order_id"].astype(object)], index=frame.index, dtype=object)
     ids = given.where(given != "", made)
     twice = ids[ids.duplicated()]
     if len(twice):
         raise OrderError(f"{source}: order_id {twice.iloc[0]!r} occurs more than once; ids must be unique in a table.")
     return ids
+
+
+def _id_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return ""
+    whole = isinstance(value, float) and value.is_integer()  # whole numbers beside missing ones
+    return str(int(value) if whole else value)
 
 
 def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> None:
@@ -194,14 +177,17 @@ def read_orders(
         if suffix == ".parquet":
             frame = pd.read_parquet(path)
         elif suffix in (".csv", ".gz"):
-            text = {"instrument": str, "order_id": str, "direction": str, "date": str, "start": str, "end": str}
-            frame = pd.read_csv(
-                path, dtype=text, keep_default_na=False, na_values={"amount": [""]}, encoding="utf-8-sig"
-            )
+            if holds_nul(path):
+                raise OrderError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are longer than the header
+                frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig")
         else:
             raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
     except OrderError:
         raise
+    except pd.errors.ParserWarning:
+        raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
     except Exception as error:
         raise OrderError(f"{path} cannot be read as orders: {error}. Write it again or convert it.") from error
     return order_table(frame, calendar, codes=codes, source=str(path))

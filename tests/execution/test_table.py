@@ -9,7 +9,15 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import OrderError
-from rlwb.execution import bind_orders, generate_orders, order_table, read_order_settings, read_orders, write_orders
+from rlwb.execution import (
+    Direction,
+    bind_orders,
+    generate_orders,
+    order_table,
+    read_order_settings,
+    read_orders,
+    write_orders,
+)
 from rlwb.market import Calendar, SyntheticSettings, synthetic_sessions
 
 US = Calendar(segments=(("09:30", "16:00"),), timezone="America/New_York")
@@ -115,3 +123,69 @@ def test_orders_bind_like_the_table_they_came_from() -> None:
         assert getattr(again, name).dtype == expected.dtype
     pd.testing.assert_frame_equal(again.table, batch.table)
     assert list(again) == list(batch)
+
+
+@pytest.mark.parametrize(
+    "header", ["ORDER_ID, Instrument, Date, Direction, Amount", "order_id,instrument,date,direction,amount"]
+)
+def test_a19_ids_keep_their_zeros_under_any_heading_and_trailing_commas_shift_nothing(
+    header: str, tmp_path: Path
+) -> None:
+    (tmp_path / "orders.csv").write_text(f"{header}\n007,000001,20240102,B,0.12345678901234568,\n")
+    row = read_orders(tmp_path / "orders.csv", US).iloc[0]
+    assert (row["order_id"], row["instrument"], row["amount"]) == ("007", "000001", 0.12345678901234568)
+
+
+def test_rows_longer_than_the_header_and_nul_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("instrument,date,direction,amount\nA,20240102,B,1,5\n")
+    with pytest.raises(OrderError, match="more values than its header"):
+        read_orders(path, US)
+    path.write_bytes(b"instrument,date,direction,amount\nA,20240102,B,1\x0000\n")
+    with pytest.raises(OrderError, match="NUL bytes"):
+        read_orders(path, US)
+
+
+def order_rows(**columns: object) -> pd.DataFrame:
+    base = {"instrument": ["A", "B"], "date": ["2024-01-02"] * 2, "direction": ["BUY", "SELL"], "amount": [1.0, 2.0]}
+    return pd.DataFrame({**base, **columns})
+
+
+@pytest.mark.parametrize(
+    "direction", [True, np.True_, None, pd.NA, float("nan"), [1], np.array([1, 2]), 2, 1.5, "+1.0"]
+)
+def test_b09_what_is_no_direction_is_refused(direction: object) -> None:
+    with pytest.raises(OrderError, match=r"row 0: direction .* is not BUY or SELL"):
+        order_table(order_rows(direction=pd.Series([direction, "SELL"], dtype=object)), US)
+
+
+def test_b09_codes_match_a_files_text_and_never_turn_a_named_side() -> None:
+    codes = {0: "SELL", 1: "BUY"}
+    for given in ([0, 1], ["0", "1"], [0.0, 1.0], pd.array([0, 1], dtype="Int64")):
+        assert order_table(order_rows(direction=given), US, codes=codes)["direction"].tolist() == ["SELL", "BUY"]
+    sides = pd.Series([Direction.BUY, Direction.SELL], dtype=object)
+    turned = order_table(order_rows(direction=sides), US, codes={1: "SELL", -1: "BUY"})
+    assert turned["direction"].tolist() == ["BUY", "SELL"]
+
+
+@pytest.mark.parametrize("amount", [True, "1,000", "1_000", 1 + 0j, None, pd.NA, pd.Timestamp(2024, 1, 2), [1.0]])
+def test_what_is_no_amount_is_refused(amount: object) -> None:
+    with pytest.raises(OrderError, match="row 0: amount"):
+        order_table(order_rows(amount=pd.Series([amount, 1.0], dtype=object)), US)
+
+
+@pytest.mark.parametrize(
+    "ids", [[7.0, np.nan], [7, None], pd.array([7, None], dtype="Int64"), ["7", pd.NA], [" 7 ", "  "]]
+)
+def test_missing_ids_are_made_and_whole_numbers_stay_whole(ids: object) -> None:
+    assert order_table(order_rows(order_id=ids), US)["order_id"].tolist() == ["7", "B-20240102-S"]
+
+
+def test_doubled_headings_and_other_things_than_orders_are_refused() -> None:
+    with pytest.raises(OrderError, match=r"the columns \['amount'\] more than once"):
+        order_table(order_rows(Amount=3.0), US)
+    for thing in (1, {"instrument": "A"}, None):
+        with pytest.raises(OrderError, match="is no Order"):
+            order_table([thing], US)  # type: ignore[list-item]
+    with pytest.raises(OrderError, match="instrument ' ' is not text"):
+        order_table(order_rows(instrument=[" ", "A"]), US)
