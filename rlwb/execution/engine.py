@@ -27,6 +27,7 @@ from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_price
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
+from rlwb.market.features import previous_close
 
 _NO_ROWS = np.empty((0, 0))
 
@@ -130,9 +131,10 @@ class Engine:
     """
 
     def __init__(self, sessions: Sessions, ticks_per_step: int, rules: ExecutionRules | None = None) -> None:
-        if not 1 <= ticks_per_step <= sessions.calendar.num_ticks:
+        whole = isinstance(ticks_per_step, (int, np.integer)) and not isinstance(ticks_per_step, bool)
+        if not whole or not 1 <= ticks_per_step <= sessions.calendar.num_ticks:
             raise ConfigError(
-                f"ticks_per_step is {ticks_per_step}; it must lie between 1 and the session's "
+                f"ticks_per_step is {ticks_per_step!r}; it must be a whole number between 1 and the session's "
                 f"{sessions.calendar.num_ticks} ticks."
             )
         self.rules = rules or ExecutionRules()
@@ -269,15 +271,10 @@ class Engine:
         """Return the lower and upper limit of each session, of shape (S,); no rows without the rule."""
         if self.rules.price_limit is None:
             return np.empty(0), np.empty(0)
-        close = np.asarray(self.sessions.fields["close"])
-        valid = np.isfinite(close) & (close > 0)
-        last = close.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
-        closing = np.where(valid.any(axis=1), close[np.arange(len(close)), last], np.nan)
-        previous = np.asarray(self.sessions.previous)
-        reference = np.where(previous >= 0, closing[previous], np.nan)
+        reference = previous_close(self.sessions)
         unit, limit = self.rules.price_tick, self.rules.price_limit
         # A hundred-thousandth of a price tick forgives the rounding of stored prices.
         slack = 1e-5 * unit
-        upper = np.floor(reference * (1 + limit) / unit + 0.5 + 1e-9) * unit - slack
-        lower = np.floor(reference * (1 - limit) / unit + 0.5 + 1e-9) * unit + slack
+        upper = np.maximum(np.floor(reference * (1 + limit) / unit + 0.5 + 1e-9) * unit, reference + unit) - slack
+        lower = np.minimum(np.floor(reference * (1 - limit) / unit + 0.5 + 1e-9) * unit, reference - unit) + slack
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)

@@ -6,13 +6,14 @@ import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.market import Sessions
+from rlwb.market.clock import day_of
 
 PARTS = ("train", "valid", "test")
 
@@ -42,11 +43,18 @@ class OrderSettings:
     instruments: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.directions or len(set(self.directions)) != len(self.directions):
+        given: Any = self.directions
+        sides = [given] if isinstance(given, str) else list(given)
+        if not sides or len(set(sides)) != len(sides) or not set(sides) <= {"BUY", "SELL"}:
             raise ConfigError(f"directions is {self.directions!r}; name BUY, SELL or both, each once.")
-        if not self.log_std >= 0:
-            raise ConfigError(f"log_std is {self.log_std}; it must not be negative.")
-        if self.instruments is not None and self.instruments < 1:
+        object.__setattr__(self, "directions", tuple(sides))
+        # exp(700) is about the largest number there is, and exp(-700) the smallest.
+        if not (abs(self.log_mean) + 9 * abs(self.log_std) < 700 and self.log_std >= 0):
+            raise ConfigError(
+                f"log_mean is {self.log_mean} and log_std {self.log_std}; both must be moderate numbers "
+                "and log_std not negative."
+            )
+        if self.instruments is not None and not (isinstance(self.instruments, int) and self.instruments >= 1):
             raise ConfigError(f"instruments is {self.instruments}; ask for at least 1, or none for all.")
 
 
@@ -95,6 +103,8 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
         When no order can be made.
     """
     settings = settings or OrderSettings()
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ConfigError(f"the seed is {seed!r}; give a whole number of 0 or more.")
     calendar = sessions.calendar
     first = calendar.first_tick(settings.start_time) if settings.start_time else 0
     last = calendar.end_tick(settings.end_time) if settings.end_time else calendar.num_ticks
@@ -147,7 +157,8 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
     Returns
     -------
     dict
-        ``train``, ``valid``, ``test`` and ``all`` (their union), each a canonical order table.
+        ``train``, ``valid``, ``test`` and ``all`` (their union), each a canonical order table. Orders of dates
+        outside the parts are counted in ``all``'s ``attrs["notes"]``.
 
     Raises
     ------
@@ -170,7 +181,12 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
             f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from {span}. "
             "Change the splits or bring more dates."
         )
-    return {**parts, "all": table[part != ""].reset_index(drop=True)}
+    union = table[part != ""].reset_index(drop=True)
+    left = int((part == "").sum())
+    if left:
+        first = table["date"][part == ""].min()
+        union.attrs["notes"] = [f"{left} orders lie outside train, valid and test, the first on {first:%Y-%m-%d}"]
+    return {**parts, "all": union}
 
 
 def _ranges(settings: SplitSettings, dates: np.ndarray) -> list[tuple[pd.Timestamp, pd.Timestamp]]:
@@ -192,9 +208,11 @@ def _ranges(settings: SplitSettings, dates: np.ndarray) -> list[tuple[pd.Timesta
                 f"the split mixes shares and dates at {name}={value!r}; give three shares or three date pairs."
             )
         try:
-            low, high = (pd.Timestamp(text) for text in value)
-        except ValueError as error:
-            raise ConfigError(f"the split {name}={value!r} is not a pair of dates: {error}.") from None
+            low, high = (pd.Timestamp(day_of(day)) for day in value)
+        except (TypeError, ValueError, ConfigError):
+            raise ConfigError(
+                f"the split {name}={value!r} is not a pair of dates; write for example ('2024-01-02', '2024-06-28')."
+            ) from None
         if low > high or (ranges and low <= ranges[-1][1]):
             raise ConfigError(f"the split {name} {value} must come after the part before it, its first date first.")
         ranges.append((low, high))

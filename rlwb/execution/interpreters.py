@@ -11,10 +11,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, InterpreterError
 from rlwb.execution.state import BatchState, OrderState
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.market import MarketFeatures
+from rlwb.market import MarketFeatures, Sessions
 
 Observation = dict[str, np.ndarray]
 
@@ -111,6 +111,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     def __init__(self, features: MarketFeatures, max_step: int) -> None:
         super().__init__(max_step)
         self.features = features
+        self._checked: Sessions | None = None
         _, self.ticks, self.channels = features.today.shape
 
     @property
@@ -143,10 +144,17 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         A network that was given the same `MarketFeatures` reads the blocks by session and tick, so that
         no step copies them.
         """
+        sessions = batch.engine.sessions
+        if self._checked is not sessions:
+            self.features.check_matches(sessions)
+            self._checked = sessions
+        history = np.zeros((len(batch), self.max_step), dtype=np.float32)
+        steps = min(self.max_step, batch.history.shape[1])
+        history[:, :steps] = np.nan_to_num(batch.history[:, :steps])
         return {
             **super().interpret_batch(batch),
             "cur_tick": batch.now.tick,
-            "position_history": np.nan_to_num(batch.history[:, : self.max_step]).astype(np.float32),
+            "position_history": history,
             "session": batch.orders.session,
         }
 
@@ -165,7 +173,10 @@ class CategoricalActionInterpreter(ActionInterpreter[OrderState, int, float]):
     """
 
     def __init__(self, values: int | Sequence[float]) -> None:
-        shares = np.linspace(0.0, 1.0, values + 1) if isinstance(values, int) else np.asarray(values, dtype=np.float64)
+        if isinstance(values, (int, np.integer)) and values >= 1:
+            shares = np.linspace(0.0, 1.0, int(values) + 1)
+        else:
+            shares = np.asarray(values, dtype=np.float64)
         if shares.ndim != 1 or len(shares) < 2 or not ((shares >= 0) & (shares <= 1)).all():
             raise ConfigError(f"action values {values!r} are not two or more shares in [0, 1]; give them, or n >= 1.")
         self.shares = shares
@@ -180,7 +191,13 @@ class CategoricalActionInterpreter(ActionInterpreter[OrderState, int, float]):
     def interpret_batch(self, states: Sequence[OrderState], actions: np.ndarray) -> np.ndarray:
         batch = _as_batch(states)
         position = batch.now.position
-        ask = np.minimum(self.shares[np.asarray(actions)] * batch.orders.amount, position)
+        chosen = np.asarray(actions)
+        if chosen.dtype.kind not in "iu" or ((chosen < 0) | (chosen >= len(self.shares))).any():
+            raise InterpreterError(
+                f"the actions {chosen} are not whole numbers from 0 to {len(self.shares) - 1}; "
+                "each names one of the action interpreter's shares."
+            )
+        ask = np.minimum(self.shares[chosen] * batch.orders.amount, position)
         return np.where(batch.is_last_step, position, ask)
 
 

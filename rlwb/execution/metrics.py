@@ -64,6 +64,8 @@ def order_metrics(
     crossed = state.notional * (1.0 + side * rules.half_spread_bps / BASIS_POINTS)
     net = average_price(crossed + side * fees(state.notional, side, rules), filled)
     volume = benchmarks.volume
+    with np.errstate(over="ignore"):
+        share = np.divide(filled, volume, out=np.full(len(filled), np.nan), where=volume > 0)
     return {
         "filled": filled,
         "price": price,
@@ -77,5 +79,5 @@ def order_metrics(
         "pa_arrival": price_advantage(price, benchmarks.arrival, side),
         "ffr": filled / orders.amount,
         "num_steps": state.step.astype(np.float64),
-        "participation": np.divide(filled, volume, out=np.full(len(filled), np.nan), where=volume > 0),
+        "participation": np.where(np.isfinite(share), share, np.nan),
     }

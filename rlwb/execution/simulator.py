@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlwb.errors import OrderError
 from rlwb.execution.audit import step_audit, tick_audit
 from rlwb.execution.bind import bind_orders
 from rlwb.execution.engine import Engine, TickRecord
@@ -46,7 +47,10 @@ class SingleAssetOrderExecution(Simulator[Order, OrderState, float]):
     def step(self, action: float) -> None:
         """Trade `action` units in the next step; see `Engine.step` for what is refused."""
         before = self.state
-        ask = np.array([float(action)])
+        try:
+            ask = np.array([float(action)])
+        except (TypeError, ValueError):
+            raise OrderError(f"{self.orders.label(0)}: the amount to trade is {action!r}, not one number.") from None
         now, fills = self.engine.step(self.orders, before.now, ask, self.record)
         self.state = before.advance(now, fills)
         self._steps.append(

@@ -129,8 +129,8 @@ class OrderState:
     @property
     def cur_time(self) -> pd.Timestamp:
         """Start of the next tick; the close when the session is over."""
-        time = self.batch.engine.sessions.calendar.time_of(self.cur_tick)
-        return pd.Timestamp.combine(self.order.date.date(), time)
+        seconds = self.batch.engine.sessions.calendar.seconds_at(self.cur_tick)
+        return pd.Timestamp(self.order.date).normalize() + pd.Timedelta(seconds=seconds)
 
     @property
     def position(self) -> float:

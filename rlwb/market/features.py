@@ -188,14 +188,19 @@ def _price_reference(sessions: Sessions) -> np.ndarray:
             anchors = np.where(np.isfinite(anchors), anchors, fields[name])
     first = np.argmax(np.isfinite(anchors), axis=1)
     own = anchors[np.arange(len(anchors)), first]
-    earlier = _earlier(sessions, last_close(sessions))
+    earlier = previous_close(sessions)
     return np.where(np.isfinite(earlier), earlier, own)
+
+
+def previous_close(sessions: Sessions) -> np.ndarray:
+    """Return the last valid close before each session, float64 of shape ``(S,)``; NaN where there is none."""
+    return _earlier(sessions, last_close(sessions))
 
 
 def last_close(sessions: Sessions) -> np.ndarray:
     """Return each session's last valid close, float64 of shape ``(S,)``; NaN where it has none."""
     close = sessions.fields["close"]
-    valid = np.isfinite(close)
+    valid = np.isfinite(close) & (close > 0)
     last = close.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
     return np.where(valid.any(axis=1), close[np.arange(len(close)), last], np.nan)
 

@@ -240,3 +240,43 @@ def test_benchmarks_by_hand() -> None:
     assert bench.arrival[0] == 10.0
     assert bench.volume[0] == 450.0
     assert TWAP is not None
+
+
+def test_a09_the_limit_reaches_past_a_session_without_a_price() -> None:
+    sessions = sessions_of([[10.0] * 4, [math.nan] * 4, [11.0] * 4])
+    ticks, _, summary = run(
+        sessions, [order(4.0, day=3), order(4.0, "SELL", day=3)], 4, TWAP(), ExecutionRules(price_limit=0.1)
+    )
+    assert summary["filled"].tolist() == [0.0, 4.0]
+    assert set(ticks["bound"][:4]) == {"halt or price limit"}
+
+
+def test_a09_the_limit_is_a_price_tick_away_at_least() -> None:
+    sessions = sessions_of([[0.02] * 2, [0.02] * 2, [0.03] * 2, [0.01] * 2])
+    rules = ExecutionRules(price_limit=0.1)
+    _, _, summary = run(
+        sessions, [order(1.0, side, day=day) for day in (2, 3) for side in ("BUY", "SELL")], 2, TWAP(), rules
+    )
+    assert summary["filled"].tolist() == [1.0, 1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"price_field": "volume"},
+        {"odd_remainder": "x"},
+        {"complete_at_end": "no"},
+        {"volume_limit": True},
+        {"volume_limit": "0.1"},
+        {"lot_size": "100"},
+    ],
+)
+def test_rules_of_another_kind_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ExecutionRules(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ticks_per_step", [1.5, "3", None, True])
+def test_a_step_is_a_whole_number_of_ticks(ticks_per_step: object) -> None:
+    with pytest.raises(ConfigError, match="ticks_per_step is"):
+        Engine(sessions_of([[10.0] * 4]), ticks_per_step)  # type: ignore[arg-type]

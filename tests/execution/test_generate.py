@@ -102,3 +102,46 @@ def test_splits_by_dates(sessions: Sessions) -> None:
 def test_d01_empty_or_impossible_parts(sessions: Sessions, settings: SplitSettings, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         split_orders(generate_orders(sessions), settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"directions": ("BUY", "HOLD")},
+        {"log_mean": float("nan")},
+        {"log_mean": 1000.0},
+        {"log_std": float("inf")},
+        {"log_std": -1.0},
+        {"instruments": 1.5},
+    ],
+)
+def test_impossible_recipes_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        OrderSettings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, "a", True])
+def test_a_seed_is_a_whole_number(sessions: Sessions, seed: object) -> None:
+    with pytest.raises(ConfigError, match="the seed is"):
+        generate_orders(sessions, seed=seed)  # type: ignore[arg-type]
+
+
+def test_one_side_may_be_given_without_a_tuple(sessions: Sessions) -> None:
+    table = generate_orders(sessions, OrderSettings(directions="BUY"))  # type: ignore[arg-type]
+    assert set(table["direction"]) == {"BUY"}
+
+
+def test_orders_between_the_parts_are_counted() -> None:
+    table = generate_orders(sessions_of([[10.0] * 4] * 9))
+    spans = (("2024-01-01", "2024-01-02"), ("2024-01-04", "2024-01-05"), ("2024-01-07", "2024-01-08"))
+    union = split_orders(table, SplitSettings(*spans))["all"]
+    assert len(union) == 12
+    assert union.attrs["notes"] == ["6 orders lie outside train, valid and test, the first on 2024-01-03"]
+
+
+@pytest.mark.parametrize("train", [(1, 2), ("01/02/2024", "02/02/2024"), (None, None), ("2024-01-01",)])
+def test_a_part_that_is_no_pair_of_dates_is_refused(train: object) -> None:
+    table = generate_orders(sessions_of([[10.0] * 4] * 9))
+    spans = (train, ("2024-01-04", "2024-01-05"), ("2024-01-07", "2024-01-08"))
+    with pytest.raises(ConfigError, match="is not a pair of dates"):
+        split_orders(table, SplitSettings(*spans))  # type: ignore[arg-type]

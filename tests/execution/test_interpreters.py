@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gymnasium as gym
 import numpy as np
+import pandas as pd
 import pytest
 
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, DataError, InterpreterError, OrderError
 from rlwb.execution import (
     TWAP,
     VWAP,
@@ -167,3 +168,42 @@ def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessio
     for before, after in zip(*seen, strict=True):
         for key, value in before.items():
             np.testing.assert_array_equal(value, after[key], err_msg=key)
+
+
+@pytest.mark.parametrize("action", [-1, 5, 1.0, True, float("nan")])
+def test_an_action_that_names_no_share_is_refused(action: object) -> None:
+    state = SingleAssetOrderExecution(order(1.0), Engine(sessions_of([[10.0] * 4]), 2)).get_state()
+    with pytest.raises(InterpreterError, match="not whole numbers from 0 to 4"):
+        CategoricalActionInterpreter(4).interpret(state, action)  # type: ignore[arg-type]
+
+
+def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions: Sessions) -> None:
+    engine = Engine(sessions, 12)
+    simulator = SingleAssetOrderExecution(bind_orders(generate_orders(sessions), sessions)[0], engine)
+    interpreter = FullHistoryStateInterpreter(features_of(sessions), engine.max_step + 3)
+    history = interpreter(simulator.get_state())["position_history"]
+    assert history.shape == (engine.max_step + 3,)
+    assert history.tolist() == [history[0]] + [0.0] * (engine.max_step + 2)
+
+
+def test_a29_features_of_other_sessions_than_the_engines_are_refused(sessions: Sessions) -> None:
+    other = synthetic_sessions(SyntheticSettings(instruments=2, days=4, seed=1))
+    state = SingleAssetOrderExecution(
+        bind_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)
+    ).get_state()
+    with pytest.raises(DataError, match="made from other bars"):
+        FullHistoryStateInterpreter(features_of(other), 99)(state)
+
+
+def test_the_clock_does_not_run_back_at_midnight() -> None:
+    sessions = sessions_of([[10.0] * 60], segments=(("23:00", "24:00"),))
+    simulator = SingleAssetOrderExecution(order(1.0), Engine(sessions, 60))
+    simulator.step(1.0)
+    assert simulator.get_state().cur_time == pd.Timestamp("2024-01-02 00:00")
+
+
+@pytest.mark.parametrize("amount", [None, "all", [0.5, 0.5]])
+def test_an_amount_that_is_no_number_is_refused(amount: object) -> None:
+    simulator = SingleAssetOrderExecution(order(1.0), Engine(sessions_of([[10.0] * 4]), 2))
+    with pytest.raises(OrderError, match="not one number"):
+        simulator.step(amount)  # type: ignore[arg-type]
