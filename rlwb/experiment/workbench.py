@@ -79,8 +79,9 @@ class Workbench:
             table = generate_orders(self.sessions, settings.generate, seed=self.config.seed)
         else:
             table = read_orders(settings.source, self.sessions.calendar)
-        notes: list[str] = table.attrs.get("notes", [])
-        return split_orders(table, settings.split), notes
+        parts = split_orders(table, settings.split)
+        notes = [*table.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
+        return parts, list(dict.fromkeys(notes))
 
     def features(
         self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None
