@@ -44,6 +44,7 @@ class Workbench:
     def __init__(self, config: RunConfig, *, cache_dir: Path | None = None) -> None:
         self.config = config
         self.cache_dir = cache_dir
+        self._latest: MarketFeatures | None = None
 
     @cached_property
     def sessions(self) -> Sessions:
@@ -88,7 +89,10 @@ class Workbench:
     ) -> MarketFeatures:
         """Return the features, normalised by the sessions of `train_orders` or by a checkpoint's statistics."""
         if normaliser is not None:
-            return MarketFeatures.build(self.sessions, self.config.features, normaliser=normaliser)
+            # The checkpoints of a run share their statistics, so one panel of features serves all of them.
+            if self._latest is None or self._latest.normaliser.as_dict() != normaliser.as_dict():
+                self._latest = MarketFeatures.build(self.sessions, self.config.features, normaliser=normaliser)
+            return self._latest
         assert train_orders is not None
         days = train_orders["date"].to_numpy().astype("datetime64[D]")
         return MarketFeatures.build(self.sessions, self.config.features, fit_rows=np.isin(self.sessions.dates, days))
