@@ -100,6 +100,7 @@ def headline(
     results: Sequence[PolicyResult],
     *,
     requested: int = 10,
+    candidates: int | None = None,
     level: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
@@ -112,6 +113,8 @@ def headline(
         At least one of kind ``"checkpoint"``; all on the same orders.
     requested
         How many checkpoints were asked for; the notes say so when there are fewer.
+    candidates
+        How many the chosen ones were chosen from; None when that is not known.
     """
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
@@ -123,7 +126,8 @@ def headline(
     twap = next((result for result in results if result.policy == "twap"), None)
     rows = [_group_row(name, members, twap, level, resamples, seed) for name, members in groups]
     frame = pd.DataFrame(rows)
-    return Headline(frame, tuple(_notes(frame, checkpoints, requested, level, resamples)), level)
+    notes = _notes(frame, checkpoints, requested, candidates, level, resamples)
+    return Headline(frame, (*notes, *_mirrored(results)), level)
 
 
 def _group_row(
@@ -159,7 +163,12 @@ def _group_row(
 
 
 def _notes(
-    frame: pd.DataFrame, checkpoints: Sequence[PolicyResult], requested: int, level: float, resamples: int
+    frame: pd.DataFrame,
+    checkpoints: Sequence[PolicyResult],
+    requested: int,
+    candidates: int | None,
+    level: float,
+    resamples: int,
 ) -> list[str]:
     n, group, dates = len(checkpoints), frame.iloc[0], checkpoints[0].dates
     span = f" from {dates.min()} to {dates.max()}" if len(dates) else ""
@@ -168,17 +177,19 @@ def _notes(
         "counts the same, except under value-weighted (by value traded at TWAP)."
     )
     spread = (
-        f"± is the standard deviation over the {n} checkpoints; intervals ({100 * level:g} %) are of the mean PA, by "
-        f"{resamples:,} bootstrap resamples of whole days."
-    )
+        f"± is the standard deviation over the {n} checkpoints; intervals" if n > 1 else "Intervals"
+    ) + f" ({100 * level:g} %) are of the mean PA, by {resamples:,} bootstrap resamples of whole days."
     notes = [basis, spread]
     if n < requested:
-        notes.append(f"Only n = {n} of the {requested} checkpoints asked for could be used.")
+        notes.append(f"{requested} checkpoints were asked for; there are only n = {n} to use.")
     if not math.isnan(group["validation_pa"]):
         fall = group["validation_pa"] - group["pa_mean"]
-        side = "above their test PA: choosing by it flatters it" if fall >= 0 else "below their test PA"
+        side = "above" if fall >= 0 else "below"
+        chosen = candidates is None or candidates > n
+        cause = ": in part because the best were chosen by it, in part because other days are other days"
         notes.append(
-            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, {abs(fall):.2f} bp {side}."
+            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, {abs(fall):.2f} bp {side} "
+            f"their test PA{cause if fall >= 0 and chosen else ''}."
         )
     if _twap_is_off(frame):
         notes.append(
@@ -192,6 +203,20 @@ def _notes(
         listed = ", ".join(f"{row.policy}: {row.pa_missing}" for row in missing.itertuples())
         notes.append(f"PAs that are missing and left out, not read as 0: {listed}.")
     return notes
+
+
+def _mirrored(results: Sequence[PolicyResult]) -> list[str]:
+    """Explain means of exactly 0 over orders that are not 0 one by one."""
+    blind = [r for r in results if abs(mean(r.pa)) <= ZERO_BP and standard_deviation(r.pa) > 1e-3]
+    if not blind:
+        return []
+    count = sum(r.kind == "checkpoint" for r in blind)
+    ours = f", {count} of the chosen checkpoints among them," if count else ""
+    note = (
+        "A mean PA of exactly 0 over orders that gain and lose is what a schedule gets that looks neither at prices "
+        f"nor at the direction{ours} where each session has a buy and a sell of one window: their PAs mirror each other."
+    )
+    return [note]
 
 
 def _twap_is_off(frame: pd.DataFrame) -> bool:

@@ -10,6 +10,8 @@ from types import FrameType
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.run import RunDirectory, default_run_directory, disk_is_full
+from rlwb.experiment.stage import differences, settings_of
+from rlwb.experiment.stages import TRAIN
 
 
 def launch(
@@ -44,8 +46,11 @@ def launch(
     if resume:
         run = RunDirectory.open(run_dir or "")
         config = RunConfig.load(config_file or run.path / "config.yaml", layer)
+        _check_sources(config)
+        _check_iterations(run, config)
     else:
         config = RunConfig.load(config_file, layer)
+        _check_sources(config)
         run = RunDirectory.create(
             run_dir or default_run_directory(config_file.stem if config_file else "embedded"), config
         )
@@ -62,6 +67,9 @@ def launch(
                 f"the disk is full ({error.filename or run.path}); free some space. {run.how_to_resume()}"
             ) from error
         raise
+    except RlwbError:
+        echo(f"Correct what is wrong, in the input or by --set. {run.how_to_resume()}")
+        raise
     except Exception:
         echo(run.how_to_resume())
         raise
@@ -69,6 +77,27 @@ def launch(
     if headline.is_file():
         echo(headline.read_text(encoding="utf-8").rstrip())
     return run
+
+
+def _check_sources(config: RunConfig) -> None:
+    """Refuse a path that is not there before a run's directory is made."""
+    for name, value, keyword in (
+        ("market.source", config.market.source, "synthetic"),
+        ("orders.source", config.orders.source, "generated"),
+    ):
+        if value != keyword and not Path(value).exists():
+            raise ConfigError(f"{name}: there is no file or folder {value}; check the path, or write {keyword}.")
+
+
+def _check_iterations(run: RunDirectory, config: RunConfig) -> None:
+    """Refuse to shorten a training before anything of the run is changed; one of other settings starts anew."""
+    trained = max((int(path.stem) for path in run.checkpoints.glob("*.pt") if path.stem.isdigit()), default=0)
+    known = run.stage(TRAIN.name).get("settings", {})
+    if trained > config.train.iterations and not differences(known, settings_of(TRAIN, config), ignore=TRAIN.extends):
+        raise ConfigError(
+            f"train.iterations is {config.train.iterations}, but {trained} iterations are trained already; set it to "
+            f"{trained} or more, or start a new run."
+        )
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

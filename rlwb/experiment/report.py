@@ -58,6 +58,12 @@ _ORDERS = {
     "mean_amount": "mean amount",
 }
 
+#: Findings of the data report that may void a result.
+_DOUBTS = {
+    "label_suspect": "stamps look as if the calendar's label, start or end of a bar, were the wrong one",
+    "volume_break": "the scale of volume breaks from one day to the next",
+}
+
 _STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; color: #1d2733; background: #fff; max-width: 68rem; margin: 2.5rem auto;
   padding: 0 1.25rem; }
@@ -88,6 +94,7 @@ def write_report(run: RunDirectory) -> Path:
         f'<p class="sub">Orders on {_text(market)}, seed {config.seed}. {_text(started)}.</p>',
         "<h2>Does the policy beat TWAP?</h2>",
         _verdict(run),
+        _caveats(run),
         _headline(run),
         "<h2>How stable is that?</h2>",
         *_figures(run),
@@ -137,8 +144,28 @@ def _verdict(run: RunDirectory) -> str:
     else:
         answer = "This test does not show it" if low <= 0 <= high else "One day of orders cannot show it"
     span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
-    gain = f"{mean:.2f} bp an order {'over TWAP ' if compared else ''}on average"
-    return f"<p><strong>{answer}.</strong> The chosen checkpoints gain {gain}{span}.</p>"
+    verb = "gain" if mean >= 0 else "lose"
+    gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}on average"
+    return f"<p><strong>{answer}.</strong> The chosen checkpoints {verb} {gain}{span}.</p>"
+
+
+def _caveats(run: RunDirectory) -> str:
+    """Say beside the answer what it holds for, and what in the data may void it."""
+    config = run.config
+    lines = [f"It holds under these rules: {config.execution.rules.describe()}."]
+    if config.market.source == "synthetic":
+        lines.insert(
+            0,
+            "The market is invented and has a structure to be found; a gain there shows that the learner finds it, and "
+            "says nothing about a real market.",
+        )
+    path = run.orders / "data.json"
+    findings = read_json(path).get("report", {}).get("findings", {}) if path.is_file() else {}
+    for name, warning in _DOUBTS.items():
+        if name in findings:
+            example = findings[name].get("example", "")
+            lines.append(f"Doubt about the data: {warning} ({findings[name].get('count', '?')}, first: {example}).")
+    return '<ul class="notes">' + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>"
 
 
 def _stages(run: RunDirectory) -> str:

@@ -170,7 +170,8 @@ class PolicyConfig(Section):
     Parameters
     ----------
     network
-        ``recurrent`` reads today's and yesterday's bars with a GRU; ``mlp`` sees the order's own state alone.
+        ``recurrent`` reads today's bars by a GRU, and yesterday's with features.previous_day; ``mlp`` sees the order's
+        own state alone.
     hidden
         Width of its layers; larger can hold more and learns slower.
     """

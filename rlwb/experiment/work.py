@@ -198,7 +198,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     summary = summarise(results, **shared)
     with atomic_path(run.backtest / "summary.csv") as target:
         summary.to_csv(target, index=False)
-    head = headline(results, requested=settings.top, **shared)
+    head = headline(results, requested=settings.top, candidates=selection.ranked, **shared)
     with atomic_path(run.backtest / "headline.csv") as target:
         head.frame.to_csv(target)
     write_text(run.backtest / "headline.md", head.to_markdown() + "\n")

@@ -35,7 +35,7 @@ def test_text_and_markdown_say_what_a_reader_must_know():
     table = headline(example())
     for text in (table.to_text(), table.to_markdown()):
         assert "2.00 ± 1.41" in text
-        assert "Only n = 2 of the 10 checkpoints asked for could be used." in text
+        assert "10 checkpoints were asked for; there are only n = 2 to use." in text
         assert "standard deviation over the 2 checkpoints" in text
         assert "95 % interval" in text
         assert "4 test orders on 2 days from 2023-05-04 to 2023-05-05" in text
@@ -50,7 +50,7 @@ def test_f03_nine_of_ten_say_nine():
     results = [checkpoint([1.0, 2.0], i, days=2) for i in range(1, 10)]
     table = headline(results, requested=10)
     assert table.frame["n"].iloc[0] == 9
-    assert "Only n = 9 of the 10" in table.to_text()
+    assert "10 checkpoints were asked for; there are only n = 9 to use." in table.to_text()
     assert "Only" not in headline(results, requested=9).to_text()
 
 
@@ -89,3 +89,18 @@ def test_over_twap_is_not_shown_where_it_would_repeat_the_pa():
     assert table.frame["over_twap"].tolist() == [2.0, 0.0]
     assert "over TWAP" not in table.to_text()
     assert headline([checkpoint([2.0, 2.0], days=2)]).frame["over_twap"].isna().all()
+
+
+def test_flattery_by_choice_is_not_claimed_where_nothing_was_chosen():
+    results = [checkpoint([1.0, 2.0], i, validation_pa=3.0, days=2) for i in range(1, 4)]
+    assert "because the best were chosen" in headline(results, candidates=40).to_text()
+    assert "because the best were chosen" not in headline(results, candidates=3).to_text()
+    assert "1.50 bp above their test PA." in headline(results, candidates=3).to_text()
+
+
+def test_a_mean_of_exactly_zero_is_explained():
+    results = [checkpoint([5.0, -5.0], 1, days=2), checkpoint([5.0, 1.0], 2, days=2), baseline([0.0, 0.0], days=2)]
+    text = headline(results).to_text()
+    assert "1 of the chosen checkpoints among them" in text
+    assert "mirror each other" in text
+    assert "mirror" not in headline([results[1], results[2]]).to_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -115,7 +116,19 @@ def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     columns = "policy,pa_mean,pa_lo,pa_hi,over_twap,over_twap_lo,over_twap_hi"
     (run.backtest / "headline.csv").write_text(f"{columns}\nbest,1.04,0.11,1.96,-0.31,-0.96,0.31\n")
     page = write_report(run).read_text()
-    assert "This test does not show it.</strong> The chosen checkpoints gain -0.31 bp an order over TWAP" in page
+    assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order over TWAP" in page
+
+
+def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
+    run.orders.mkdir(exist_ok=True)
+    finding = {"label_suspect": {"count": 3, "effect": "noted", "example": "AAA 2024-01-02"}}
+    (run.orders / "data.json").write_text(
+        json.dumps({"report": {"findings": finding}, "notes": [], "text": "", "sessions": ""})
+    )
+    page = write_report(run).read_text()
+    assert "The market is invented" in page
+    assert "It holds under these rules: fills at close; no volume cap" in page
+    assert "were the wrong one (3, first: AAA 2024-01-02)" in page
 
 
 def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:

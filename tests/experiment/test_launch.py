@@ -1,0 +1,43 @@
+"""What ``rlwb run`` refuses before it touches a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rlwb.errors import ConfigError
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.launch import launch
+from rlwb.experiment.parameters import Layer
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stage import settings_of
+from rlwb.experiment.stages import TRAIN
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> RunDirectory:
+    """A run whose eight iterations are trained."""
+    config = RunConfig.load(None, Layer("test", {"train.iterations": 8}))
+    run = RunDirectory.create(tmp_path / "run", config)
+    run.checkpoints.mkdir(parents=True)
+    for iteration in range(1, 9):
+        (run.checkpoints / f"{iteration:04d}.pt").touch()
+    run.update_stage(TRAIN.name, {"state": "finished", "settings": settings_of(TRAIN, config), "inputs": ""})
+    run.update_status(state="finished")
+    return run
+
+
+def test_a_shorter_training_is_refused_and_leaves_the_run_as_it_was(finished: RunDirectory) -> None:
+    before = {path: path.read_bytes() for path in finished.path.iterdir() if path.is_file()}
+    with pytest.raises(ConfigError, match=r"train\.iterations is 4, but 8 iterations are trained already"):
+        launch(None, ["train.iterations=4"], finished.path, resume=True)
+    assert {path: path.read_bytes() for path in finished.path.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(("name", "keyword"), [("market.source", "synthetic"), ("orders.source", "generated")])
+def test_a_path_that_is_not_there_makes_no_run(tmp_path: Path, name: str, keyword: str) -> None:
+    missing = tmp_path / "nowhere.csv"
+    with pytest.raises(ConfigError, match=f"{name}: there is no file or folder .*nowhere.csv.* or write {keyword}"):
+        launch(None, [f"{name}={missing}"], tmp_path / "run", resume=False)
+    assert not (tmp_path / "run").exists()
