@@ -214,7 +214,7 @@ def _mirrored(results: Sequence[PolicyResult]) -> list[str]:
     ours = f", {count} of the chosen checkpoints among them," if count else ""
     note = (
         "A mean PA of exactly 0 over orders that gain and lose is what a schedule gets that looks neither at prices "
-        f"nor at the direction{ours} where each session has a buy and a sell of one window: their PAs mirror each other."
+        f"nor at the direction{ours} where a session has a buy and a sell of one window: their PAs mirror each other."
     )
     return [note]
 

