@@ -23,7 +23,7 @@ from rlwb.evaluation.plots.style import (
     zero_line,
 )
 from rlwb.evaluation.results import PolicyResult, of_kind
-from rlwb.evaluation.statistics import mean
+from rlwb.evaluation.statistics import ZERO_BP, mean
 
 #: More instruments than this are shown by their extremes.
 _MOST_INSTRUMENTS = 40
@@ -50,8 +50,9 @@ def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
         axis.barh(row, p75 - p25, left=p25, height=0.55, color=color, alpha=0.35, edgecolor=color, zorder=3)
         axis.plot([p50, p50], [row - 0.275, row + 0.275], color=color, linewidth=2, zorder=4)
         axis.plot(pa.mean(), row, marker="D", markersize=5, color=INK, markeredgecolor="white", zorder=5)
-        marks += [p05, p95, p25, p75]
-    axis.set_xlim(robust_limits(np.array(marks)))
+        # A schedule whose orders are all 0 says nothing of how wide the axis must be.
+        marks += [p05, p95] if p95 - p05 > ZERO_BP else []
+    axis.set_xlim(robust_limits(np.array(marks or [0.0]), reach=6.0))
     for row, result in enumerate(drawn):
         tell_outside(axis, row, mean(result.pa))
     axis.set_yticks(range(len(drawn)), [readable(r.display_name) for r in drawn])
