@@ -35,8 +35,8 @@ def clocks(draw: st.DrawFn) -> Calendar:
     tick = draw(st.sampled_from([1 / 60, 0.5, 1, 5, 30]))
     count = draw(st.integers(1, 3))
     gaps = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
-    lengths = draw(st.lists(st.integers(1, 12), min_size=count, max_size=count))
-    at, segments = draw(st.sampled_from([0, 570, 900])), []
+    lengths = draw(st.lists(st.integers(1, 10), min_size=count, max_size=count))
+    at, segments = min(draw(st.sampled_from([0, 570, 900])), 1440 - (sum(gaps) + sum(lengths)) * tick), []
     for gap, length in zip(gaps, lengths, strict=True):
         at += gap * tick
         segments.append((text(at), text(at + length * tick)))
