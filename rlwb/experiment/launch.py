@@ -91,13 +91,12 @@ def _check_sources(config: RunConfig) -> None:
 
 def _check_iterations(run: RunDirectory, config: RunConfig) -> None:
     """Refuse to shorten a training before anything of the run is changed; one of other settings starts anew."""
+    from rlwb.experiment.work import refuse_shorter
+
     trained = max((int(path.stem) for path in run.checkpoints.glob("*.pt") if path.stem.isdigit()), default=0)
     known = run.stage(TRAIN.name).get("settings", {})
-    if trained > config.train.iterations and not differences(known, settings_of(TRAIN, config), ignore=TRAIN.extends):
-        raise ConfigError(
-            f"train.iterations is {config.train.iterations}, but {trained} iterations are trained already; set it to "
-            f"{trained} or more, or start a new run."
-        )
+    if not differences(known, settings_of(TRAIN, config), ignore=TRAIN.extends):
+        refuse_shorter(trained, config.train.iterations)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -71,6 +71,15 @@ def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
     return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)
 
 
+def refuse_shorter(trained: int, iterations: int) -> None:
+    """Refuse to call a training of `trained` iterations one of fewer."""
+    if trained > iterations:
+        raise ConfigError(
+            f"train.iterations is {iterations}, but {trained} iterations are trained already; set it to {trained} or "
+            "more, or start a new run."
+        )
+
+
 def train_policy(
     run: RunDirectory,
     config: RunConfig,
@@ -100,11 +109,8 @@ def train_policy(
 
     settings = config.train
     resume, faults = find_resumable(run.checkpoints)
-    if resume is not None and int(resume.stem) > settings.iterations:
-        raise ConfigError(
-            f"train.iterations is {settings.iterations}, but {int(resume.stem)} iterations are trained already; set it "
-            f"to {int(resume.stem)} or more, or start a new run."
-        )
+    if resume is not None:
+        refuse_shorter(int(resume.stem), settings.iterations)
     progress = progress or ("bar" if is_attended() else "lines")
     torch.set_num_threads(config.threads)
     bench = workbench(run, config)
