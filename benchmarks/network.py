@@ -23,8 +23,8 @@ class _Market(MarketEncoder):
     # The peer reads its state after k ticks at row k, behind the tick of zeros.
     lead = 1
 
-    def _inputs(self, today: torch.Tensor) -> torch.Tensor:
-        return self.front(torch.cat([today.new_zeros(len(today), 1, today.shape[2]), today], dim=1))
+    def _embed(self, steps: torch.Tensor) -> torch.Tensor:
+        return self.front(steps)
 
 
 class PeerTrunk(nn.Module):
@@ -67,7 +67,7 @@ class PeerTrunk(nn.Module):
         steps = torch.as_tensor(obs["num_step"]).float()[last, None]
         clock = torch.arange(history.shape[1]) / steps
         read = (step + 1).clamp(max=history.shape[1])
-        return states_at(self.pri_rnn, self.pri_fc(torch.stack([share, clock], dim=2)), row, read)
+        return states_at(self.pri_rnn, torch.stack([share, clock], dim=2), row, read, embed=self.pri_fc)
 
 
 def peer_network(channels: int, schedule: Schedule, features: MarketFeatures | None = None) -> ActorCritic:

@@ -7,6 +7,7 @@ all ticks. The parameters stay those of `torch.nn.GRU`, which is also the path f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -70,24 +71,25 @@ def _step(gates: Any, recurrent: Any, before: Any, after: Any, kept: Any) -> Non
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _step_back(gates: Any, kept: Any, before: Any, d_state: Any, d_recurrent: Any, d_new: Any) -> None:
-    """Undo one step: from the gradient `d_state` of the state after it (B, H) to those of the pre-activations.
+def _step_back(gates: Any, kept: Any, before: Any, d_after: Any, d_state: Any, d_recurrent: Any, d_new: Any) -> None:
+    """Undo one step: from the gradient ``d_state + d_after`` of the state after it (B, H) to that of pre-activations.
 
     `d_recurrent` (B, 3 H) receives the gradient of ``W_hh h + b_hh``, `d_new` (B, H) that of the input's part of n
     (for r and z the two are the same), and `d_state` becomes what goes to the state before directly.
     """
     rows, hidden = before.shape
     for i in range(rows):
-        g, k, h, d, u, v = gates[i], kept[i], before[i], d_state[i], d_recurrent[i], d_new[i]
+        g, k, h, e, d, u, v = gates[i], kept[i], before[i], d_after[i], d_state[i], d_recurrent[i], d_new[i]
         for j in range(hidden):
             r, z, n = g[j], g[hidden + j], g[2 * hidden + j]
-            share = d[j] * (_ONE - z)
+            whole = d[j] + e[j]
+            share = whole * (_ONE - z)
             new = share * (_ONE - n * n)
             v[j] = new
             u[2 * hidden + j] = new * r
             u[j] = new * k[j] * r * (_ONE - r)
             u[hidden + j] = share * (h[j] - n) * z
-            d[j] = d[j] * z
+            d[j] = whole * z
 
 
 class _Scan(torch.autograd.Function):
@@ -126,33 +128,24 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *d_states: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, states, gates, kept, w_ih, w_hh = ctx.saved_tensors
-        (d_all,) = d_states
         rows, hidden = len(states) - len(inputs), states.shape[1]
         d_recurrent, d_new = torch.empty_like(gates), torch.empty_like(kept)
-        d_state, entered = torch.zeros(rows, hidden), torch.empty_like(kept)
-        g, s, k = gates.numpy(), states.numpy(), kept.numpy()
+        d_all, d_state = d_states[0].contiguous(), torch.zeros(rows, hidden)
+        g, s, k, e = gates.numpy(), states.numpy(), kept.numpy(), d_all.numpy()
         u, v, d = d_recurrent.numpy(), d_new.numpy(), d_state.numpy()
-        for n, low, before, after in reversed(_places(ctx.counts, rows)):
-            state = d_state[:n]
-            state += d_all[after : after + n]
-            entered[low : low + n] = states[before : before + n]
-            part = slice(low, low + n)
-            _step_back(g[part], k[part], s[before : before + n], d[:n], u[part], v[part])
-            state.addmm_(d_recurrent[part], w_hh)
+        places = _places(ctx.counts, rows)
+        for n, low, before, after in reversed(places):
+            part, state = slice(low, low + n), d_state[:n]
+            _step_back(g[part], k[part], s[before : before + n], e[after : after + n], d[:n], u[part], v[part])
+            torch.addmm(state, d_recurrent[part], w_hh, out=state)
         d_state += d_all[:rows]
-        d_gates, bias = d_recurrent[:, : 2 * hidden], d_recurrent.sum(0)
-        d_inputs = None
-        if ctx.needs_input_grad[0]:
-            d_inputs = d_gates @ w_ih[: 2 * hidden] + d_new @ w_ih[2 * hidden :]
-        return (
-            d_inputs,
-            d_state,
-            torch.cat([d_gates.t() @ inputs, d_new.t() @ inputs]),
-            d_recurrent.t() @ entered,
-            torch.cat([bias[: 2 * hidden], d_new.sum(0)]),
-            bias,
-            None,
-        )
+        entered = np.concatenate([np.arange(before, before + n) for n, _, before, _ in places])
+        d_w_hh, d_b_hh = d_recurrent.t() @ states.index_select(0, torch.from_numpy(entered)), d_recurrent.sum(0)
+        # From here on the gradient of the input's part of the gates, which differs in n alone.
+        d_recurrent[:, 2 * hidden :] = d_new
+        d_inputs = d_recurrent @ w_ih if ctx.needs_input_grad[0] else None
+        d_b_ih = torch.cat([d_b_hh[: 2 * hidden], d_new.sum(0)])
+        return d_inputs, d_state, d_recurrent.t() @ inputs, d_w_hh, d_b_ih, d_b_hh, None
 
 
 def _places(counts: list[int], rows: int) -> list[tuple[int, int, int, int]]:
@@ -162,6 +155,10 @@ def _places(counts: list[int], rows: int) -> list[tuple[int, int, int, int]]:
         places.append((n, low, before, rows + low))
         before, low = rows + low, low + n
     return places
+
+
+def _unchanged(inputs: torch.Tensor) -> torch.Tensor:
+    return inputs
 
 
 def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -> torch.Tensor:
@@ -194,34 +191,42 @@ def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -
 
 
 def states_at(
-    gru: nn.GRU, inputs: torch.Tensor, row: torch.Tensor, step: torch.Tensor, first: torch.Tensor | None = None
+    gru: nn.GRU,
+    inputs: torch.Tensor,
+    row: torch.Tensor,
+    step: torch.Tensor,
+    first: torch.Tensor | None = None,
+    embed: Callable[[torch.Tensor], torch.Tensor] = _unchanged,
 ) -> torch.Tensor:
-    """Return chosen states of `scan`: that of sequence ``row[i]`` after ``step[i]`` steps, of shape (N, H).
+    """Return chosen states of a GRU: that of sequence ``row[i]`` after ``step[i]`` steps, of shape (N, H).
 
     With gradients, no sequence is run beyond the last state that is asked of it.
 
     Parameters
     ----------
-    gru, inputs, first
+    gru, first
         As in `scan`.
+    inputs : float of shape (B, T, C')
     row, step : int64 of shape (N,)
+    embed
+        What stands before the GRU, step by step: (…, C') to (…, C).
     """
-    rows = len(inputs)
+    rows, steps, width = inputs.shape
     if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
-        return scan(gru, inputs, first)[step, row]
+        return scan(gru, embed(inputs), first)[step, row]
     if first is None:
         first = inputs.new_zeros(rows, gru.hidden_size)
-    needed = torch.zeros(rows, dtype=torch.int64).scatter_reduce_(0, row, step, "amax")
-    order = torch.argsort(needed, descending=True, stable=True)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(rows)
-    longest = int(needed.max()) if rows else 0
-    running = needed[order][None, :] > torch.arange(longest)[:, None]
-    counts = running.sum(dim=1)
-    packed = inputs[order, :longest].transpose(0, 1)[running]
-    states: torch.Tensor = _Scan.apply(packed, first[order], *_weights(gru), counts.tolist())
-    begins = torch.cat([torch.zeros(1, dtype=torch.int64), rows + counts.cumsum(0) - counts])
-    return states[begins[step] + rank[row]]
+    needed = np.zeros(rows, dtype=np.int64)
+    np.maximum.at(needed, row.numpy(), step.numpy())
+    order = np.argsort(-needed, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(rows)
+    tick, place = np.nonzero(needed[order] > np.arange(needed.max(initial=0))[:, None])
+    counts = np.bincount(tick, minlength=1)
+    packed = inputs.reshape(rows * steps, width).index_select(0, torch.from_numpy(order[place] * steps + tick))
+    states: torch.Tensor = _Scan.apply(embed(packed), first[order], *_weights(gru), counts.tolist())
+    begins = np.concatenate([[0], rows + np.cumsum(counts) - counts])
+    return states.index_select(0, torch.from_numpy(begins[step.numpy()] + rank[row.numpy()]))
 
 
 def _forward(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> torch.Tensor:

@@ -51,7 +51,7 @@ class MarketEncoder(nn.Module):
     share that pass. Without gradients the last pass is kept until the weights change.
     """
 
-    #: Steps that a subclass puts in front of the first tick.
+    #: Steps of zeros in front of the first tick, for a subclass.
     lead = 0
 
     def __init__(
@@ -76,15 +76,15 @@ class MarketEncoder(nn.Module):
         device = self.gru.weight_ih_l0.device
         tick = as_tensor(obs["cur_tick"], device).long()
         if "session" not in obs:
-            today = as_tensor(obs["data_processed"], device)
+            today = self._lead(as_tensor(obs["data_processed"], device))
             first = self._first(as_tensor(obs["data_processed_prev"], device))
             row = torch.arange(len(tick), device=device)
-            return states_at(self.gru, self._inputs(today), row, tick + self.lead, first)
+            return states_at(self.gru, today, row, tick + self.lead, first, self._embed)
         session = np.asarray(obs["session"])
         if torch.is_grad_enabled():
             distinct, where = np.unique(session, return_inverse=True)
             today, first = self._read(distinct)
-            return states_at(self.gru, self._inputs(today), as_tensor(where, device), tick + self.lead, first)
+            return states_at(self.gru, today, as_tensor(where, device), tick + self.lead, first, self._embed)
         distinct, states = self._keep(session)
         return states[tick, as_tensor(np.searchsorted(distinct, session), device)]
 
@@ -95,16 +95,16 @@ class MarketEncoder(nn.Module):
     def _pass_over(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions with time first, of shape (T + 1, S, H)."""
         today, first = self._read(sessions)
-        return scan(self.gru, self._inputs(today), first)[self.lead :]
+        return scan(self.gru, self._embed(today), first)[self.lead :]
 
     def _read(self, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the features of `sessions`, of shape (S, T, C), and the state that their previous ones leave."""
+        """Return the steps of `sessions`, of shape (S, lead + T, C), and the state that their previous ones leave."""
         if self.features is None:
             raise ConfigError(
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
             )
         device = self.gru.weight_ih_l0.device
-        today = as_tensor(np.asarray(self.features.today[sessions]), device)
+        today = self._lead(as_tensor(np.asarray(self.features.today[sessions]), device))
         if self.previous_gru is None:
             return today, None
         return today, self._first(as_tensor(self.features.block_previous(sessions), device))
@@ -112,9 +112,13 @@ class MarketEncoder(nn.Module):
     def _first(self, previous: torch.Tensor) -> torch.Tensor | None:
         return None if self.previous_gru is None else scan(self.previous_gru, previous)[-1]
 
-    def _inputs(self, today: torch.Tensor) -> torch.Tensor:
-        """Return what the GRU reads of the features (S, T, C): `lead` steps of a subclass's own, then a step a tick."""
-        return today
+    def _lead(self, today: torch.Tensor) -> torch.Tensor:
+        """Put `lead` steps of zeros in front of the features (S, T, C)."""
+        return nn.functional.pad(today, (0, 0, self.lead, 0)) if self.lead else today
+
+    def _embed(self, steps: torch.Tensor) -> torch.Tensor:
+        """Return what the GRU reads of steps (…, C), each on its own; a subclass may put layers here."""
+        return steps
 
     def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
         """Return sorted sessions that include all of `session`, and their states under the present weights."""
