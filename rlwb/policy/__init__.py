@@ -1,20 +1,30 @@
 """Networks and learning algorithms."""
 
+from rlwb.policy.attention import AttentionEncoder
+from rlwb.policy.convolution import ConvolutionEncoder
 from rlwb.policy.episodes import gae
 from rlwb.policy.fixed import AllOne
 from rlwb.policy.market_encoder import MarketEncoder
+from rlwb.policy.masks import ActionMask
 from rlwb.policy.networks import MLP, ActorCritic, NetworkSettings, Recurrent, make_network
 from rlwb.policy.ppo import PPO, PPOSettings
+from rlwb.policy.q_network import QNetwork
+from rlwb.policy.session_encoder import SessionEncoder
 
 __all__ = [
     "MLP",
     "PPO",
+    "ActionMask",
     "ActorCritic",
     "AllOne",
+    "AttentionEncoder",
+    "ConvolutionEncoder",
     "MarketEncoder",
     "NetworkSettings",
     "PPOSettings",
+    "QNetwork",
     "Recurrent",
+    "SessionEncoder",
     "gae",
     "make_network",
 ]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
+from rlwb.policy.attention import AttentionEncoder
+from rlwb.policy.convolution import ConvolutionEncoder
 from rlwb.policy.gru import states_at
 from rlwb.policy.market_encoder import MarketEncoder, as_tensor
+from rlwb.policy.masks import ActionMask, mask_values
+from rlwb.policy.q_network import QNetwork
+
+#: Kind of network to what reads its bars.
+_ENCODERS = {"recurrent": MarketEncoder, "convolution": ConvolutionEncoder, "attention": AttentionEncoder}
 
 
 @dataclass(frozen=True)
@@ -21,14 +28,15 @@ class NetworkSettings:
     Parameters
     ----------
     kind
-        ``"recurrent"`` reads the session's bars and the inventory path; ``"mlp"`` the order's scalars alone.
+        ``"recurrent"``, ``"convolution"`` and ``"attention"`` read the session's bars, each in its way, and the
+        inventory path; ``"mlp"`` reads the order's scalars alone.
     hidden
         Width of all layers.
     previous_day
-        Whether the recurrent network reads the previous session too; doubles the cost of a pass.
+        Whether the bars of the previous session are read too; doubles the cost of a pass.
     """
 
-    kind: Literal["recurrent", "mlp"] = "recurrent"
+    kind: Literal["recurrent", "convolution", "attention", "mlp"] = "recurrent"
     hidden: int = 64
     previous_day: bool = False
 
@@ -77,7 +85,7 @@ class Recurrent(nn.Module):
     """The network of oracle policy distillation (Fang et al., AAAI 2021, arXiv 2103.10860, section 4.2).
 
     A GRU over the market, a GRU over the private path (share left and share of steps taken at every step so
-    far), and a branch for the direction, joined by two layers.
+    far), and a branch for the direction, joined by two layers. Another encoder may stand in for the first.
 
     Parameters
     ----------
@@ -87,15 +95,24 @@ class Recurrent(nn.Module):
         Width H of every part and of the result.
     previous_day, features
         See `MarketEncoder`.
+    encoder
+        Class of what reads the market.
     """
 
     causal = True
 
     def __init__(
-        self, channels: int, hidden: int, *, previous_day: bool = False, features: MarketFeatures | None = None
+        self,
+        channels: int,
+        hidden: int,
+        *,
+        previous_day: bool = False,
+        features: MarketFeatures | None = None,
+        encoder: type[MarketEncoder] = MarketEncoder,
     ) -> None:
         super().__init__()
-        self.market = MarketEncoder(channels, hidden, previous_day=previous_day, features=features)
+        self.market = encoder(channels, hidden, previous_day=previous_day, features=features)
+        self.causal = type(self).causal and getattr(encoder, "causal", True)
         self.private = nn.GRU(2, hidden, batch_first=True)
         self.direction = _direction_branch(hidden)
         self.join = nn.Sequential(nn.Linear(3 * hidden + 3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
@@ -137,11 +154,14 @@ class ActorCritic(nn.Module):
         Observations to features of width `hidden`.
     hidden, actions
         Width of the features, number of actions A.
+    mask
+        Takes actions out of the distribution; see `ActionMask`.
     """
 
-    def __init__(self, trunk: nn.Module, hidden: int, actions: int) -> None:
+    def __init__(self, trunk: nn.Module, hidden: int, actions: int, *, mask: ActionMask | None = None) -> None:
         super().__init__()
         self.trunk = trunk
+        self.mask = mask
         self.actor = nn.Linear(hidden, actions)
         self.critic = nn.Linear(hidden, 1)
         # A small last layer starts the policy near uniform (Andrychowicz et al., ICLR 2021, section 3.2).
@@ -152,12 +172,23 @@ class ActorCritic(nn.Module):
     def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the action logits of shape (N, A) and the values of shape (N,)."""
         features = self.trunk(obs)
-        return self.actor(features), self.critic(features).squeeze(-1)
+        allowed = None if self.mask is None else self.mask(obs)
+        return mask_values(self.actor(features), allowed), self.critic(features).squeeze(-1)
+
+
+Network = TypeVar("Network", ActorCritic, QNetwork)
 
 
 def make_network(
-    settings: NetworkSettings, actions: int, *, channels: int = 0, features: MarketFeatures | None = None, seed: int = 0
-) -> ActorCritic:
+    settings: NetworkSettings,
+    actions: int,
+    *,
+    channels: int = 0,
+    features: MarketFeatures | None = None,
+    seed: int = 0,
+    mask: ActionMask | None = None,
+    kind: type[Network] = ActorCritic,
+) -> Network:
     """Build a network with weights drawn from `seed`; torch's global random state is left as it was.
 
     Parameters
@@ -167,7 +198,11 @@ def make_network(
     actions
         Number of actions.
     channels, features
-        Market features a tick, or the panel that has them; needed by the recurrent network.
+        Market features a tick, or the panel that has them; needed by networks that read bars.
+    mask
+        Which actions may be chosen; all by default.
+    kind
+        What stands on the trunk: `ActorCritic` for PPO, `QNetwork` for DQN.
     """
     if features is not None:
         channels = features.today.shape[2]
@@ -177,7 +212,13 @@ def make_network(
         if settings.kind == "mlp":
             trunk: nn.Module = MLP(settings.hidden)
         elif channels < 1:
-            raise ConfigError("the recurrent network needs the market's features; give features or channels.")
+            raise ConfigError(f"the {settings.kind} network needs the market's features; give features or channels.")
         else:
-            trunk = Recurrent(channels, settings.hidden, previous_day=settings.previous_day, features=features)
-        return ActorCritic(trunk, settings.hidden, actions)
+            trunk = Recurrent(
+                channels,
+                settings.hidden,
+                previous_day=settings.previous_day,
+                features=features,
+                encoder=_ENCODERS[settings.kind],
+            )
+        return kind(trunk, settings.hidden, actions, mask=mask)

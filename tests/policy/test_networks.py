@@ -5,7 +5,15 @@ import pytest
 import torch
 
 from rlwb.errors import ConfigError
-from rlwb.policy import MLP, NetworkSettings, Recurrent, make_network
+from rlwb.policy import (
+    MLP,
+    AttentionEncoder,
+    ConvolutionEncoder,
+    NetworkSettings,
+    QNetwork,
+    Recurrent,
+    make_network,
+)
 from rlwb.policy.episodes import last_rows
 from tests.policy.conftest import Rollout
 from tests.policy.test_market_encoder import step_by_step
@@ -72,7 +80,7 @@ def test_the_terminal_observation_of_the_longest_order_is_valid() -> None:
     assert torch.isfinite(value).all()
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "mlp"])
+@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "mlp"])
 def test_what_an_order_is_worth_does_not_depend_on_its_size(rollout: Rollout, kind) -> None:
     net = make_network(NetworkSettings(kind=kind, hidden=8), ACTIONS, features=small().features)
     obs = rollout.reference.obs
@@ -104,6 +112,11 @@ def test_an_untrained_policy_is_near_uniform(rollout: Rollout) -> None:
 def test_kinds() -> None:
     assert isinstance(make_network(NetworkSettings(kind="mlp", hidden=4), 3).trunk, MLP)
     assert isinstance(make_network(NetworkSettings(hidden=4), 3, channels=5).trunk, Recurrent)
+    for kind, encoder in {"convolution": ConvolutionEncoder, "attention": AttentionEncoder}.items():
+        net = make_network(NetworkSettings(kind=kind, hidden=4), 3, channels=5)
+        assert isinstance(net.trunk.market, encoder)
+    q = make_network(NetworkSettings(hidden=4), 3, channels=5, kind=QNetwork)
+    assert q.head.out_features == 3
     with pytest.raises(ConfigError, match="give features or channels"):
         make_network(NetworkSettings(), 3)
     with pytest.raises(ConfigError, match="hidden is 0"):
