@@ -123,7 +123,7 @@ class PPO(TianshouPPO):
     """
 
     #: Names of what `learn` returns.
-    figures = ("gradient_steps", "loss", "actor_loss", "vf_loss", "ent_loss")
+    figures: tuple[str, ...] = ("gradient_steps", "loss", "actor_loss", "vf_loss", "ent_loss")
 
     def __init__(self, net: ActorCritic, settings: PPOSettings | None = None, *, seed: int = 0) -> None:
         self.settings = settings = settings or PPOSettings()
