@@ -30,6 +30,10 @@ _Q1, _Q2, _Q3, _Q4 = (
     np.float32(value)
     for value in (0.4671436653520803, 0.025877094986877656, 0.0003285680773035716, 7.776795244334829e-07)
 )
+#: Rows of a product without gradients come in multiples of this, so that a row's bits do not depend on its company.
+ALIGN = 16
+#: Sequences at once without gradients: their gates stay in the processor's cache.
+_BLOCK = 512
 _LIMIT, _ZERO, _HALF, _ONE = np.float32(9.0), np.float32(0.0), np.float32(0.5), np.float32(1.0)
 # Not the whole of fast mathematics: a NaN must stay one.
 _FAST = {"contract", "arcp", "nsz", "reassoc"}
@@ -200,7 +204,8 @@ def states_at(
 ) -> torch.Tensor:
     """Return chosen states of a GRU: that of sequence ``row[i]`` after ``step[i]`` steps, of shape (N, H).
 
-    With gradients, no sequence is run beyond the last state that is asked of it.
+    No sequence is run beyond the last state that is asked of it, where there are gradients or each sequence is asked
+    for one state.
 
     Parameters
     ----------
@@ -212,10 +217,13 @@ def states_at(
         What stands before the GRU, step by step: (…, C') to (…, C).
     """
     rows, steps, width = inputs.shape
-    if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
-        return scan(gru, embed(inputs), first)[step, row]
     if first is None:
         first = inputs.new_zeros(rows, gru.hidden_size)
+    if not torch.is_grad_enabled() and torch.equal(row, torch.arange(rows, device=row.device)):
+        begin = np.arange(rows) * steps
+        return last_states(gru, inputs.reshape(rows * steps, width), begin, step.cpu().numpy(), first, embed)
+    if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
+        return scan(gru, embed(inputs), first)[step, row]
     needed = np.zeros(rows, dtype=np.int64)
     np.maximum.at(needed, row.numpy(), step.numpy())
     order = np.argsort(-needed, kind="stable")
@@ -227,6 +235,67 @@ def states_at(
     states: torch.Tensor = _Scan.apply(embed(packed), first[order], *_weights(gru), counts.tolist())
     begins = np.concatenate([[0], rows + np.cumsum(counts) - counts])
     return states.index_select(0, torch.from_numpy(begins[step.numpy()] + rank[row.numpy()]))
+
+
+def last_states(
+    gru: nn.GRU,
+    table: torch.Tensor,
+    begin: np.ndarray,
+    count: np.ndarray,
+    first: torch.Tensor,
+    embed: Callable[[torch.Tensor], torch.Tensor] = _unchanged,
+) -> torch.Tensor:
+    """Return the last state alone of sequences that lie in a table, of shape (B, H); without gradients.
+
+    Parameters
+    ----------
+    gru, embed
+        As in `states_at`.
+    table : float of shape (M, C')
+        Sequence i reads its rows ``begin[i]`` … ``begin[i] + count[i] - 1``.
+    begin, count : int64 of shape (B,)
+    first : float of shape (B, H)
+        State before the first step.
+    """
+    with torch.no_grad():
+        order = np.argsort(-count, kind="stable")
+        states = torch.empty_like(first)
+        for low in range(0, len(order), _BLOCK):
+            part = order[low : low + _BLOCK]
+            run = _run_aligned if _is_fast(gru, table) else _run_padded
+            states[torch.from_numpy(part)] = run(gru, table, begin[part], count[part], first[part], embed)
+        return states
+
+
+def _run_padded(
+    gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Any
+) -> torch.Tensor:
+    rows = begin[:, None] + np.minimum(np.arange(count.max()), np.maximum(count - 1, 0)[:, None])
+    steps = table[torch.as_tensor(np.minimum(rows, len(table) - 1), device=table.device)]
+    place = torch.arange(len(count), device=table.device)
+    return scan(gru, embed(steps), first)[torch.as_tensor(count, device=table.device), place]
+
+
+def _run_aligned(
+    gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Any
+) -> torch.Tensor:
+    """Run sequences, the longest first, in place; products in multiples of `ALIGN` rows."""
+    w_ih, w_hh, b_ih, b_hh = _weights(gru)
+    rows, hidden = first.shape
+    state = first.new_zeros(rows + -rows % ALIGN, hidden)
+    state[:rows] = first
+    gates, recurrent = state.new_empty(len(state), 3 * hidden), state.new_empty(len(state), 3 * hidden)
+    own, across, s, g = w_ih.t().contiguous(), w_hh.t().contiguous(), state.numpy(), gates.numpy()
+    u, k = recurrent.numpy(), np.empty_like(s)
+    filled = np.pad(begin, (0, len(state) - rows), mode="edge")
+    for t in range(int(count[0])):
+        n = int(np.searchsorted(-count, -t))
+        m = n + -n % ALIGN
+        read = torch.from_numpy(np.minimum(filled[:m] + t, len(table) - 1))
+        torch.addmm(b_ih, embed(table.index_select(0, read)), own, out=gates[:m])
+        torch.addmm(b_hh, state[:m], across, out=recurrent[:m])
+        _step(g[:n], u[:n], s[:n], s[:n], k[:n])
+    return state[:rows]
 
 
 def _forward(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,24 +10,13 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.gru import scan, states_at
-
-_SESSIONS_PER_PASS = 512
-_ALIGN = 16
+from rlwb.policy.gru import last_states, scan, states_at
+from rlwb.policy.kept import Kept
 
 
 def as_tensor(value: Any, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return an array or tensor as a tensor on `device`."""
     return torch.as_tensor(value, dtype=dtype, device=device)
-
-
-class _Pass(NamedTuple):
-    """States of whole sessions, and all that they depend on."""
-
-    weights: list[torch.Tensor]
-    features: MarketFeatures | None
-    sessions: np.ndarray
-    states: torch.Tensor
 
 
 class MarketEncoder(nn.Module):
@@ -47,8 +36,9 @@ class MarketEncoder(nn.Module):
     Notes
     -----
     The network is causal: its state after k ticks depends on these alone. So a decision at tick k reads row
-    k of one pass over the whole day, whatever later ticks hold, and all decisions and orders of a session
-    share that pass. Without gradients the last pass is kept until the weights change.
+    k of one pass over the day, whatever later ticks hold, and all decisions and orders of a session share
+    that pass. Without gradients the pass goes from decision to decision, no further than they do, and its states
+    at the decisions are kept until the weights change.
     """
 
     #: Steps of zeros in front of the first tick, for a subclass.
@@ -62,7 +52,7 @@ class MarketEncoder(nn.Module):
         self.gru = nn.GRU(channels, hidden, batch_first=True)
         self.previous_gru = nn.GRU(channels, hidden, batch_first=True) if previous_day else None
         self.features = features
-        self._kept: _Pass | None = None
+        self._kept: Kept | None = None
 
     def forward(self, obs: Any) -> torch.Tensor:
         """Return the state after the ticks that each observation has seen, of shape (N, H).
@@ -85,8 +75,7 @@ class MarketEncoder(nn.Module):
             distinct, where = np.unique(session, return_inverse=True)
             today, first = self._read(distinct)
             return states_at(self.gru, today, as_tensor(where, device), tick + self.lead, first, self._embed)
-        distinct, states = self._keep(session)
-        return states[tick, as_tensor(np.searchsorted(distinct, session), device)]
+        return self._recall(session, tick)
 
     def encode(self, sessions: np.ndarray) -> torch.Tensor:
         """Return the states of whole sessions after 0, 1, … T ticks, of shape (S, T + 1, H)."""
@@ -104,13 +93,17 @@ class MarketEncoder(nn.Module):
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
             )
         device = self.gru.weight_ih_l0.device
-        today = self._lead(as_tensor(np.asarray(self.features.today[sessions]), device))
+        today = self._lead(as_tensor(self.features.rows(sessions), device))
         if self.previous_gru is None:
             return today, None
         return today, self._first(as_tensor(self.features.block_previous(sessions), device))
 
     def _first(self, previous: torch.Tensor) -> torch.Tensor | None:
-        return None if self.previous_gru is None else scan(self.previous_gru, previous)[-1]
+        if self.previous_gru is None:
+            return None
+        sessions, ticks, _ = previous.shape
+        every = torch.arange(sessions, device=previous.device)
+        return states_at(self.previous_gru, previous, every, torch.full_like(every, ticks))
 
     def _lead(self, today: torch.Tensor) -> torch.Tensor:
         """Put `lead` steps of zeros in front of the features (S, T, C)."""
@@ -120,27 +113,53 @@ class MarketEncoder(nn.Module):
         """Return what the GRU reads of steps (…, C), each on its own; a subclass may put layers here."""
         return steps
 
-    def _keep(self, session: np.ndarray) -> tuple[np.ndarray, torch.Tensor]:
-        """Return sorted sessions that include all of `session`, and their states under the present weights."""
-        kept = self._kept
-        if kept is not None and self._still_true(kept) and np.isin(session, kept.sessions).all():
-            return kept.sessions, kept.states
-        self._kept = None
-        distinct = np.unique(session)
-        # In multiples of a few rows, so that a session's bits do not depend on its company.
-        filled = np.concatenate([distinct, np.repeat(distinct[-1:], -len(distinct) % _ALIGN)])
-        parts = [self._pass_over(filled[i : i + _SESSIONS_PER_PASS]) for i in range(0, len(filled), _SESSIONS_PER_PASS)]
-        weights = [parameter.detach().clone() for parameter in self.parameters()]
-        self._kept = _Pass(weights, self.features, distinct, torch.cat(parts, dim=1)[:, : len(distinct)])
-        return distinct, self._kept.states
+    def _recall(self, session: np.ndarray, tick: torch.Tensor) -> torch.Tensor:
+        """Return the states of `session` after `tick` ticks, of shape (N, H), going on from those that are kept."""
+        if self._kept is None or not self._kept.serves(session, self.features):
+            self._kept = None
+            self._kept = self._begin(np.unique(session))
+        place = np.searchsorted(self._kept.sessions, session)
+        self._reach(self._kept, place, tick.cpu().numpy())
+        return self._kept.states[tick, as_tensor(place, tick.device)]
 
-    def _still_true(self, kept: _Pass) -> bool:
-        """Compare the weights themselves: a version counter misses writes through ``.data`` and swapped tensors."""
-        return kept.features is self.features and all(
-            old.device == new.device and torch.equal(old, new)
-            for old, new in zip(kept.weights, self.parameters(), strict=True)
-        )
+    def _begin(self, sessions: np.ndarray) -> Kept:
+        """Return the sessions with their states before the first tick."""
+        steps, first = self._read(sessions)
+        shape = (steps.shape[1] - self.lead + 1, len(sessions))
+        states = steps.new_empty(*shape, self.hidden)
+        kept = Kept(self, sessions, self.features, states, np.zeros(shape, dtype=bool), steps)
+        every = np.arange(len(sessions))
+        before = steps.new_zeros(len(sessions), self.hidden) if first is None else first
+        states[0] = self._run(kept, every, np.zeros_like(every), np.full_like(every, self.lead), before)
+        kept.known[0] = True
+        return kept
+
+    def _reach(self, kept: Kept, place: np.ndarray, tick: np.ndarray) -> None:
+        """Find the states of the sessions at `place` after `tick` ticks."""
+        wanted = np.unique(np.stack([place, tick]), axis=1)
+        wanted = wanted[:, ~kept.known[wanted[1], wanted[0]]]
+        while wanted.size:
+            # The earliest of each session first: the later ones go on from there.
+            _, turn = np.unique(wanted[0], return_index=True)
+            where, until = wanted[:, turn]
+            behind = kept.known[:, where] & (np.arange(len(kept.known))[:, None] <= until)
+            since = len(behind) - 1 - np.argmax(behind[::-1], axis=0)
+            at = as_tensor(where, kept.states.device)
+            before = kept.states[as_tensor(since, at.device), at]
+            states = self._run(kept, where, since + self.lead, until - since, before)
+            kept.states[as_tensor(until, at.device), at] = states
+            kept.known[until, where] = True
+            wanted = np.delete(wanted, turn, axis=1)
+
+    def _run(
+        self, kept: Kept, place: np.ndarray, begin: np.ndarray, count: np.ndarray, before: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the states `count` steps after `before`, reading from step `begin` on."""
+        assert kept.steps is not None, "made by _begin"
+        _, length, width = kept.steps.shape
+        table = kept.steps.reshape(-1, width)
+        return last_states(self.gru, table, place * length + begin, count, before, self._embed)
 
     def forget(self) -> None:
-        """Drop the kept pass, to free its memory."""
+        """Drop the kept states, to free their memory."""
         self._kept = None

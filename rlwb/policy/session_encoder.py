@@ -11,14 +11,15 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.market_encoder import MarketEncoder, as_tensor
+from rlwb.policy.market_encoder import as_tensor
+from rlwb.policy.whole_pass import WholePassEncoder
 
 #: Numbers of a row are filled up with 0 to a multiple of this: products of rows that begin anywhere in memory round in
 #: several ways, so that a session's bits would depend on its place in the batch.
 _ALIGN = 4
 
 
-class SessionEncoder(MarketEncoder, ABC):
+class SessionEncoder(WholePassEncoder, ABC):
     """Reads a session as one sequence of rows: an empty row, yesterday's ticks if it reads them, today's ticks.
 
     The state after k ticks is that of today's tick k - 1, or of the row before today's ticks. Beside its C features a
@@ -56,9 +57,7 @@ class SessionEncoder(MarketEncoder, ABC):
         """
         tick = as_tensor(obs["cur_tick"], self._device).long()
         if "session" in obs and self.causal and not torch.is_grad_enabled():
-            session = np.asarray(obs["session"])
-            distinct, states = self._keep(session)
-            return states[tick, as_tensor(np.searchsorted(distinct, session), self._device)]
+            return self._recall(np.asarray(obs["session"]), tick)
         today, previous, row = self._blocks(obs)
         seen = int(tick.max()) if self.causal else today.shape[1]
         return self._states(today, previous, seen)[row, tick]
@@ -80,7 +79,7 @@ class SessionEncoder(MarketEncoder, ABC):
             raise ConfigError(
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
             )
-        today = np.asarray(self.features.today[sessions]) if ticks is None else self.features.block(sessions, ticks)
+        today = self.features.rows(sessions) if ticks is None else self.features.block(sessions, ticks)
         previous = self.features.block_previous(sessions) if self.previous_day else np.empty_like(today[:, :0])
         return as_tensor(today, self._device), as_tensor(previous, self._device)
 

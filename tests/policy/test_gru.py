@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rlwb.policy.gru import _tanh, scan, states_at
+from rlwb.policy.gru import _tanh, last_states, scan, states_at
 
 
 def both(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -102,3 +102,26 @@ def test_a_missing_value_stays_missing(where: str) -> None:
     assert states[-1, 0].isnan().any()
     if where == "input":
         assert not states[:, 1].isnan().any()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 7), min_size=1, max_size=40), seed=st.integers(0, 2**32 - 1), double=st.booleans()
+)
+def test_last_states_are_those_of_scans(counts: list[int], seed: int, double: bool) -> None:
+    rng = np.random.default_rng(seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        gru = torch.nn.GRU(3, 5, batch_first=True)
+    dtype = torch.float64 if double else torch.float32
+    gru = gru.to(dtype)
+    table = torch.tensor(rng.normal(size=(60, 3)), dtype=dtype)
+    first = torch.tensor(rng.normal(size=(len(counts), 5)), dtype=dtype)
+    begin = rng.integers(0, 60 - 7, size=len(counts))
+    found = last_states(gru, table, begin, np.array(counts), first, lambda steps: 2.0 * steps)
+    assert not found.requires_grad
+    for i, count in enumerate(counts):
+        rows = 2.0 * table[begin[i] : begin[i] + count][None]
+        with torch.no_grad():
+            expected = scan(gru, rows, first[i : i + 1])[count, 0]
+        torch.testing.assert_close(found[i], expected, rtol=1e-5, atol=1e-6)

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy import MarketEncoder, market_encoder
-from rlwb.policy.gru import scan
+from rlwb.policy.gru import last_states
 from tests.trainer.small import small
 
 
@@ -160,17 +164,70 @@ def test_other_sessions_than_the_kept_ones() -> None:
             torch.testing.assert_close(net(obs), fresh(net, obs), rtol=1e-6, atol=1e-7)
 
 
-def test_a_subset_costs_no_new_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    net, passes = encoder(False), []
-    monkeypatch.setattr(market_encoder, "scan", lambda gru, x, first: passes.append(len(x)) or scan(gru, x, first))
-    obs, _ = observe()
+def test_a_day_is_read_once_from_decision_to_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, read = encoder(False), []
+
+    def counted(gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, *more: Any) -> torch.Tensor:
+        read.append(int(count.sum()))
+        return last_states(gru, table, begin, count, *more)
+
+    monkeypatch.setattr(market_encoder, "last_states", counted)
+
+    def ticks_read(session: list[int], tick: list[int]) -> int:
+        read.clear()
+        with torch.no_grad():
+            net({"session": np.array(session), "cur_tick": np.array(tick)})
+        return sum(read)
+
+    assert ticks_read([3, 8, 8], [4, 6, 2]) == 4 + 6, "two decisions of session 8 share its first ticks"
+    assert ticks_read([8, 3, 3], [6, 4, 0]) == 0, "known"
+    assert ticks_read([3, 8], [5, 3]) == (5 - 4) + (3 - 2), "each goes on from the last known state before it"
+    assert ticks_read([3, 9], [1, 1]) == 1 + 1, "another session begins anew"
+    net.forget()
+    assert ticks_read([3], [5]) == 5
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    asks=st.lists(
+        st.lists(st.tuples(st.integers(0, 23), st.integers(0, 12)), min_size=1, max_size=20), min_size=1, max_size=4
+    )
+)
+@pytest.mark.parametrize("previous_day", [False, True])
+def test_a_state_has_the_same_bits_however_it_is_reached(previous_day: bool, asks: list[list[tuple[int, int]]]) -> None:
+    at_once, by_and_by = encoder(previous_day), encoder(previous_day)
     with torch.no_grad():
-        for rows in (slice(None), slice(3, 9), [0]):
-            net({key: value[rows] for key, value in obs.items()})
-        assert len(passes) == 1
-        net.forget()
-        net(obs)
-    assert len(passes) == 2
+        by_and_by({"session": np.arange(24), "cur_tick": np.zeros(24, dtype=np.int64)})
+        whole = by_and_by.encode(np.arange(24))
+        for ask in asks:
+            session, tick = np.array(ask).T
+            found = by_and_by({"session": session, "cur_tick": tick})
+            torch.testing.assert_close(found, whole[session, tick], rtol=1e-6, atol=1e-7)
+            for i in range(len(ask)):
+                at_once.forget()
+                assert torch.equal(at_once({"session": session[i : i + 1], "cur_tick": tick[i : i + 1]})[0], found[i])
+
+
+def test_layers_and_empty_ticks_in_front_of_the_recurrent_one() -> None:
+    class Front(MarketEncoder):
+        lead = 2
+
+        def _embed(self, steps: torch.Tensor) -> torch.Tensor:
+            return 0.5 * steps + 0.25
+
+    features = small().features
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        net = Front(features.today.shape[2], 8, features=features)
+    reference, blocks = observe()
+    expected = []
+    for today, tick in zip(blocks["data_processed"], blocks["cur_tick"], strict=True):
+        padded = 0.5 * torch.tensor(np.pad(today, ((2, 0), (0, 0)))) + 0.25
+        expected.append(step_by_step(net.gru, padded, int(tick) + 2, torch.zeros(8)))
+    with torch.no_grad():
+        kept = net(reference), net(blocks)
+    for found in (*kept, net(reference), net(blocks)):
+        torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_a_session_has_the_same_bits_in_any_company() -> None:
