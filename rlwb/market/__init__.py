@@ -4,6 +4,7 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.features import FeatureSettings, MarketFeatures
 from rlwb.market.load import load_sessions
 from rlwb.market.normaliser import Normaliser
+from rlwb.market.pieces import feature, feature_names
 from rlwb.market.read import read_bars
 from rlwb.market.report import Report
 from rlwb.market.resample import resample
@@ -18,6 +19,8 @@ __all__ = [
     "Report",
     "Sessions",
     "SyntheticSettings",
+    "feature",
+    "feature_names",
     "load_sessions",
     "read_bars",
     "resample",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.features import last_close
+from rlwb.market.references import last_close
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
 from rlwb.market.validate import Bars, drop_duplicates, drop_misplaced, repair_values

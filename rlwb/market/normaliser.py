@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rlwb.errors import DataError
+
+#: Gives the values of a column, array by array.
+Source = Callable[[], Iterable[np.ndarray]]
+_LEAF = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,19 +48,31 @@ class Normaliser:
 
         NaN is left out. A column without any value is a `DataError`.
         """
-        return cls.from_columns(columns, [values[..., index] for index in range(len(columns))])
+        return cls.stream(columns, [partial(iter, [values[..., index]]) for index in range(len(columns))])
 
     @classmethod
-    def from_columns(cls, columns: tuple[str, ...], values: list[np.ndarray]) -> Normaliser:
-        """`fit` for columns given one by one, each of any shape."""
+    def stream(cls, columns: tuple[str, ...], sources: Sequence[Source]) -> Normaliser:
+        """`fit` for columns that need not be in memory.
+
+        Parameters
+        ----------
+        sources
+            One a column; each call gives all values of the column, in arrays of any shapes. Each is called three
+            times: to count, for the mean, and for the deviation from it.
+
+        Notes
+        -----
+        The sums are those of `numpy.sum` on all values at once, to the last bit, however they are cut into arrays.
+        """
         means, scales = [], []
-        for name, column in zip(columns, values, strict=True):
-            present = column[np.isfinite(column)].astype(np.float64)
-            if not len(present):
+        for name, source in zip(columns, sources, strict=True):
+            count = sum(len(present) for present in _present(source))
+            if not count:
                 raise DataError(
                     f"feature {name} has no value in the training part; leave it out or check the training dates."
                 )
-            mean, deviation = present.mean(), present.std()
+            mean = stream_sum(_present(source), count) / count
+            deviation = np.sqrt(stream_sum(((values - mean) ** 2 for values in _present(source)), count) / count)
             means.append(mean)
             scales.append(deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0)
         return cls(tuple(columns), np.array(means), np.array(scales))
@@ -68,3 +85,44 @@ class Normaliser:
     def from_dict(cls, values: Mapping[str, Any]) -> Normaliser:
         """Rebuild a normaliser from `as_dict`."""
         return cls(tuple(values["columns"]), np.asarray(values["mean"]), np.asarray(values["scale"]))
+
+
+def _present(source: Source) -> Iterator[np.ndarray]:
+    return (values[np.isfinite(values)].astype(np.float64) for values in source())
+
+
+def stream_sum(parts: Iterable[np.ndarray], count: int) -> float:
+    """Return the sum of the `count` numbers that `parts` hold, float64 of one axis, as `numpy.sum` has it.
+
+    NumPy adds pairwise: it halves an array, at a multiple of 8, until few numbers are left (Higham, SIAM Journal on
+    Scientific Computing 14, 1993). Halving the stream at the same places leaves pieces small enough for NumPy itself.
+    """
+    stream = _Stream(parts)
+
+    def add(length: int) -> float:
+        if length <= _LEAF:
+            return float(stream.take(length).sum())
+        half = length // 2
+        half -= half % 8
+        return add(half) + add(length - half)
+
+    return add(count)
+
+
+class _Stream:
+    """Hands out numbers in arrays of the asked length."""
+
+    def __init__(self, parts: Iterable[np.ndarray]) -> None:
+        self._parts = iter(parts)
+        self._left = np.empty(0)
+
+    def take(self, length: int) -> np.ndarray:
+        if len(self._left) < length:
+            pieces = [self._left]
+            missing = length - len(self._left)
+            while missing > 0:
+                pieces.append(next(self._parts))
+                missing -= len(pieces[-1])
+            self._left = np.concatenate(pieces)
+        values, self._left = self._left[:length], self._left[length:]
+        return values

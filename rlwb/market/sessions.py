@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlwb.errors import ConfigError, DataError
+from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.clock import day_of
+from rlwb.market.index import SessionIndex
 from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS
 
@@ -101,7 +100,7 @@ class Sessions:
 
     def __repr__(self) -> str:
         span = f", {self.dates.min()}..{self.dates.max()}" if len(self) else ""
-        names = len(set(self.instruments.tolist()))
+        names = len(self.index.names)
         return f"Sessions({len(self)} sessions, {names} instruments{span}, {self.calendar.num_ticks} ticks)"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -111,20 +110,25 @@ class Sessions:
         return _rebuild, (*parts, self.halted, self.report)
 
     @cached_property
-    def _index(self) -> dict[tuple[str, int], int]:
-        days = self.dates.astype(np.int64).tolist()
-        return {key: row for row, key in enumerate(zip(self.instruments.tolist(), days, strict=True))}
+    def index(self) -> SessionIndex:
+        """Where each instrument and date lies; ``index.names`` are the distinct instruments, sorted."""
+        return SessionIndex(self.instruments, self.dates)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Row of the same instrument's first session, int64 of shape ``(S,)``."""
+        return _read_only(np.repeat(self.index.first, self.index.stop - self.index.first))
 
     @cached_property
     def previous(self) -> np.ndarray:
         """Row of the same instrument's previous session, int32 of shape ``(S,)``; -1 where there is none."""
         rows = np.arange(len(self), dtype=np.int32) - 1
-        rows[1:][self.instruments[1:] != self.instruments[:-1]] = -1
+        rows[self.index.first] = -1
         return _read_only(rows)
 
-    @cached_property
+    @property
     def in_session(self) -> np.ndarray:
-        """Bool of shape ``(S, T)``: True before the session's end."""
+        """Bool of shape ``(S, T)``: True before the session's end. Made anew each time, a byte a bar."""
         return _read_only(np.arange(self.calendar.num_ticks)[None, :] < self.num_ticks[:, None])
 
     @cached_property
@@ -145,9 +149,7 @@ class Sessions:
 
     def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
         """Return the row of each (instrument, date), int64; -1 where there is no such session."""
-        days = np.asarray(list(dates), dtype="datetime64[D]").astype(np.int64).tolist()
-        pairs = zip(instruments, days, strict=True)
-        return np.array([self._index.get(pair, -1) for pair in pairs], dtype=np.int64)
+        return self.index.rows(instruments, dates)
 
     def row(self, instrument: str, date: Any) -> int:
         """Return the row of one session.
@@ -159,25 +161,7 @@ class Sessions:
         date
             Text ``YYYY-MM-DD`` or any date or timestamp of that day.
         """
-        if not isinstance(instrument, str):
-            raise DataError(f"instrument {instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
-        try:
-            day = day_of(date)
-        except ConfigError:
-            raise DataError(f"the date {date!r} of {instrument} cannot be read; write it as YYYY-MM-DD.") from None
-        found = self._index.get((instrument, int(day.astype(np.int64))))
-        if found is not None:
-            return found
-        own = self.dates[self.instruments == instrument]
-        if not len(own):
-            near = difflib.get_close_matches(instrument, sorted(set(self.instruments.tolist())), n=1, cutoff=0.0)
-            hint = f"the nearest name is {near[0]}" if near else "there are no sessions at all"
-            raise DataError(f"instrument {instrument} has no session; {hint}.")
-        nearest = own[np.argmin(np.abs(own - day))]
-        raise DataError(
-            f"{instrument} has no session on {day}; the nearest is {nearest} (it has {len(own)}, "
-            f"{own[0]} to {own[-1]}). Its report says which were dropped."
-        )
+        return self.index.row(instrument, date)
 
     def select(self, rows: np.ndarray) -> Sessions:
         """Return the sessions of `rows` (bool of shape ``(S,)`` or row numbers), in the order of the panel.

@@ -7,6 +7,8 @@ import os
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from rlwb.errors import DataError
 from rlwb.files import write_json
 from rlwb.market.calendar import Calendar
+from rlwb.market.growing import GrowingArray
 from rlwb.market.report import Report
 from rlwb.market.schema import SCHEMA_VERSION
 from rlwb.market.sessions import Sessions
@@ -31,6 +34,20 @@ def save_sessions(
 
     A folder that holds something else is refused unless `replace_anything` (a cache, whose folders are its own).
     """
+    return save_parts([sessions], directory, replace_anything=replace_anything, **extra)
+
+
+def save_parts(
+    parts: Iterable[Sessions], directory: str | os.PathLike[str], *, replace_anything: bool = False, **extra: Any
+) -> Path:
+    """Write one panel that comes in parts and need not fit into memory; else as `save_sessions`.
+
+    Parameters
+    ----------
+    parts
+        One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
+        their reports are added.
+    """
     target = Path(directory).absolute()
     foreign = target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir()))
     if foreign and not replace_anything:
@@ -38,24 +55,16 @@ def save_sessions(
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
-        arrays = {"instruments": sessions.instruments, "dates": sessions.dates.astype(np.int64)}
-        arrays |= {"num_ticks": sessions.num_ticks, **{f"field_{k}": v for k, v in sessions.fields.items()}}
-        if sessions.halted is not None:
-            arrays["halted"] = sessions.halted
-        files = {}
-        for name, array in arrays.items():
-            path = temporary / f"{name}.npy"
-            with path.open("wb") as file:
-                np.save(file, array, allow_pickle=False)
-                file.flush()
-                os.fsync(file.fileno())
-            files[path.name] = {"bytes": path.stat().st_size, "crc32": _checksum(path)}
+        calendar, report = _write_arrays(temporary, parts)
+        files = {
+            path.name: {"bytes": path.stat().st_size, "crc32": _checksum(path)} for path in sorted(temporary.iterdir())
+        }
         meta = {
             "format": FORMAT,
             "schema": SCHEMA_VERSION,
-            "fingerprint": sessions.fingerprint,
-            "calendar": sessions.calendar.as_dict(),
-            "report": sessions.report.as_dict(),
+            "fingerprint": _map(temporary, files, calendar, report).fingerprint,
+            "calendar": calendar.as_dict(),
+            "report": report.as_dict(),
             "files": files,
             **extra,
         }
@@ -83,23 +92,61 @@ def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> 
                 raise ValueError(f"{name} has {size} bytes, not {stated['bytes']}")
             if verify and _checksum(path / name) != stated["crc32"]:
                 raise ValueError(f"the checksum of {name} differs")
-        arrays = {name[:-4]: np.load(path / name, mmap_mode="r", allow_pickle=False) for name in meta["files"]}
-        sessions = Sessions(
-            Calendar(**meta["calendar"]),
-            np.array(arrays["instruments"]),
-            np.array(arrays["dates"]).astype("datetime64[D]"),
-            np.array(arrays["num_ticks"]),
-            {name[6:]: array for name, array in arrays.items() if name.startswith("field_")},
-            halted=arrays.get("halted"),
-            report=Report.from_dict(meta["report"]),
-            directory=path,
-        )
+        report = Report.from_dict(meta["report"])
+        sessions = _map(path, meta["files"], Calendar(**meta["calendar"]), report, directory=path)
         sessions.__dict__["fingerprint"] = meta["fingerprint"]
     except FileNotFoundError as error:
         raise DataError(f"{path} holds no complete panel ({Path(error.filename or META).name} is missing).") from None
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"the panel in {path} is damaged ({error}); delete it and build it again.") from None
     return sessions
+
+
+def _write_arrays(folder: Path, parts: Iterable[Sessions]) -> tuple[Calendar, Report]:
+    """Write the arrays of all parts to `folder`; return their calendar and joint report."""
+    first: Sessions | None = None
+    report, instruments = Report(), []
+    with ExitStack() as stack:
+        files: dict[str, GrowingArray] = {}
+        for part in parts:
+            arrays = {"dates": part.dates.astype(np.int64), "num_ticks": part.num_ticks}
+            arrays |= {f"field_{name}": values for name, values in part.fields.items()}
+            arrays |= {} if part.halted is None else {"halted": part.halted}
+            if first is None:
+                first = part
+                for name, values in arrays.items():
+                    files[name] = GrowingArray(folder / f"{name}.npy", values.dtype, values.shape[1:])
+                    stack.callback(files[name].close)
+            if part.calendar != first.calendar or arrays.keys() != files.keys():
+                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
+            for name, values in arrays.items():
+                files[name].add(values)
+            instruments.append(part.instruments)
+            report = report.merge(part.report)
+    if first is None:
+        raise DataError("a panel of no parts cannot be saved; give at least one.")
+    names = GrowingArray(folder / "instruments.npy", np.result_type(*instruments), ())
+    for part_names in instruments:
+        names.add(part_names)
+    names.close()
+    return first.calendar, report
+
+
+def _map(
+    folder: Path, files: Iterable[str], calendar: Calendar, report: Report, directory: Path | None = None
+) -> Sessions:
+    """Return the panel whose arrays lie in `folder`, its fields mapped."""
+    arrays = {name[:-4]: np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files}
+    return Sessions(
+        calendar,
+        np.array(arrays["instruments"]),
+        np.array(arrays["dates"]).astype("datetime64[D]"),
+        np.array(arrays["num_ticks"]),
+        {name[6:]: array for name, array in arrays.items() if name.startswith("field_")},
+        halted=arrays.get("halted"),
+        report=report,
+        directory=directory,
+    )
 
 
 def _checksum(path: Path) -> int:

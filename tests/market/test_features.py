@@ -181,8 +181,10 @@ def test_wrong_settings_are_refused() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03"]))
     with pytest.raises(ConfigError, match="one of them"):
         MarketFeatures.build(sessions)
-    with pytest.raises(ConfigError, match="different names"):
+    with pytest.raises(ConfigError, match=r"no feature 'closes'; did you mean close\?"):
         FeatureSettings(("close", "closes"))
+    with pytest.raises(ConfigError, match="different names"):
+        FeatureSettings(("close", "close"))
     with pytest.raises(ConfigError, match="different names"):
         FeatureSettings(())
     with pytest.raises(ConfigError, match="clip"):

@@ -1,0 +1,71 @@
+"""The trial that every feature must stand: it sees nothing of later ticks, later sessions or its neighbours."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from rlwb.errors import ConfigError
+from rlwb.market.block import Block, Piece
+from rlwb.market.calendar import Calendar
+from rlwb.market.references import References
+from rlwb.market.schema import FIELDS, PRICES
+from rlwb.market.sessions import Sessions
+
+_INSTRUMENTS, _DAYS = 2, 7
+_TRIALS = 12
+
+
+def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
+    """Raise `ConfigError` when a feature depends on what it must not know.
+
+    On a small random market with gaps, all bars from a random tick of a random day on are changed, appear or go
+    missing; every value before must stay as it was, to the last bit. So must the values of sessions that are computed
+    alone instead of together.
+    """
+    rng = np.random.default_rng(seed)
+    market = _market()
+    rows, ticks = np.arange(len(market)), market.calendar.num_ticks
+    values = piece(Block(References(market), rows))
+    alone = np.concatenate([piece(Block(References(market), rows[row : row + 1])) for row in rows])
+    if not np.array_equal(values, alone, equal_nan=True):
+        raise ConfigError(
+            f"feature {piece.name} of a session depends on which others are computed with it; let each row of the "
+            "block speak for itself."
+        )
+    for _ in range(trials):
+        day, tick = int(rng.integers(_DAYS)), int(rng.integers(ticks))
+        number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
+        future = number >= day * ticks + tick
+        after = piece(Block(References(_changed(market, future, rng)), rows))
+        differ = ~future & ~((values == after) | (np.isnan(values) & np.isnan(after)))
+        if differ.any():
+            seen = int((day * ticks + tick - number[differ]).min())
+            raise ConfigError(
+                f"feature {piece.name} sees the future: changing bars {seen} ticks later changes it; use the columns "
+                "up to its own tick, and earlier sessions, alone."
+            )
+
+
+@cache
+def _market() -> Sessions:
+    """Random bars with every field, of which a tenth is missing, on a short day with a break."""
+    calendar = Calendar(segments=(("10:00", "10:06"), ("11:00", "11:06")), infer_early_close_minutes=0)
+    rng = np.random.default_rng(0)
+    count = _INSTRUMENTS * _DAYS
+    dates = np.datetime64("2024-01-08") + np.arange(_DAYS)
+    panel = (calendar, np.repeat(["A", "B"], _DAYS), np.tile(dates, _INSTRUMENTS), np.full(count, calendar.num_ticks))
+    fields = {name: _draw(name, (count, calendar.num_ticks), rng) for name in FIELDS}
+    return Sessions(*panel, fields, halted=rng.random((count, calendar.num_ticks)) < 0.1)
+
+
+def _changed(market: Sessions, future: np.ndarray, rng: np.random.Generator) -> Sessions:
+    fields = {name: np.where(future, _draw(name, future.shape, rng), old) for name, old in market.fields.items()}
+    panel = (market.calendar, market.instruments, market.dates, market.num_ticks)
+    return Sessions(*panel, fields, halted=market.halted)
+
+
+def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    values = rng.uniform(5.0, 50.0, shape) if name in PRICES else rng.integers(0, 100, shape).astype(np.float64)
+    return np.where(rng.random(shape) < 0.1, np.nan, values)

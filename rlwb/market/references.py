@@ -1,0 +1,92 @@
+"""Numbers of each session that its features refer to, found in one pass over blocks of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from rlwb.market.sessions import Sessions
+
+#: Bars (sessions times ticks) that are worked on at once, so that a temporary array takes 2 MiB, whatever the panel.
+BLOCK_BARS = 1 << 18
+_ANCHORS = ("open", "close", "vwap", "bid", "ask", "high", "low")
+
+
+def blocks(rows: np.ndarray, ticks: int) -> Iterator[np.ndarray]:
+    """Cut `rows` into pieces of at most `BLOCK_BARS` bars, and of at least one session."""
+    size = max(1, BLOCK_BARS // ticks)
+    return (rows[low : low + size] for low in range(0, len(rows), size))
+
+
+class References:
+    """What earlier sessions say of each one; each array is found when it is first asked for.
+
+    Parameters
+    ----------
+    sessions
+        The panel.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.sessions = sessions
+
+    @cached_property
+    def price(self) -> np.ndarray:
+        """The last valid close of the instrument's earlier sessions, float64 of shape ``(S,)``.
+
+        Where there is none, the first valid price of the session itself; NaN where there is no price at all.
+        """
+        fields, reference = self.sessions.fields, previous_close(self.sessions)
+        for rows in blocks(np.flatnonzero(~np.isfinite(reference)), self.sessions.calendar.num_ticks):
+            anchors = np.full((len(rows), self.sessions.calendar.num_ticks), np.nan)
+            for name in _ANCHORS:
+                if name in fields:
+                    anchors = np.where(np.isfinite(anchors), anchors, fields[name][rows])
+            first = np.argmax(np.isfinite(anchors), axis=1)
+            reference[rows] = anchors[np.arange(len(rows)), first]
+        return reference
+
+    @cached_property
+    def volume(self) -> np.ndarray:
+        """Mean tick volume of the instrument's last earlier session that traded, float64 of shape ``(S,)``, or NaN."""
+        return _earlier(self.sessions, _by_session(self.sessions.fields["volume"], _mean_above_zero))
+
+
+def previous_close(sessions: Sessions) -> np.ndarray:
+    """Return the last valid close before each session, float64 of shape ``(S,)``; NaN where there is none."""
+    return _earlier(sessions, last_close(sessions))
+
+
+def last_close(sessions: Sessions) -> np.ndarray:
+    """Return each session's last valid close, float64 of shape ``(S,)``; NaN where it has none."""
+    return _by_session(sessions.fields["close"], _last_above_zero)
+
+
+def _by_session(values: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return `function` of all rows of `values` (S, T), which gives one number a row, block by block."""
+    out, size = np.empty(len(values)), max(1, BLOCK_BARS // max(1, values.shape[1]))
+    for low in range(0, len(values), size):
+        out[low : low + size] = function(values[low : low + size])
+    return out
+
+
+def _last_above_zero(values: np.ndarray) -> np.ndarray:
+    valid = np.isfinite(values) & (values > 0)
+    last = values.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
+    return np.where(valid.any(axis=1), values[np.arange(len(values)), last], np.nan)
+
+
+def _mean_above_zero(values: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(values, axis=1) / np.isfinite(values).sum(axis=1)
+    return np.where(mean > 0, mean, np.nan)
+
+
+def _earlier(sessions: Sessions, values: np.ndarray) -> np.ndarray:
+    """Return for each session the last finite one of `values` (S,) among the instrument's earlier sessions."""
+    rows = np.arange(len(values))
+    known = np.maximum.accumulate(np.where(np.isfinite(values), rows, -1))
+    before = np.concatenate([[-1], known[:-1]]).astype(np.int64) if len(rows) else rows
+    return np.where(before >= sessions.first, values[before], np.nan)
