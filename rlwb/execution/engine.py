@@ -27,7 +27,7 @@ from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_price
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
-from rlwb.market.features import previous_close
+from rlwb.market.references import previous_close
 
 _NO_ROWS = np.empty((0, 0))
 

@@ -112,7 +112,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         super().__init__(max_step)
         self.features = features
         self._checked: Sessions | None = None
-        _, self.ticks, self.channels = features.today.shape
+        _, self.ticks, self.channels = features.shape
 
     @property
     def observation_space(self) -> gym.spaces.Dict:

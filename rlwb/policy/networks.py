@@ -205,7 +205,7 @@ def make_network(
         What stands on the trunk: `ActorCritic` for PPO, `QNetwork` for DQN.
     """
     if features is not None:
-        channels = features.today.shape[2]
+        channels = features.shape[2]
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which reaches the generators of all devices.
         torch.default_generator.manual_seed(seed)
