@@ -32,8 +32,8 @@ _Q1, _Q2, _Q3, _Q4 = (
 )
 #: Rows of a product without gradients come in multiples of this, so that a row's bits do not depend on its company.
 ALIGN = 16
-#: Sequences at once without gradients: their gates stay in the processor's cache.
-_BLOCK = 512
+#: Sequences at once without and with gradients, so that what a step reads and writes stays in the processor's cache.
+_BLOCK, _TRAINED = 512, 256
 _LIMIT, _ZERO, _HALF, _ONE = np.float32(9.0), np.float32(0.0), np.float32(0.5), np.float32(1.0)
 # Not the whole of fast mathematics: a NaN must stay one.
 _FAST = {"contract", "arcp", "nsz", "reassoc"}
@@ -224,17 +224,34 @@ def states_at(
         return last_states(gru, inputs.reshape(rows * steps, width), begin, step.cpu().numpy(), first, embed)
     if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
         return scan(gru, embed(inputs), first)[step, row]
+    return _states_with_gradients(gru, inputs, row.numpy(), step.numpy(), first, embed)
+
+
+def _states_with_gradients(
+    gru: nn.GRU, inputs: torch.Tensor, row: np.ndarray, step: np.ndarray, first: torch.Tensor, embed: Any
+) -> torch.Tensor:
+    rows, steps, width = inputs.shape
+    table = inputs.reshape(rows * steps, width)
     needed = np.zeros(rows, dtype=np.int64)
-    np.maximum.at(needed, row.numpy(), step.numpy())
+    np.maximum.at(needed, row, step)
     order = np.argsort(-needed, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(rows)
-    tick, place = np.nonzero(needed[order] > np.arange(needed.max(initial=0))[:, None])
-    counts = np.bincount(tick, minlength=1)
-    packed = inputs.reshape(rows * steps, width).index_select(0, torch.from_numpy(order[place] * steps + tick))
-    states: torch.Tensor = _Scan.apply(embed(packed), first[order], *_weights(gru), counts.tolist())
-    begins = np.concatenate([[0], rows + np.cumsum(counts) - counts])
-    return states.index_select(0, torch.from_numpy(begins[step.numpy()] + rank[row.numpy()]))
+    block, place = np.divmod(rank[row], _TRAINED)
+    found, where, low = [], np.empty_like(row), 0
+    for number in range(-(-rows // _TRAINED)):
+        part = order[number * _TRAINED : (number + 1) * _TRAINED]
+        tick, at = np.nonzero(needed[part] > np.arange(needed[part[0]])[:, None])
+        counts = np.bincount(tick, minlength=1)
+        packed = embed(table.index_select(0, torch.from_numpy(part[at] * steps + tick)))
+        states: torch.Tensor = _Scan.apply(packed, first[part], *_weights(gru), counts.tolist())
+        begins = low + np.concatenate([[0], len(part) + np.cumsum(counts) - counts])
+        own = block == number
+        where[own] = begins[step[own]] + place[own]
+        low += len(states)
+        found.append(states)
+    whole = found[0] if len(found) == 1 else torch.cat(found)
+    return whole.index_select(0, torch.from_numpy(where))
 
 
 def last_states(

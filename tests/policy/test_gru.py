@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from rlwb.policy import gru as module
 from rlwb.policy.gru import _tanh, last_states, scan, states_at
 
 
@@ -125,3 +126,22 @@ def test_last_states_are_those_of_scans(counts: list[int], seed: int, double: bo
         with torch.no_grad():
             expected = scan(gru, rows, first[i : i + 1])[count, 0]
         torch.testing.assert_close(found[i], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sequences_in_several_blocks_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        gru, weight = nn.GRU(3, 4, batch_first=True), torch.randn(40, 4)
+    inputs = torch.tensor(rng.normal(size=(11, 6, 3)), dtype=torch.float32)
+    row, step = torch.tensor(rng.integers(0, 11, 40)), torch.tensor(rng.integers(0, 7, 40))
+    found = []
+    for size in (256, 4, 1):
+        monkeypatch.setattr(module, "_TRAINED", size)
+        gru.zero_grad()
+        states = states_at(gru, inputs, row, step)
+        (states * weight).sum().backward()
+        found.append((states.detach(), *(parameter.grad.clone() for parameter in gru.parameters())))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
