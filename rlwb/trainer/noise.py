@@ -26,10 +26,12 @@ class ActionNoise:
     def draw(self, episode: np.ndarray, step: np.ndarray) -> np.ndarray:
         """Return the numbers of the given episodes and steps, float64 of shape (N,), in [0, 1)."""
         out = np.empty(len(episode))
-        blocks = np.stack([episode // _ROWS, step // _COLUMNS], axis=1)
-        for key in {(int(a), int(b)) for a, b in blocks}:
-            rows = (blocks == key).all(axis=1)
-            out[rows] = self._block(key)[episode[rows] % _ROWS, step[rows] % _COLUMNS]
+        key = (episode.astype(np.int64) // _ROWS << 32) + step // _COLUMNS
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        for rows in np.split(order, starts[1:]) if len(order) else ():
+            block = self._block((int(key[rows[0]]) >> 32, int(key[rows[0]]) & 0xFFFFFFFF))
+            out[rows] = block[episode[rows] % _ROWS, step[rows] % _COLUMNS]
         return out
 
     def _block(self, key: tuple[int, int]) -> np.ndarray:
