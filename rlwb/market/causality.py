@@ -15,6 +15,8 @@ from rlwb.market.sessions import Sessions
 
 _INSTRUMENTS, _DAYS = 2, 7
 _TRIALS = 12
+#: Ticks without any bar at the start of the first session, which no reference of earlier sessions bridges.
+_SILENT = 4
 
 
 def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
@@ -34,8 +36,8 @@ def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
             f"feature {piece.name} of a session depends on which others are computed with it; let each row of the "
             "block speak for itself."
         )
-    for _ in range(trials):
-        day, tick = int(rng.integers(_DAYS)), int(rng.integers(ticks))
+    cuts = zip(rng.integers(_DAYS, size=trials), rng.integers(ticks, size=trials), strict=True)
+    for day, tick in ((0, _SILENT - 1), *cuts):
         number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
         future = number >= day * ticks + tick
         after = piece(Block(References(_changed(market, future, rng)), rows))
@@ -57,6 +59,8 @@ def _market() -> Sessions:
     dates = np.datetime64("2024-01-08") + np.arange(_DAYS)
     panel = (calendar, np.repeat(["A", "B"], _DAYS), np.tile(dates, _INSTRUMENTS), np.full(count, calendar.num_ticks))
     fields = {name: _draw(name, (count, calendar.num_ticks), rng) for name in FIELDS}
+    for values in fields.values():
+        values[0, :_SILENT] = np.nan
     return Sessions(*panel, fields, halted=rng.random((count, calendar.num_ticks)) < 0.1)
 
 

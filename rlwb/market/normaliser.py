@@ -88,7 +88,7 @@ class Normaliser:
 
 
 def _present(source: Source) -> Iterator[np.ndarray]:
-    return (values[np.isfinite(values)].astype(np.float64) for values in source())
+    return (values[np.isfinite(values)].astype(np.float64, copy=False) for values in source())
 
 
 def stream_sum(parts: Iterable[np.ndarray], count: int) -> float:

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions
+from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.features import raw_column
 from tests.market.helpers import day_bars, random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:04"), ("11:00", "11:04")), infer_early_close_minutes=0)
-NAMES = ("open", "high", "low", "close", "volume", "bid", "ask", "bid_size", "ask_size", "vwap", "spread")
+NAMES = tuple(BUILT_IN)
 ALL = FeatureSettings(NAMES)
 PLAIN = Normaliser(("close", "volume"), np.zeros(2), np.ones(2))
 
@@ -193,14 +194,3 @@ def test_wrong_settings_are_refused() -> None:
         MarketFeatures.build(sessions, FeatureSettings(("bid",)), fit_rows=np.array([0]))
     with pytest.raises(DataError, match="no value in the training part"):
         MarketFeatures.build(sessions, fit_rows=np.array([], dtype=int))
-
-
-def test_the_normaliser_by_hand() -> None:
-    values = np.array([[[1.0, 5.0], [3.0, 5.0]], [[np.nan, 5.0], [5.0, np.nan]]])
-    fitted = Normaliser.fit(values, ("a", "b"))
-    assert fitted.mean.tolist() == [3.0, 5.0]
-    assert fitted.scale.tolist() == [np.sqrt(8 / 3), 1.0]  # a constant column keeps its scale
-    with pytest.raises(DataError, match="above 0"):
-        Normaliser(("a",), np.zeros(1), np.zeros(1))
-    with pytest.raises(DataError, match="1 finite numbers"):
-        Normaliser(("a",), np.array([np.nan]), np.ones(1))
