@@ -53,7 +53,7 @@ def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
 @cache
 def _market() -> Sessions:
     """Random bars with every field, of which a tenth is missing, on a short day with a break."""
-    calendar = Calendar(segments=(("10:00", "10:06"), ("11:00", "11:06")), infer_early_close_minutes=0)
+    calendar = Calendar(segments=(("10:00", "10:24"), ("11:00", "11:24")), infer_early_close_minutes=0)
     rng = np.random.default_rng(0)
     count = _INSTRUMENTS * _DAYS
     dates = np.datetime64("2024-01-08") + np.arange(_DAYS)

@@ -160,7 +160,7 @@ def test_the_documented_example_runs() -> None:
 def test_what_cannot_be_added_is_refused() -> None:
     with pytest.raises(ConfigError, match="close is built in"):
         feature("close", needs=("close",))
-    with pytest.raises(ConfigError, match=r"feature last returns shape \(14,\) for 14 sessions of 12 ticks"):
+    with pytest.raises(ConfigError, match=r"feature last returns shape \(14,\) for 14 sessions of 48 ticks"):
         feature("last", needs=("close",))(lambda block: block["close"][:, -1])
 
 
