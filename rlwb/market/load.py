@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
+import inspect
 import json
 import logging
 import os
@@ -13,10 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rlwb.errors import DataError
+from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import build_sessions
 from rlwb.market.calendar import Calendar
 from rlwb.market.read import bar_files, read_bars
+from rlwb.market.readers.base import Reader
+from rlwb.market.readers.registry import find_reader
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
 from rlwb.market.store import open_sessions, save_sessions
@@ -29,6 +33,8 @@ def load_sessions(
     source: str | os.PathLike[str],
     calendar: Calendar,
     *,
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
     columns: Mapping[str, str] | None = None,
     instruments: Sequence[str] | None = None,
     start: Any = None,
@@ -47,7 +53,14 @@ def load_sessions(
     that the result depends on: the names and contents of the files, the calendar, every option, and the code of this
     room. A damaged panel is noticed by its checksums, built again, and counted in the report.
     """
+    reader = find_reader(source, kind, options)
+    if reader is not None and reader.label not in (None, calendar.label):
+        raise ConfigError(
+            f"{source} is read as {reader.kind}, whose stamps name the {reader.label} of a bar, and the calendar's "
+            f"label is {calendar.label!r}; set it to {reader.label!r}."
+        )
     reading = {
+        "reader": None if reader is None else [reader.kind, dataclasses.asdict(reader)],
         "columns": dict(columns) if columns else None,
         "instruments": [instruments] if isinstance(instruments, str) else list(instruments) if instruments else None,
         "start": None if start is None else str(start),
@@ -61,6 +74,8 @@ def load_sessions(
     def build(report: Report) -> Sessions:
         frame = read_bars(
             source,
+            kind=kind,
+            options=options,
             columns=columns,
             instruments=instruments,
             start=start,
@@ -83,7 +98,7 @@ def load_sessions(
     if cache_dir is None:
         return build(Report())
     settings = {"calendar": calendar.as_dict(), "reading": reading, "building": building}
-    directory = Path(cache_dir) / cache_key(source, settings)
+    directory = Path(cache_dir) / cache_key(source, settings, reader)
     if directory.exists():
         with suppress(DataError):
             return open_sessions(directory)
@@ -96,7 +111,7 @@ def load_sessions(
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
         sessions = build(report)
-        if cache_key(source, settings) != directory.name:
+        if cache_key(source, settings, reader) != directory.name:
             raise DataError(f"the bars of {source} changed while they were read; load them again.")
         save_sessions(sessions, directory, replace_anything=True, settings=settings, source=str(source))
         return open_sessions(directory, verify=False)
@@ -111,13 +126,17 @@ def _only_one(directory: Path) -> Iterator[None]:
         yield
 
 
-def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any]) -> str:
+def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], reader: Reader | None = None) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this room."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(_code().encode())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    for path in bar_files(source)[0]:
-        digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+    if reader is not None:  # which may be another package's
+        digest.update(Path(inspect.getfile(type(reader))).read_bytes())
+    files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
+    for path in files:
+        name = path.name if path.parent == Path(source).parent else path.relative_to(source).as_posix()
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK):
                 digest.update(chunk)
@@ -127,6 +146,6 @@ def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any]) -> st
 @cache
 def _code() -> str:
     digest = hashlib.blake2b(digest_size=12)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

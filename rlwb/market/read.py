@@ -1,9 +1,8 @@
-"""Bars from Parquet and CSV: one long file, or a folder with one file an instrument."""
+"""Bars from Parquet and CSV (one long file, or a folder with one file an instrument), or by a reader of its kind."""
 
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,9 @@ import pandas as pd
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.clock import day_of
 from rlwb.market.columns import match_columns
+from rlwb.market.readers.base import Reader
+from rlwb.market.readers.frames import canonical_fault, check_found
+from rlwb.market.readers.registry import find_reader
 from rlwb.market.report import Report
 from rlwb.market.stamps import parse_stamps
 from rlwb.market.tables import SUFFIXES, read_header, read_table, suffix_of
@@ -43,6 +45,8 @@ def bar_files(source: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
 def read_bars(
     source: str | os.PathLike[str],
     *,
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
     columns: Mapping[str, str] | None = None,
     instruments: Sequence[str] | None = None,
     start: Any = None,
@@ -59,7 +63,12 @@ def read_bars(
     ----------
     source
         A .parquet, .csv or .csv.gz file, or a folder of them. A file without an instrument column is one instrument,
-        named as the file without its ending: ``BRK.B.csv`` holds ``BRK.B``.
+        named as the file without its ending: ``BRK.B.csv`` holds ``BRK.B``. Or what one of `rlwb.market.readers` reads.
+    kind
+        ``"table"`` for Parquet and CSV, or the reader: ``"qlib"``, ``"binance"`` (`rlwb.market.readers`). Without it,
+        the names of the files and folders say, or it is a `DataError` that they could be two kinds.
+    options
+        Options of that reader, by name.
     columns
         ``{name in the file: schema name}`` for columns that do not match by themselves (`rlwb.market.columns`).
     instruments
@@ -85,8 +94,13 @@ def read_bars(
         Columns instrument (category of text), datetime, the required and whichever optional ones are there.
     """
     wanted = _wanted(instruments)
-    files, ignored = bar_files(source)
     report = report if report is not None else Report()
+    reader = find_reader(source, kind, options)
+    if reader is not None:
+        of_tables = {"columns": columns, "instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
+        bars = _read_by(reader, Path(source), wanted, source_timezone, of_tables, report)
+        return _between(bars, start, end, timezone).reset_index(drop=True)
+    files, ignored = bar_files(source)
     report.add("file_ignored", len(ignored), ", ".join(ignored[:5]))
     frames: list[pd.DataFrame] = []
     origin: dict[str, Path] = {}
@@ -110,9 +124,37 @@ def read_bars(
         frames.append(frame)
     bars = _joined(frames, files)
     if wanted is not None:
-        _check_found(wanted, {*origin, *(bars["instrument"].unique() if len(bars) else ())}, source)
+        check_found(wanted, {*origin, *(bars["instrument"].unique() if len(bars) else ())}, source)
         bars = bars[bars["instrument"].isin(wanted)]
     return _between(bars, start, end, timezone).reset_index(drop=True)
+
+
+def _read_by(
+    reader: Reader,
+    source: Path,
+    wanted: set[str] | None,
+    source_timezone: str | None,
+    of_tables: Mapping[str, Any],
+    report: Report,
+) -> pd.DataFrame:
+    """Return the bars of a source that is neither Parquet nor CSV."""
+    unused = next((name for name, value in of_tables.items() if value is not None), None)
+    if unused is not None:
+        raise ConfigError(f"{source} is read as {reader.kind}, where {unused} has no effect; drop it, or set kind.")
+    try:
+        bars = reader.read(source, None if wanted is None else frozenset(wanted), report)
+    except OSError as error:
+        raise DataError(
+            f"{source} cannot be read ({error.strerror or error}); check its files and their rights."
+        ) from None
+    fault = canonical_fault(bars)
+    if fault is not None:
+        raise DataError(f"{source}: the reader {reader.kind} is at fault, {fault}; tell its author.")
+    if wanted is not None:
+        check_found(wanted, bars["instrument"].unique(), source)
+    if source_timezone is not None:
+        bars["datetime"] = _in_zone(bars["datetime"], source_timezone, str(source))
+    return bars
 
 
 def _wanted(instruments: Sequence[str] | None) -> set[str] | None:
@@ -182,14 +224,6 @@ def _joined(frames: list[pd.DataFrame], files: list[Path]) -> pd.DataFrame:
         bars.insert(0, "instrument", pd.Series(names))
         return bars
     return pd.concat(frames, ignore_index=True)
-
-
-def _check_found(wanted: set[str], present: set[str], source: str | os.PathLike[str]) -> None:
-    missing = sorted(wanted - present)
-    if missing:
-        near = difflib.get_close_matches(missing[0], sorted(map(str, present)), n=1, cutoff=0.0)
-        hint = f"; the nearest of its {len(present)} names is {near[0]}" if near else ""
-        raise DataError(f"{source} has no instrument {', '.join(missing)}{hint}.")
 
 
 def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:

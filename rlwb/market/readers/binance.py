@@ -15,7 +15,7 @@ import pandas as pd
 from rlwb.errors import DataError
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.content import read_file, read_member
-from rlwb.market.readers.frames import Part, check_found, join_bars
+from rlwb.market.readers.frames import STAMP, Part, check_found, join_bars, text
 from rlwb.market.readers.names import matching, others
 from rlwb.market.readers.numbers import check_rows, first_line, read_numbers
 from rlwb.market.report import Report
@@ -37,8 +37,8 @@ COLUMNS = (
     "ignore",
 )
 _KEPT = COLUMNS[:8]
-#: Stamps of 2001 to 2286 in milliseconds (until 2024) and in microseconds (spot, since 2025); the two cannot meet.
-_MILLI, _MICRO = (1e12, 1e13), (1e15, 1e16)
+#: Stamps of 2001 to 2191 in milliseconds (until 2024) and in microseconds (spot, since 2025); the two cannot meet.
+_MILLI, _MICRO = (1e12, 7e12), (1e15, 7e15)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class BinanceReader(Reader):
         if self.interval is None and len(intervals) > 1:
             raise DataError(f"{source} holds klines of {', '.join(intervals)}; choose interval.")
         if self.interval not in (None, *intervals):
-            raise DataError(f"{source} holds no klines of {self.interval}; choose interval from {', '.join(intervals)}.")
+            raise DataError(
+                f"{source} holds no klines of {self.interval}; choose interval from {', '.join(intervals)}."
+            )
         files = [path for path, match in found.items() if self.interval in (None, match[2] + match[3])]
         sums = [sum_ for path in files if (sum_ := _checksum_of(path)).is_file()]
         return sorted([*files, *sums]), others(source, {*files, *sums})
@@ -95,17 +97,20 @@ class BinanceReader(Reader):
         values = read_numbers(content, COLUMNS, str(path), keep=_KEPT, skip=skip)
         opened = _nanoseconds(values["open_time"], "open_time", path, skip)
         closed = _nanoseconds(values["close_time"], "close_time", path, skip)
-        rows = np.flatnonzero(opened % (seconds * 10**9))
-        if len(rows):
-            stamp = opened[rows[:1]].view("datetime64[ns]")[0]
-            raise DataError(f"{path}, row {rows[0] + skip + 1}: {stamp} starts no bar of {seconds} s; rename the file.")
-        early = closed < opened + seconds * 10**9 - 10**6
+        end = opened + seconds * 10**9
+        late = np.flatnonzero(closed >= end)
+        if len(late):
+            stamp = text(opened[late].view(STAMP)[0])
+            raise DataError(
+                f"{path}, row {late[0] + skip + 1}: the bar of {stamp} lasts longer than {seconds} s; rename the file."
+            )
+        early = closed < end - 10**6
         if early.any():
-            report.add("bar_unfinished", int(early.sum()), f"{instrument} {opened[early].view('datetime64[ns]')[0]}")
+            report.add("bar_unfinished", int(early.sum()), f"{instrument} {text(opened[early].view(STAMP)[0])}")
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             vwap = np.where(values["volume"] > 0, values["quote_volume"] / values["volume"], np.nan)
         fields = {name: values[name] for name in ("open", "high", "low", "close", "volume")}
-        return Part(instrument, opened.view("datetime64[ns]"), {**fields, "vwap": vwap})
+        return Part(instrument, opened.view(STAMP), {**fields, "vwap": vwap})
 
     def _content(self, path: Path) -> bytes:
         sums = _checksum_of(path)
@@ -139,5 +144,5 @@ def _nanoseconds(times: np.ndarray, what: str, path: Path, skip: int) -> np.ndar
     """Return epoch stamps in milliseconds or microseconds as nanoseconds since 1970, int64."""
     micro = (times >= _MICRO[0]) & (times < _MICRO[1])
     known = (micro | ((times >= _MILLI[0]) & (times < _MILLI[1]))) & (times == np.floor(times))
-    check_rows(~known, times, f"{what}, in milliseconds or microseconds since 1970,", str(path), skip)
+    check_rows(~known, times, f"{what} (milliseconds or microseconds since 1970)", str(path), skip)
     return times.astype(np.int64) * np.where(micro, 10**3, 10**6)

@@ -14,7 +14,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS, REQUIRED
 
-_STAMP = np.dtype("datetime64[ns]")
+STAMP = np.dtype("datetime64[ns]")
 
 
 class Part(NamedTuple):
@@ -31,7 +31,8 @@ def join_bars(parts: Iterable[Part], report: Report, zone: str | None = None) ->
     Parameters
     ----------
     parts
-        Parts of one instrument follow each other in time, or their bars are counted as ``unsorted``.
+        In any order. Those of one instrument are put in the order of their first bars; where they overlap, bars are
+        counted as ``unsorted``, and of bars with one stamp those of the later part come last.
     report
         Counts ``unsorted``, and ``datetime_missing`` for bars without a stamp or at a local time that `zone` skips or
         repeats, which are dropped.
@@ -44,17 +45,17 @@ def join_bars(parts: Iterable[Part], report: Report, zone: str | None = None) ->
         instrument (category of text), datetime (datetime64[ns], with `zone`), the required columns and whichever
         optional ones a part has: float64, halted bool.
     """
-    parts = list(parts)
+    parts = sorted(parts, key=lambda part: (part.instrument, part.stamps[:1].astype(np.int64).tolist()))
     names = sorted({part.instrument for part in parts})
     lengths = [len(part.stamps) for part in parts]
     code = np.repeat([names.index(part.instrument) for part in parts], lengths).astype(np.int64)
-    stamps = np.concatenate([part.stamps for part in parts]).astype(_STAMP) if parts else np.empty(0, _STAMP)
+    stamps = np.concatenate([part.stamps for part in parts]).astype(STAMP) if parts else np.empty(0, STAMP)
     columns = {name: _column(parts, name) for name in _present(parts)}
     order = np.argsort(code, kind="stable")
     back = (np.diff(stamps[order]) < np.timedelta64(0)) & (np.diff(code[order]) == 0)
     if back.any():
         first = order[1:][back][0]
-        report.add("unsorted", int(back.sum()), f"{names[code[first]]} {stamps[first]}")
+        report.add("unsorted", int(back.sum()), f"{names[code[first]]} {text(stamps[first])}")
         order = np.lexsort((stamps, code))
     frame = pd.DataFrame(
         {
@@ -68,9 +69,16 @@ def join_bars(parts: Iterable[Part], report: Report, zone: str | None = None) ->
     lost = frame["datetime"].isna().to_numpy()
     if lost.any():
         first = int(np.argmax(lost))
-        report.add("datetime_missing", int(lost.sum()), f"{frame['instrument'].iloc[first]} {stamps[order][first]}")
+        report.add(
+            "datetime_missing", int(lost.sum()), f"{frame['instrument'].iloc[first]} {text(stamps[order][first])}"
+        )
         frame = frame[~lost].reset_index(drop=True)
     return frame
+
+
+def text(stamp: np.datetime64) -> str:
+    """Return a stamp for a message."""
+    return str(pd.Timestamp(stamp))
 
 
 def canonical_fault(frame: pd.DataFrame) -> str | None:
@@ -86,7 +94,7 @@ def canonical_fault(frame: pd.DataFrame) -> str | None:
     if odd:
         return f"the instrument {odd[0]!r} is not text"
     kind = stamps.dt.tz_localize(None).dtype if isinstance(stamps.dtype, pd.DatetimeTZDtype) else stamps.dtype
-    if kind != _STAMP or stamps.isna().any():
+    if kind != STAMP or stamps.isna().any():
         return f"datetime is {stamps.dtype} and not datetime64[ns] without gaps"
     for name in names[names.index("datetime") + 1 :]:
         wanted = bool if name == "halted" else np.float64

@@ -14,7 +14,7 @@ import pandas as pd
 from rlwb.errors import DataError
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.decimals import nearest_decimal
-from rlwb.market.readers.frames import Part, check_found, join_bars
+from rlwb.market.readers.frames import Part, check_found, join_bars, text
 from rlwb.market.readers.qlib_layout import read_calendar, read_column, read_instruments
 from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS, PRICES, REQUIRED, SIZES
@@ -132,7 +132,7 @@ class QlibReader(Reader):
                 listed |= (part.stamps >= first) & (part.stamps <= last)
             outside = part.stamps[~listed]
             if len(outside):
-                report.add("outside_listing", len(outside), f"{name} {outside[0]}")
+                report.add("outside_listing", len(outside), f"{name} {text(outside[0])}")
             yield self._priced(_take(part, listed), report)
 
     def _priced(self, part: Part, report: Report) -> Part:
@@ -147,10 +147,12 @@ class QlibReader(Reader):
         changed = known & (factor != 1)
         if changed.any():
             reason = "factor_applied" if self.prices == "raw" else "price_adjusted"
-            report.add(reason, int(changed.sum()), f"{part.instrument} {part.stamps[np.argmax(changed)]}")
+            report.add(reason, int(changed.sum()), f"{part.instrument} {text(part.stamps[np.argmax(changed)])}")
         if self.prices == "raw":
             if not known.all():
-                report.add("factor_missing", int((~known).sum()), f"{part.instrument} {part.stamps[np.argmin(known)]}")
+                report.add(
+                    "factor_missing", int((~known).sum()), f"{part.instrument} {text(part.stamps[np.argmin(known)])}"
+                )
             factor = np.where(known, factor, np.nan)
             with np.errstate(over="ignore"):
                 fields.update({name: fields[name] / factor for name in PRICES if name in fields})
@@ -179,8 +181,6 @@ def _folders_of(names: list[str], folders: list[str], listing: Path) -> dict[str
 def _read_part(name: str, paths: Mapping[str, Path], steps: np.ndarray, report: Report) -> Part:
     """Return the steps of one instrument at which any column of `REQUIRED` has a value."""
     columns = {field: read_column(path, len(steps)) for field, path in paths.items()}
-    for field, column in columns.items():
-        report.add("beyond_calendar", column.beyond, str(paths[field]))
     filled = [column for column in columns.values() if len(column.values)]
     first = min((column.start for column in filled), default=0)
     last = max((column.start + len(column.values) for column in filled), default=0)
@@ -191,7 +191,7 @@ def _read_part(name: str, paths: Mapping[str, Path], steps: np.ndarray, report: 
     part = Part(name, steps[first:last], fields)
     there = ~np.logical_and.reduce([np.isnan(fields[field]) for field in _NEEDED])
     if not there.all():
-        report.add("no_bar", int((~there).sum()), f"{name} {part.stamps[np.argmin(there)]}")
+        report.add("no_bar", int((~there).sum()), f"{name} {text(part.stamps[np.argmin(there)])}")
     return _take(part, there)
 
 

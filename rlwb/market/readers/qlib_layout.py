@@ -18,11 +18,10 @@ _LARGEST_START = 2**24
 
 
 class Column(NamedTuple):
-    """One binary file: its values, the calendar step of the first, and how many lie beyond the calendar's end."""
+    """One binary file: its values, float32, and the calendar step of the first."""
 
     start: int
-    values: np.ndarray  # float32
-    beyond: int
+    values: np.ndarray
 
 
 def read_calendar(path: Path, limit: int) -> np.ndarray:
@@ -71,11 +70,12 @@ def read_column(path: Path, steps: int) -> Column:
     Parameters
     ----------
     steps
-        Length of the calendar. No more values are read than it has steps.
+        Length of the calendar. A file that reaches beyond its end is refused: it was written for another calendar, on
+        which its values had other dates.
     """
     try:
         size = path.stat().st_size
-        content = np.fromfile(path, "<f4", count=steps + 1)
+        content = np.fromfile(path, "<f4", count=min(size // 4, steps + 1))
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}); check the path and its rights.") from None
     if not size or size % 4:
@@ -83,8 +83,13 @@ def read_column(path: Path, steps: int) -> Column:
     start = float(content[0])
     if not (0 <= start < _LARGEST_START and start.is_integer()):
         raise DataError(f"{path}: the start index is {start:g}, not a whole number from 0; write the file again.")
-    values = content[1 : max(steps - int(start), 0) + 1]
-    return Column(int(start), values, size // 4 - 1 - len(values))
+    count = size // 4 - 1
+    if start + count > steps:
+        raise DataError(
+            f"{path} holds {count:,} values from step {start:.0f} of a calendar of {steps:,} steps; it was written for "
+            "another calendar, so its dates are unknown: write it again."
+        )
+    return Column(int(start), content[1:])
 
 
 def _text(path: Path, limit: int) -> str:
