@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab env bench bench-scale clean
+.PHONY: help run test lab env bench bench-scale bench-quality clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## orders, training, backtest and report on the embedded market (ARGS="--set train.iterations=5")
 	$(BIN)/rlwb run $(ARGS)
@@ -29,6 +29,9 @@ bench: $(VENV)/.installed ## speed beside the peer's, in an environment of its o
 
 bench-scale: $(VENV)/.installed ## how time and memory grow with orders and ticks
 	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the peer (some 20 minutes)
+	$(BIN)/python -m benchmarks.quality --python $(PYTHON) $(ARGS)
 
 # The stamp is written last, so an installation that was cut short is done again.
 $(VENV)/.installed: pins.txt pyproject.toml

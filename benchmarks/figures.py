@@ -1,15 +1,13 @@
-"""Which figures are measured, and how those of several rounds become one row of ``speed.json``."""
+"""Which figures are measured, against what, and what they should reach."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 PEER = "qlib 0.9.7"
-#: Figures of one round, by (side, job, ticks): side is "rlwb", "peer" or "own".
-Round = Mapping[tuple[str, str, int], Mapping[str, float]]
+#: Stands where a figure is compared with nothing.
+NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,13 @@ class Figure:
         Side, job and key of the other figure; the peer's same job and key by default, None for no comparison.
     less
         Whether less is better. A ratio above 1 is in rlwb's favour always.
+    side
+        Whose jobs measure rlwb's part.
+    work
+        Where the other figure is a rate and this one seconds: the work that these are for, so that the other side is
+        shown as the seconds that it would take at its rate.
+    goal, goal_of
+        What the figure should reach, and whether it is the ratio or rlwb's own figure that should; None for no goal.
     """
 
     name: str
@@ -40,11 +45,17 @@ class Figure:
     against: str = PEER
     other: tuple[str, str, str] | None = ("peer", "", "")
     less: bool = False
+    side: str = "rlwb"
+    work: float | None = None
+    goal: float | None = None
+    goal_of: Literal["ratio", "rlwb"] = "ratio"
 
 
 def _for(ticks: int) -> list[Figure]:
     return [
-        Figure(f"environment, full history, {ticks} ticks", "steps/s", "environment", "environment", ticks),
+        Figure(
+            f"environment, full history, {ticks} ticks", "steps/s", "environment", "environment", ticks, goal=10_000
+        ),
         Figure(
             f"environment, history copied, {ticks} ticks",
             "steps/s",
@@ -53,12 +64,20 @@ def _for(ticks: int) -> list[Figure]:
             ticks,
             other=("peer", "environment", "environment"),
         ),
-        Figure(f"collect, recurrent policy, {ticks} ticks", "steps/s", "train", "collect", ticks),
-        Figure(f"PPO update, {ticks} ticks", "transitions/s", "train", "update", ticks),
-        Figure(f"training iteration, {ticks} ticks", "s", "train", "iteration", ticks, less=True),
-        Figure(f"memory of it above torch, {ticks} ticks", "MB", "train", "memory", ticks, less=True),
+        Figure(f"collect, recurrent policy, {ticks} ticks", "steps/s", "train", "collect", ticks, goal=500),
+        Figure(f"PPO update, {ticks} ticks", "transitions/s", "train", "update", ticks, goal=25),
+        Figure(
+            f"training iteration, {ticks} ticks",
+            "s",
+            "train",
+            "iteration",
+            ticks,
+            less=True,
+            goal=60 if ticks == 48 else 40,
+        ),
+        Figure(f"memory of it above torch, {ticks} ticks", "MB", "train", "memory", ticks, less=True, goal=20),
         Figure(f"memory that it adds, {ticks} ticks", "MB", "train", "memory added", ticks, less=True),
-        Figure(f"backtest, {ticks} ticks", "orders/s", "backtest", "backtest", ticks),
+        Figure(f"backtest, {ticks} ticks", "orders/s", "backtest", "backtest", ticks, goal=1_000),
         Figure(
             f"PPO update against its reference, {ticks} ticks",
             "transitions/s",
@@ -72,7 +91,9 @@ def _for(ticks: int) -> list[Figure]:
 
 
 FIGURES: tuple[Figure, ...] = (
-    Figure("bare simulator, volume cap, 48 ticks", "steps/s", "simulate", "simulator", 48),
+    Figure(
+        "bare simulator, volume cap, 48 ticks", "steps/s", "simulate", "simulator", 48, goal=5_000_000, goal_of="rlwb"
+    ),
     Figure(
         "bare simulator against its specification, 48 ticks",
         "steps/s",
@@ -84,48 +105,52 @@ FIGURES: tuple[Figure, ...] = (
     ),
     *_for(48),
     *_for(240),
+    Figure(
+        "backtest of ten checkpoints x 10,000 orders, 240 ticks",
+        "s",
+        "judge",
+        "seconds",
+        240,
+        against=f"{PEER}, 100,000 orders at its rate for 300",
+        other=("peer", "backtest", "backtest"),
+        less=True,
+        side="own",
+        work=100_000,
+        goal=1_000,
+    ),
+    Figure(
+        "memory that a collect of 10,000 episodes adds, 48 ticks",
+        "MB",
+        "gather",
+        "memory added",
+        48,
+        against=NOTHING,
+        other=None,
+        less=True,
+        side="own",
+    ),
+    Figure(
+        "memory after 200 short iterations, 48 ticks",
+        "MB",
+        "iterations",
+        "200",
+        48,
+        against="the same process after 20",
+        other=("own", "iterations", "20"),
+        less=True,
+        side="own",
+    ),
+    Figure(
+        "rlwb run, all defaults, from the command to the report",
+        "s",
+        "main_job",
+        "seconds",
+        48,
+        against=NOTHING,
+        other=None,
+        less=True,
+        side="own",
+        goal=300,
+        goal_of="rlwb",
+    ),
 )
-
-
-def measured(figure: Figure, rounds: Sequence[Round], *, other: bool) -> list[float | None]:
-    """Return the figure of each round, or of what it is compared with; None where it was not measured."""
-    side, job, key = "rlwb", figure.job, figure.key
-    if other:
-        if figure.other is None:
-            return [None] * len(rounds)
-        side, job, key = (figure.other[0], figure.other[1] or job, figure.other[2] or key)
-    return [one.get((side, job, figure.ticks), {}).get(key) for one in rounds]
-
-
-def make_row(figure: Figure, rounds: Sequence[Round]) -> dict[str, Any] | None:
-    """Return the figure's row: medians and spreads over the rounds; None when rlwb's side was not measured.
-
-    The ratio is taken within each round, whose two sides ran one after the other.
-    """
-    ours, theirs = measured(figure, rounds, other=False), measured(figure, rounds, other=True)
-    ratios = [
-        (b / a if figure.less else a / b)
-        for a, b in zip(ours, theirs, strict=True)
-        if a is not None and b is not None and min(a, b) > 0
-    ]
-    if not any(value is not None for value in ours):
-        return None
-    shares = [one.get(("own", "roofline", figure.ticks), {}).get("roofline") for one in rounds]
-    of_update = (figure.job, figure.key) == ("train", "update") and figure.against == PEER
-    return {
-        "figure": figure.name,
-        "unit": figure.unit,
-        **_spread("rlwb", ours),
-        **_spread("peer", theirs),
-        **_spread("ratio", ratios),
-        "against": figure.against,
-        "roofline_share": _spread("share", shares)["share"] if of_update else None,
-        "rounds": len(rounds),
-    }
-
-
-def _spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    known = [value for value in values if value is not None]
-    if not known:
-        return {name: None, f"{name}_min": None, f"{name}_max": None}
-    return {name: statistics.median(known), f"{name}_min": min(known), f"{name}_max": max(known)}

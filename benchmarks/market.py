@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.schedule import Schedule
-from rlwb.execution import OrderSettings, generate_orders
+from rlwb.execution import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.market import FeatureSettings, MarketFeatures, Sessions
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 
@@ -28,18 +28,23 @@ def make_sessions(schedule: Schedule) -> Sessions:
     return synthetic_sessions(settings)
 
 
-def make_features(sessions: Sessions) -> MarketFeatures:
-    """Return the features, in the peer's sequence of columns."""
-    return MarketFeatures.build(sessions, FeatureSettings(columns=COLUMNS), fit_rows=np.arange(len(sessions)))
+def make_features(sessions: Sessions, train: pd.DataFrame) -> MarketFeatures:
+    """Return the features, in the peer's sequence of columns, normalised by the days of the training orders."""
+    days = train["date"].to_numpy().astype("datetime64[D]")
+    return MarketFeatures.build(sessions, FeatureSettings(columns=COLUMNS), fit_rows=np.isin(sessions.dates, days))
 
 
-def make_orders(sessions: Sessions, schedule: Schedule) -> pd.DataFrame:
-    """Return one sell order a session over the whole session, in a random sequence.
+def make_orders(sessions: Sessions, schedule: Schedule) -> dict[str, pd.DataFrame]:
+    """Return the orders by part, each over a whole session: ``train``, and ``valid`` where the schedule splits them.
 
-    No two orders share a session: sharing is where rlwb gains most.
+    Without a split there is one sell order a session, in a random sequence. No two share a session: sharing is where
+    rlwb gains most.
     """
+    if schedule.split:
+        parts = split_orders(generate_orders(sessions, OrderSettings(), seed=schedule.seed), SplitSettings())
+        return {name: parts[name] for name in ("train", "valid")}
     orders = generate_orders(sessions, OrderSettings(directions=("SELL",)), seed=schedule.seed)
-    return orders.sample(frac=1.0, random_state=schedule.seed, ignore_index=True)
+    return {"train": orders.sample(frac=1.0, random_state=schedule.seed, ignore_index=True)}
 
 
 def write_market(schedule: Schedule, folder: Path) -> None:
@@ -47,8 +52,18 @@ def write_market(schedule: Schedule, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     schedule.write(folder)
     sessions = make_sessions(schedule)
-    features = make_features(sessions)
     orders = make_orders(sessions, schedule)
+    features = make_features(sessions, orders["train"])
+    tables = {
+        f"{part}_{name}": values
+        for part, table in orders.items()
+        for name, values in {
+            "instrument": table["instrument"].to_numpy().astype(str),
+            "date": table["date"].to_numpy().astype("datetime64[D]"),
+            "amount": table["amount"].to_numpy(),
+            "buy": (table["direction"] == "BUY").to_numpy(),
+        }.items()
+    }
     np.savez(
         folder / "market.npz",
         instruments=sessions.instruments.astype(str),
@@ -58,7 +73,5 @@ def write_market(schedule: Schedule, folder: Path) -> None:
         volume=sessions.fields["volume"],
         today=features.today,
         previous=features.block_previous(np.arange(len(sessions))),
-        order_instrument=orders["instrument"].to_numpy().astype(str),
-        order_date=orders["date"].to_numpy().astype("datetime64[D]"),
-        order_amount=orders["amount"].to_numpy(),
+        **tables,
     )

@@ -56,7 +56,7 @@ def peak_memory() -> float:
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
 
 
-def run_job(jobs: dict[str, Callable[[Path], dict[str, float]]]) -> None:
+def run_job(jobs: dict[str, Callable[[Path], dict[str, Any]]]) -> None:
     """Run the job that the command line names: ``JOB FOLDER OUT``; write its figures to OUT as JSON."""
     name, folder, out = sys.argv[1:]
     if name not in jobs:

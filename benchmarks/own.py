@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from benchmarks.measure import run_job, seconds
+from benchmarks import scale_job
+from benchmarks.measure import peak_memory, run_job, seconds
 from benchmarks.parts import Parts
 from benchmarks.roofline import measure_update
+from benchmarks.schedule import Schedule
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 from tests.execution.specification import SpecifiedOrder, Tick
 
 #: Orders that the slow loop executes.
 _FEW = 50
+#: Instruments of the backtest at size, each with a buy and a sell a day, and its checkpoints.
+_INSTRUMENTS, _CHECKPOINTS = 20, 10
+#: Episodes that run before the memory of a collect is taken.
+_WARM_UP = 8
 
 
 def specification(folder: Path) -> dict[str, float]:
@@ -64,5 +79,67 @@ def roofline(folder: Path) -> dict[str, float]:
     return {"roofline": found.share, "gflops": found.speed / 1e9}
 
 
+def judge(folder: Path) -> dict[str, float]:
+    """Run the backtest stage of a run on so many test orders of a market with the schedule's ticks.
+
+    Timed is the whole stage, from making the market: beside the ten checkpoints on the test orders it scores these on
+    the validation orders, runs the last one and the baselines, and does the statistics.
+    """
+    schedule = Schedule.read(folder)
+    test = -(-schedule.judged // (2 * _INSTRUMENTS))
+    few = max(test // 25, 2)
+    changes = {
+        "market.synthetic.instruments": _INSTRUMENTS,
+        "market.synthetic.days": test + 2 * few,
+        "market.synthetic.tick_minutes": 240 // schedule.ticks,
+        "execution.ticks_per_step": schedule.ticks_per_step,
+        "orders.split.train": few / (test + 2 * few),
+        "orders.split.valid": few / (test + 2 * few),
+        "orders.split.test": test / (test + 2 * few),
+        "train.iterations": _CHECKPOINTS,
+        "train.penalty": schedule.penalty,
+        "backtest.top": _CHECKPOINTS,
+        "threads": schedule.threads,
+    }
+    config = RunConfig.load(None, parse_assignments([f"{name}={value}" for name, value in changes.items()]))
+    run = RunDirectory.create(folder / "judged", config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    began = time.perf_counter()
+    backtest_policies(run, config)
+    passed = time.perf_counter() - began
+    orders = len(pd.read_parquet(run.orders / "test.parquet"))
+    return {"seconds": passed, "orders": orders, "orders/s": orders * _CHECKPOINTS / passed}
+
+
+def gather(folder: Path) -> dict[str, float]:
+    """Collect many episodes at once; the memory that this adds."""
+    parts = Parts(folder)
+    policy = parts.policy()
+    parts.gather(policy, parts.tiled(_WARM_UP))
+    orders = parts.tiled(parts.schedule.gathered)
+    before = peak_memory()
+    parts.gather(policy, orders)
+    return {"memory added": peak_memory() - before}
+
+
+def iterations(folder: Path) -> dict[str, float]:
+    """Train 200 short iterations; the peak memory after each twenty of them."""
+    (folder / "point.json").write_text(json.dumps({"orders": 1000, "ticks": 48}), encoding="utf-8")
+    return scale_job.iterations(folder)
+
+
+def main_job(folder: Path) -> dict[str, float]:
+    """Run the README's main job in a process of its own, from the command to the end of it."""
+    asked = Schedule.read(folder).iterations
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        command = [sys.executable, "-m", "rlwb.cli", "run", "--run-dir", str(Path(place) / "run")]
+        command += [] if asked is None else ["--set", f"train.iterations={asked}"]
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        return {"seconds": time.perf_counter() - began}
+
+
 if __name__ == "__main__":
-    run_job({job.__name__: job for job in (specification, blocks, roofline)})
+    jobs = (specification, blocks, roofline, judge, gather, iterations, main_job)
+    run_job({job.__name__: job for job in jobs})

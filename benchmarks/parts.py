@@ -33,6 +33,11 @@ class Parts:
     ----------
     folder
         A folder that `benchmarks.market.write_market` has written.
+
+    Attributes
+    ----------
+    orders, valid
+        Orders to train on, and to validate on; None where the schedule has no split.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,10 +45,12 @@ class Parts:
         self.schedule = schedule = Schedule.read(folder)
         torch.set_num_threads(schedule.threads)
         self.sessions = make_sessions(schedule)
-        self.features = make_features(self.sessions)
+        tables = make_orders(self.sessions, schedule)
+        self.features = make_features(self.sessions, tables["train"])
         rules = ExecutionRules(volume_limit=schedule.volume_limit)
         self.factory = OrderExecutionFactory(self.sessions, schedule.ticks_per_step, rules)
-        self.orders: OrderBatch = self.factory.bind(make_orders(self.sessions, schedule))
+        self.orders: OrderBatch = self.factory.bind(tables["train"])
+        self.valid: OrderBatch | None = self.factory.bind(tables["valid"]) if schedule.split else None
         self.state_interpreter = FullHistoryStateInterpreter(self.features, schedule.max_step)
         self.action_interpreter = CategoricalActionInterpreter(schedule.choices)
         self.reward = PAPenaltyReward(schedule.penalty, schedule.reward_scale)
@@ -74,6 +81,7 @@ class Parts:
             policy=policy,
             reward=self.reward,
             train_initial_states=self.orders,
+            val_initial_states=self.valid,
             episode_per_iter=episodes,
             update_kwargs={"batch_size": self.schedule.batch_size, "repeat": self.schedule.repeat},
             seed=self.schedule.seed,

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import FIGURES, PEER, Round, make_row
+from benchmarks.figures import FIGURES, NOTHING, PEER
 from benchmarks.machine import describe_machine, load
 from benchmarks.market import write_market
+from benchmarks.rows import Round, make_row
 from benchmarks.schedule import Schedule
 from benchmarks.table import RESULTS, markdown
 from rlwb.files import write_json
@@ -24,9 +25,23 @@ from rlwb.files import write_json
 _ROOT = Path(__file__).resolve().parents[1]
 _PEER_VENV = _ROOT / ".bench-venv"
 _REQUIREMENTS = Path(__file__).parent / "peer" / "requirements.txt"
-_QUICK = {"days": 12, "episodes": 60, "simulated": 20, "backtested": 60}
+_QUICK = {
+    "days": 12,
+    "episodes": 60,
+    "simulated": 20,
+    "backtested": 60,
+    "judged": 400,
+    "gathered": 500,
+    "iterations": 2,
+}
 #: Modules that run a side's jobs.
-_MODULES = {"rlwb": "benchmarks.ours", "own": "benchmarks.own", "peer": "benchmarks.peer.worker"}
+_MODULES = {
+    "rlwb": "benchmarks.ours",
+    "own": "benchmarks.own",
+    "peer": "benchmarks.peer.worker",
+    "rlwb quality": "benchmarks.quality_job",
+    "peer quality": "benchmarks.peer.quality",
+}
 #: Largest difference between the two networks' answers that counts as the same: some roundings of float32.
 _SAME = 1e-5
 
@@ -44,7 +59,7 @@ def peer_python(base: str) -> Path:
     return python
 
 
-def run_job(python: str | Path, side: str, job: str, folder: Path, threads: int) -> dict[str, float]:
+def run_job(python: str | Path, side: str, job: str, folder: Path, threads: int) -> dict[str, Any]:
     """Run one job in a process of its own and return its figures."""
     out, log = folder / "out.json", folder / "log.txt"
     out.unlink(missing_ok=True)
@@ -56,7 +71,7 @@ def run_job(python: str | Path, side: str, job: str, folder: Path, threads: int)
     if done.returncode or not out.exists():
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:])
         raise SystemExit(f"{side}'s job {job} failed with {done.returncode}; the end of what it said:\n{tail}")
-    figures: dict[str, float] = json.loads(out.read_text(encoding="utf-8"))
+    figures: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return figures
 
 
@@ -68,7 +83,8 @@ def jobs(ticks: int, peer: bool) -> Iterator[tuple[str, str]]:
         yield "rlwb", job
         if peer:
             yield "peer", job
-    for job in ("specification", "blocks", "roofline") if ticks == 48 else ("blocks", "roofline"):
+    own = ("specification", "blocks", "roofline", "gather", "iterations", "main_job")
+    for job in own if ticks == 48 else ("blocks", "roofline", "judge"):
         yield "own", job
 
 
@@ -131,7 +147,7 @@ def main() -> None:
     # Results of another size never replace those that the README shows.
     out = args.out or (RESULTS.with_name("speed-quick.json") if args.quick else RESULTS)
     context = {
-        "machine": f"{describe_machine()}, {args.threads} thread(s) a side",
+        "machine": f"{describe_machine()}, {args.threads} thread(s) a side{', small sizes' if args.quick else ''}",
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "load": round(load(), 2),
     }
@@ -143,7 +159,7 @@ def main() -> None:
         shutil.rmtree(work, ignore_errors=True)
     rows = [row for figure in FIGURES if (row := make_row(figure, measured)) is not None]
     if args.no_peer:
-        rows = [{**row, "against": "–"} if row["against"] == PEER else row for row in rows]
+        rows = [{**row, "against": NOTHING} if row["against"].startswith(PEER) else row for row in rows]
     rows = [{**row, **context} for row in rows]
     write_json(out, rows)
     print(f"\n{markdown(rows)}\n\nwritten to {out.relative_to(_ROOT) if out.is_relative_to(_ROOT) else out}")

@@ -31,13 +31,22 @@ def ratio(row: dict[str, Any]) -> str:
     return f"{number(row['ratio'])}× ({number(row['ratio_min'])}–{number(row['ratio_max'])})"
 
 
+def goal(row: dict[str, Any]) -> str:
+    """Return what a row should reach and whether it does; nothing where there is no goal."""
+    if row["goal"] is None:
+        return ""
+    unit = "×" if row["goal_of"] == "ratio" else f" {row['unit']}"
+    said = {True: "met", False: "missed", None: "not measured"}[row["met"]]
+    return f"{'≤' if row['goal_is_most'] else '≥'} {row['goal']:,.0f}{unit}, {said}"
+
+
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """Return one Markdown table, with machine and date under it."""
     if not rows:
         raise SystemExit("there are no figures; run make bench first.")
     lines = [
-        "| figure | unit | rlwb | other | ratio (range) | against | of the roofline |",
-        "|---|---|--:|--:|--:|---|--:|",
+        "| figure | unit | rlwb | other | ratio (range) | against | goal | of the roofline |",
+        "|---|---|--:|--:|--:|---|---|--:|",
     ]
     for row in rows:
         share = "" if row["roofline_share"] is None else f"{row['roofline_share']:.0%}"
@@ -48,6 +57,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
             number(row["peer"]),
             ratio(row),
             row["against"],
+            goal(row),
             share,
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 from pathlib import Path
 
@@ -13,16 +14,19 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import table
-from benchmarks.figures import FIGURES, Figure, make_row
+from benchmarks.figures import FIGURES, PEER, Figure
 from benchmarks.market import write_market
 from benchmarks.measure import Timer, peak_memory
 from benchmarks.network import load_peer_weights, peer_network
 from benchmarks.parts import Parts
+from benchmarks.quality import schedules
+from benchmarks.quality_rows import Side, make_rows, our_time, peer_time, target_of
 from benchmarks.roofline import gru_flops
+from benchmarks.rows import make_row
 from benchmarks.run import jobs
 from benchmarks.schedule import Schedule
 
-PEER = Path(__file__).resolve().parents[1] / "benchmarks" / "peer"
+PEER_SIDE = Path(__file__).resolve().parents[1] / "benchmarks" / "peer"
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +48,9 @@ def test_schedule_survives_writing_and_has_eight_decisions(tmp_path):
 def test_the_files_hold_the_market_that_rlwb_runs_on(parts):
     with np.load(parts.folder / "market.npz") as market:
         assert np.array_equal(market["close"], parts.sessions.fields["close"])
-        assert np.array_equal(market["order_amount"], parts.orders.table["amount"])
+        assert np.array_equal(market["train_amount"], parts.orders.table["amount"])
         first = parts.orders.table.iloc[0]
-        assert (str(market["order_instrument"][0]), market["order_date"][0]) == (
+        assert (str(market["train_instrument"][0]), market["train_date"][0]) == (
             first["instrument"],
             first["date"].to_datetime64().astype("datetime64[D]"),
         )
@@ -129,6 +133,69 @@ def test_ratios_are_taken_within_a_round_and_above_one_is_rlwbs_favour():
     assert make_row(less, rounds)["ratio"] == 6.0
 
 
+def test_a_goal_is_met_by_the_ratio_or_by_rlwbs_own_figure():
+    rounds = [{("rlwb", "train", 48): {"x": 30.0}, ("peer", "train", 48): {"x": 2.0}}]
+    by_ratio = Figure("speed", "steps/s", "train", "x", 48, goal=15)
+    assert make_row(by_ratio, rounds)["met"] is True
+    assert make_row(dataclasses.replace(by_ratio, goal=15.1), rounds)["met"] is False
+    own = Figure("job", "s", "train", "x", 48, other=None, less=True, goal=29, goal_of="rlwb")
+    assert make_row(own, rounds)["met"] is False
+    assert table.goal(make_row(own, rounds)) == "≤ 29 s, missed"
+    assert make_row(dataclasses.replace(own, goal=30), rounds)["met"] is True
+    assert make_row(by_ratio, [{("rlwb", "train", 48): {"x": 30.0}}])["met"] is None, "no ratio without the peer"
+    assert table.goal(make_row(Figure("speed", "steps/s", "train", "x", 48), rounds)) == ""
+
+
+def test_work_at_the_peers_rate_is_shown_as_its_seconds():
+    figure = Figure("job", "s", "judge", "seconds", 48, other=("peer", "backtest", "rate"), less=True, work=100.0)
+    row = make_row(figure, [{("rlwb", "judge", 48): {"seconds": 2.0}, ("peer", "backtest", 48): {"rate": 5.0}}])
+    assert (row["peer"], row["ratio"]) == (20.0, 10.0)
+
+
+def _curve(*points: tuple[float, float]) -> list[dict[str, float]]:
+    return [{"iteration": i + 1, "seconds": seconds, "pa": pa} for i, (seconds, pa) in enumerate(points)]
+
+
+def test_time_to_quality_is_the_first_time_at_95_percent_of_the_best():
+    curve = _curve((1.0, -2.0), (2.0, 9.6), (3.0, 9.4), (4.0, 10.0))
+    assert target_of(curve) == 9.5
+    assert our_time(curve, 9.5).seconds == 2.0
+    assert our_time(curve, 10.5).kind == "at least"
+    with pytest.raises(SystemExit, match="nothing was learnt"):
+        target_of(_curve((1.0, -1.0), (2.0, 0.0)))
+
+
+def test_the_peers_time_says_how_it_was_found():
+    ours = _curve((1.0, 0.0), (2.0, 5.0), (3.0, 9.5))
+    slow = _curve((100.0, 0.0), (220.0, 1.0))
+    measured = peer_time(Side(ours, _curve((100.0, 0.0), (200.0, 9.6)), None), 9.5)
+    assert (measured.seconds, measured.kind) == (200.0, "measured")
+    extrapolated = peer_time(Side(ours, slow, None), 9.5)
+    assert (extrapolated.seconds, extrapolated.kind) == (110.0 * 3, "extrapolated")
+    no_more = peer_time(Side(_curve((1.0, 9.9)), slow, None), 9.5)
+    assert (no_more.seconds, no_more.kind) == (220.0, "at least")
+    never = peer_time(Side(_curve((1.0, 0.0), (2.0, 0.1), (3.0, 0.2)), slow, None), 9.5)
+    assert (never.seconds, never.kind) == (110.0 * 3, "at least")
+    assert peer_time(Side(ours, [], None), 9.5).kind == "not measured"
+
+
+def test_the_rows_of_time_to_quality_hold_both_schedules():
+    ours, slow = _curve((1.0, 0.0), (2.0, 9.6), (4.0, 10.0)), _curve((100.0, 0.0))
+    sides = {"published": Side(ours, slow, None), "rlwb": Side(ours, [], None)}
+    each, published, own = make_rows([ours, ours], sides, 9.5)
+    assert (each["rlwb"], each["peer"], each["ratio"]) == (2.0, 200.0, 100.0)
+    assert published["against"] == f"{PEER}, extrapolated"
+    assert (own["peer"], own["ratio"]) == (None, None)
+
+
+def test_both_schedules_of_quality_run_on_one_market():
+    plans = schedules(quick=False, threads=1)
+    assert plans["published"].episodes == 10_000
+    assert plans["rlwb"].episodes == 1_000
+    same = ("ticks", "instruments", "days", "split", "choices", "penalty", "volume_limit", "seed", "hidden")
+    assert all(getattr(plans["published"], name) == getattr(plans["rlwb"], name) for name in same)
+
+
 def test_rows_without_the_peer_have_no_ratio_and_the_shares_of_the_roofline_go_to_the_update():
     figure = next(figure for figure in FIGURES if figure.name == "PPO update, 48 ticks")
     row = make_row(figure, [{("rlwb", "train", 48): {"update": 5.0}, ("own", "roofline", 48): {"roofline": 0.4}}])
@@ -140,17 +207,18 @@ def test_rows_without_the_peer_have_no_ratio_and_the_shares_of_the_roofline_go_t
 def test_every_figure_is_measured_by_a_job_of_the_round(ticks):
     run = set(jobs(ticks, peer=True))
     for figure in (figure for figure in FIGURES if figure.ticks == ticks):
-        assert ("rlwb", figure.job) in run
+        assert (figure.side, figure.job) in run
         assert figure.other is None or (figure.other[0], figure.other[1] or figure.job) in run
     assert not any(side == "peer" for side, _ in jobs(ticks, peer=False))
 
 
 def test_the_table_comes_from_the_rows_alone(tmp_path):
     context = {"rounds": 3, "machine": "a machine", "date": "2030-01-02", "against": "a peer", "roofline_share": None}
+    context |= {"goal": 10.0, "goal_of": "ratio", "goal_is_most": False, "met": True}
     spread = {"ratio": 12.34, "ratio_min": 9.99, "ratio_max": 1234.5}
     rows = [{"figure": "speed", "unit": "steps/s", "rlwb": 1234567.0, "peer": 0.1234, **spread, **context}]
     text = table.markdown(json.loads(json.dumps(rows)))
-    assert "| speed | steps/s | 1,230,000 | 0.123 | 12.3× (9.99–1,230) | a peer |  |" in text
+    assert "| speed | steps/s | 1,230,000 | 0.123 | 12.3× (9.99–1,230) | a peer | ≥ 10×, met |  |" in text
     assert text.endswith("Medians of 3 rounds; a machine; 2030-01-02.")
     once = table.insert("before\n<!-- speed -->old<!-- /speed -->\nafter", text)
     assert table.insert(once, text) == once
@@ -169,8 +237,8 @@ def test_a_timer_adds_up_calls_and_memory_is_known():
 
 
 def test_the_peers_side_imports_nothing_of_rlwb_and_only_plain_modules_of_the_benchmarks():
-    allowed = {"benchmarks.measure", "benchmarks.schedule", "benchmarks.peer.data"}
-    for path in PEER.glob("*.py"):
+    allowed = {"benchmarks.measure", "benchmarks.schedule", "benchmarks.peer.data", "benchmarks.peer.worker"}
+    for path in PEER_SIDE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 assert not (node.module or "").startswith("rlwb")

@@ -33,7 +33,7 @@ from qlib.rl.trainer import Trainer, TrainingVessel, backtest  # noqa: E402
 from qlib.rl.utils import CsvWriter, EnvWrapper  # noqa: E402
 from tianshou.data import Collector  # noqa: E402
 
-from benchmarks.peer.data import read_orders, write_files  # noqa: E402
+from benchmarks.peer.data import keep_all_files, read_orders, write_files  # noqa: E402
 
 _CHANNELS = 5
 _WARM_UP = 8
@@ -49,6 +49,7 @@ class Parts:
         torch.manual_seed(schedule.seed)
         np.random.seed(schedule.seed)  # noqa: NPY002
         random.seed(schedule.seed)
+        keep_all_files()
         self.orders = read_orders(folder)
         self.state_interpreter = FullHistoryStateInterpreter(
             schedule.max_step, schedule.ticks, _CHANNELS, PickleProcessedDataProvider(folder / "processed")

@@ -1,0 +1,179 @@
+"""Time to quality: how long until the validation PA is near its best. See README.md beside this file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import describe_machine, load
+from benchmarks.market import write_market
+from benchmarks.quality_plot import plot
+from benchmarks.quality_rows import SHARE, Side, make_rows, target_of
+from benchmarks.run import check_sameness, peer_python, run_job
+from benchmarks.schedule import Schedule
+from benchmarks.table import RESULTS, markdown
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.files import write_json
+
+_OUT = RESULTS.with_name("quality.json")
+#: The peer's published training on bars of five minutes: microsoft/qlib, examples/rl_order_execution/exp_configs,
+#: train_opds.yml, commit 068576e (train_ppo.yml says the same); the rest are the defaults of its PPO.
+PUBLISHED = {
+    "episodes": 10_000,
+    "repeat": 25,
+    "batch_size": 1024,
+    "learning_rate": 1e-4,
+    "clip": 0.3,
+    "value_coef": 1.0,
+    "max_grad_norm": 100.0,
+}
+#: Iterations of the published training, max_epoch in that file.
+PUBLISHED_ITERATIONS = 500
+#: What --quick changes: the market, ``rlwb run``, and the published numbers.
+_QUICK = {"instruments": 6, "days": 40}
+_QUICK_CHANGES = ("train.iterations=12", "train.episodes_per_iteration=100", "train.batch_size=100")
+_QUICK_PUBLISHED = {"episodes": 100, "repeat": 2, "batch_size": 128}
+
+
+def own_numbers(changes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the training of ``rlwb run`` in the words of a schedule."""
+    train = RunConfig.load(None, parse_assignments(changes)).train
+    return {
+        "choices": train.action_values,
+        "penalty": train.penalty,
+        "reward_scale": train.reward_scale,
+        "episodes": train.episodes_per_iteration,
+        "repeat": train.repeats,
+        "batch_size": train.batch_size,
+        "learning_rate": train.learning_rate,
+        "clip": train.clip,
+        "value_coef": train.value_coef,
+        "entropy_coef": train.entropy,
+        "max_grad_norm": train.max_grad_norm,
+    }
+
+
+def schedules(quick: bool, threads: int) -> dict[str, Schedule]:
+    """Return the two schedules on the embedded market, ``published`` and ``rlwb``.
+
+    Market, orders, rules, decisions, actions and reward are those of ``rlwb run``, the network's shape is the peer's.
+    """
+    market = _QUICK if quick else {"instruments": 20, "days": 240}
+    own = Schedule.of(
+        48, split=True, volume_limit=None, threads=threads, **market, **own_numbers(_QUICK_CHANGES if quick else ())
+    )
+    published = {**PUBLISHED, **(_QUICK_PUBLISHED if quick else {})}
+    return {"published": dataclasses.replace(own, **published), "rlwb": own}
+
+
+def ask(folder: Path, **values: Any) -> None:
+    """Write what the next job in `folder` is asked for."""
+    write_json(folder / "asked.json", values)
+
+
+def run_default(folder: Path, threads: int, seeds: int, changes: Sequence[str]) -> list[list[dict[str, float]]]:
+    """Return the points of ``rlwb run``'s training for each seed."""
+    curves = []
+    for seed in range(seeds):
+        ask(folder, seed=seed, changes=changes)
+        points = run_job(sys.executable, "rlwb quality", "default", folder, threads)["points"]
+        best = max(point["pa"] for point in points)
+        print(f"rlwb, seed {seed}: best PA {best:.2f} bp, {points[-1]['seconds']:.0f} s in all", flush=True)
+        curves.append(points)
+    return curves
+
+
+def run_same(folder: Path, threads: int, target: float, budget: float) -> list[dict[str, float]]:
+    """Return the points of rlwb by the schedule in `folder`, up to the target."""
+    ask(folder, target=target, budget=budget, iterations=PUBLISHED_ITERATIONS)
+    points: list[dict[str, float]] = run_job(sys.executable, "rlwb quality", "same", folder, threads)["points"]
+    last = points[-1]
+    print(f"  rlwb: PA {last['pa']:.2f} bp after {last['iteration']} iterations, {last['seconds']:.0f} s", flush=True)
+    return points
+
+
+def run_peer(python: Path, folder: Path, threads: int, budget: float, validated: int) -> dict[str, Any]:
+    """Return the peer's points by the schedule in `folder`, with PA, and what a validation of its own takes.
+
+    The peer validates some of the orders, `validated` of them spread evenly over all.
+    """
+    with np.load(folder / "market.npz") as market:
+        count = len(market["valid_amount"])
+    rows = np.linspace(0, count - 1, min(validated, count)).round().astype(int).tolist()
+    ask(folder, budget=budget, iterations=PUBLISHED_ITERATIONS, validated=rows)
+    found = run_job(python, "peer quality", "train", folder, threads)
+    scored = run_job(sys.executable, "rlwb quality", "score", folder, threads)
+    for point, pa in zip(found["points"], scored["pa"], strict=True):
+        point["pa"] = pa
+    last, own = found["points"][-1], found["validation"]
+    print(f"  peer: PA {last['pa']:.2f} bp after {last['iteration']} iterations, {last['seconds']:.0f} s", flush=True)
+    print(f"  of {own['orders']} orders the peer says {own['pa']:.4f} bp, rlwb {scored['again']:.4f} bp", flush=True)
+    return found
+
+
+def measure(args: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
+    """Run both sides by both schedules and return the rows."""
+    plans = schedules(args.quick, args.threads)
+    for name, schedule in plans.items():
+        write_market(schedule, work / name)
+    default = run_default(work / "rlwb", args.threads, args.seeds, _QUICK_CHANGES if args.quick else ())
+    target = statistics.median(target_of(points) for points in default)
+    print(f"target: {SHARE:.0%} of the best PA, {target:.2f} bp in the median", flush=True)
+    python = None if args.no_peer else args.peer or peer_python(args.python)
+    sides: dict[str, Side] = {}
+    for name, schedule in plans.items():
+        folder = work / name
+        print(f"by the schedule of {name}, up to {args.same_seconds:g} and {args.peer_seconds:g} s", flush=True)
+        if python is not None:
+            check_sameness({"rlwb": sys.executable, "peer": python}, folder, schedule)
+        ours = run_same(folder, args.threads, target, args.same_seconds)
+        if python is None:
+            sides[name] = Side(ours, [], None)
+        else:
+            peer = run_peer(python, folder, args.threads, args.peer_seconds, args.validated)
+            sides[name] = Side(ours, peer["points"], peer["validation"])
+    return make_rows(default, sides, target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-peer", action="store_true", help="measure rlwb alone")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
+    parser.add_argument("--peer-seconds", type=float, help="that each of the peer's two trainings may take; 1200")
+    parser.add_argument("--same-seconds", type=float, help="that rlwb may take by either schedule; 1200")
+    parser.add_argument("--validated", type=int, help="orders that the peer validates to tell its speed; 200")
+    parser.add_argument("--seeds", type=int, default=3, help="of rlwb's own training")
+    parser.add_argument("--threads", type=int, default=1, help="of each side")
+    parser.add_argument("--python", default="python3.11", help="what makes the peer's environment")
+    parser.add_argument("--peer", type=Path, help="an interpreter that has the peer, in place of .bench-venv")
+    parser.add_argument("--out", type=Path, help="where the rows go; results/quality.json by default")
+    args = parser.parse_args()
+    for name, small, usual in (("peer_seconds", 20, 1200), ("same_seconds", 20, 1200), ("validated", 20, 200)):
+        if getattr(args, name) is None:
+            setattr(args, name, small if args.quick else usual)
+    out = args.out or (_OUT.with_name("quality-quick.json") if args.quick else _OUT)
+    context = {
+        "machine": f"{describe_machine()}, {args.threads} thread(s) a side{', small sizes' if args.quick else ''}",
+        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "load": round(load(), 2),
+    }
+    with tempfile.TemporaryDirectory(prefix="rlwb-quality-") as work:
+        rows = [{**row, **context} for row in measure(args, Path(work))]
+    write_json(out, rows)
+    plot(rows, out)
+    print(f"\n{markdown(rows)}\n")
+    for row in rows:
+        print(f"{row['figure']}: rlwb {row['rlwb_is']} ({row['rlwb_how']}); peer {row['peer_is']} ({row['peer_how']})")
+
+
+if __name__ == "__main__":
+    main()
