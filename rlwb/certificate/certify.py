@@ -1,0 +1,150 @@
+"""Training a learner on a market with a known optimum, and measuring how much of it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlwb.certificate.market import CertifiedMarket
+from rlwb.errors import ConfigError
+from rlwb.policy import PPO, ActionMask, NetworkSettings, PPOSettings, make_network
+from rlwb.trainer import Actor, Callback, Learner, Trainer, TrainingVessel
+
+#: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
+Method = Callable[..., Actor]
+
+
+class Curve(Callback):
+    """Notes what the policy is worth as the training goes on, and how long the training itself takes.
+
+    Parameters
+    ----------
+    market
+        Where it is judged.
+    every
+        Judge after every so many iterations, and after the last.
+
+    Attributes
+    ----------
+    points
+        One mapping a judgement: ``iteration``, ``value`` and ``error``, the last two in basis points.
+    seconds
+        Time of all collects and updates so far, judgements left out.
+    """
+
+    rank = 1
+
+    def __init__(self, market: CertifiedMarket, every: int = 5) -> None:
+        if every < 1:
+            raise ConfigError(f"every is {every}; judge after every 1 or more iterations.")
+        self.market = market
+        self.every = every
+        self.points: list[dict[str, float]] = []
+        self.seconds = 0.0
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self.seconds += trainer.metrics["seconds"]
+        if trainer.current_iter % self.every == 0 or trainer.is_last_iter:
+            value = self.market.value(vessel.policy)
+            self.points.append({"iteration": trainer.current_iter, "value": value.mean, "error": value.error})
+
+
+def fit(
+    market: CertifiedMarket,
+    policy: Learner,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+    *,
+    iterations: int,
+    episodes: int,
+    update: dict[str, Any],
+) -> Learner:
+    """Train a policy on orders drawn from the market, each once, by the ordinary path; return it.
+
+    Parameters
+    ----------
+    seed
+        Of the orders and of the exploration.
+    iterations, episodes, update
+        Iterations, episodes of each, and what ``policy.learn`` is called with beside them.
+    """
+    vessel = TrainingVessel(
+        simulator_fn=market.factory,
+        state_interpreter=market.sees,
+        action_interpreter=market.acts,
+        policy=policy,
+        reward=market.reward,
+        train_initial_states=market.draw(iterations * episodes, seed),
+        episode_per_iter=episodes,
+        update_kwargs=update,
+        seed=seed,
+    )
+    Trainer(max_iters=iterations, callbacks=callbacks).fit(vessel)
+    return policy
+
+
+def ppo(
+    market: CertifiedMarket,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+    *,
+    iterations: int = 100,
+    episodes: int = 1000,
+    batch_size: int = 1000,
+    repeat: int = 4,
+    hidden: int = 32,
+    **settings: Any,
+) -> PPO:
+    """Train PPO with the recurrent network; `settings` are those of `PPOSettings`."""
+    shape, mask = NetworkSettings(hidden=hidden), ActionMask(market.acts.shares)
+    net = make_network(shape, market.lots + 1, features=market.features, mask=mask, seed=seed)
+    policy = PPO(net, PPOSettings(**settings), seed=seed)
+    update = {"batch_size": batch_size, "repeat": repeat}
+    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    return policy
+
+
+#: Name to method.
+METHODS: dict[str, Method] = {"ppo": ppo}
+
+
+def certify(market: CertifiedMarket, method: str, seed: int, *, every: int = 5, **settings: Any) -> dict[str, Any]:
+    """Train a learner on a market and measure what the last of its policies is worth when it acts greedily.
+
+    Parameters
+    ----------
+    market
+        Where it learns and is judged.
+    method
+        A name in `METHODS`.
+    seed
+        Of the network's weights, the orders and the exploration.
+    every
+        Iterations from one point of the curve to the next.
+    settings
+        Passed to the method, in place of its defaults.
+
+    Returns
+    -------
+    dict
+        ``market, method, seed``; ``value, error, optimum, twap`` in basis points, as `CertifiedMarket` has them;
+        ``share``, NaN where the optimum is not above TWAP; ``seconds`` of training; and ``curve``, a list of
+        ``iteration, value, error``.
+    """
+    if method not in METHODS:
+        raise ConfigError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}.")
+    curve = Curve(market, every)
+    METHODS[method](market, seed, [curve], **settings)
+    last = curve.points[-1]
+    return {
+        "market": market.name,
+        "method": method,
+        "seed": seed,
+        "value": last["value"],
+        "error": last["error"],
+        "optimum": market.optimum,
+        "twap": market.twap,
+        "share": market.share(last["value"]),
+        "seconds": curve.seconds,
+        "curve": curve.points,
+    }
