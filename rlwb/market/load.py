@@ -135,7 +135,7 @@ def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], reade
         digest.update(Path(inspect.getfile(type(reader))).read_bytes())
     files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
     for path in files:
-        name = path.name if path.parent == Path(source).parent else path.relative_to(source).as_posix()
+        name = path.name if reader is None else path.absolute()  # the folders say what the files are
         digest.update(f"{name}\0{path.stat().st_size}\0".encode())
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK):

@@ -68,7 +68,7 @@ def check_rows(bad: np.ndarray, values: np.ndarray, what: str, where: str, skip:
     """Raise `DataError` for the first row of `bad`, naming its number and its value of the column `what`."""
     if bad.any():
         row = int(np.argmax(bad))
-        shown = "missing" if np.isnan(values[row]) else f"{values[row]:.17g}"
+        shown = "missing" if np.isnan(values[row]) else f"{values[row]:.16g}"
         raise DataError(f"{where}, row {row + skip + 1}: {what} is {shown}; correct it or fetch the file again.")
 
 

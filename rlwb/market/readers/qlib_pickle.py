@@ -16,11 +16,12 @@ from rlwb.market.readers.base import Reader
 from rlwb.market.readers.content import one_line, read_file
 from rlwb.market.readers.decimals import nearest_decimal
 from rlwb.market.readers.frames import Part, check_found, join_bars
-from rlwb.market.readers.names import matching, others
+from rlwb.market.readers.names import matching, others, visible
 from rlwb.market.readers.pickled_frame import Frame, NotATableError, read_frame
 from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS, REQUIRED
 
+_TABLES = (".parquet", ".csv", ".csv.gz")
 _NAME = re.compile(r".+\.pkl(\.backtest)?")
 #: Names in the tables, without their ``$`` and a closing 0, that are not the schema's own.
 _OTHER_NAMES = {"bidv": "bid_size", "askv": "ask_size"}
@@ -45,7 +46,10 @@ class QlibPickleReader(Reader):
 
     @classmethod
     def recognises(cls, source: Path) -> bool:
-        return bool(matching(source, _NAME))
+        # A pickle may be anything: beside Parquet or CSV it is a stray file.
+        return bool(matching(source, _NAME)) and not any(
+            path.name.lower().endswith(_TABLES) for path in visible(source)
+        )
 
     def files(self, source: Path) -> tuple[list[Path], list[str]]:
         found = list(matching(source, _NAME))
