@@ -102,13 +102,14 @@ def judge(folder: Path) -> dict[str, float]:
         "threads": schedule.threads,
     }
     config = RunConfig.load(None, parse_assignments([f"{name}={value}" for name, value in changes.items()]))
-    run = RunDirectory.create(folder / "judged", config)
-    make_orders(run, config)
-    train_policy(run, config, progress="none")
-    began = time.perf_counter()
-    backtest_policies(run, config)
-    passed = time.perf_counter() - began
-    orders = len(pd.read_parquet(run.orders / "test.parquet"))
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        run = RunDirectory.create(Path(place) / "run", config)
+        make_orders(run, config)
+        train_policy(run, config, progress="none")
+        began = time.perf_counter()
+        backtest_policies(run, config)
+        passed = time.perf_counter() - began
+        orders = len(pd.read_parquet(run.orders / "test.parquet"))
     return {"seconds": passed, "orders": orders, "orders/s": orders * _CHECKPOINTS / passed}
 
 

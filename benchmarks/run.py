@@ -83,6 +83,8 @@ def jobs(ticks: int, peer: bool) -> Iterator[tuple[str, str]]:
         yield "rlwb", job
         if peer:
             yield "peer", job
+            if job in ("train", "backtest"):
+                yield "peer", f"{job}, kept"
     own = ("specification", "blocks", "roofline", "gather", "iterations", "main_job")
     for job in own if ticks == 48 else ("blocks", "roofline", "judge"):
         yield "own", job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Timer, run_job
-from benchmarks.peer.data import read_orders
+from benchmarks.peer.data import keep_all_files, read_orders
 from benchmarks.peer.worker import Parts
 
 # isort: split
@@ -59,6 +59,7 @@ def train(folder: Path) -> dict[str, Any]:
     No validation is run within the training: rlwb scores the weights of every iteration afterwards, on all orders.
     """
     asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
+    keep_all_files()
     parts = Parts(folder)
     policy = parts.policy()
     parts.fit(parts.policy(), _WARM_UP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,6 @@ class Parts:
         torch.manual_seed(schedule.seed)
         np.random.seed(schedule.seed)  # noqa: NPY002
         random.seed(schedule.seed)
-        keep_all_files()
         self.orders = read_orders(folder)
         self.state_interpreter = FullHistoryStateInterpreter(
             schedule.max_step, schedule.ticks, _CHANNELS, PickleProcessedDataProvider(folder / "processed")
@@ -213,6 +213,16 @@ def backtesting(folder: Path) -> dict[str, float]:
     return {"backtest": len(orders) / passed, "pa": float(table["pa"].mean()), "orders": float(len(table))}
 
 
+def _kept(job: Callable[[Path], dict[str, float]]) -> Callable[[Path], dict[str, float]]:
+    """Let a job run on a peer that keeps all its tables in memory; see `keep_all_files`."""
+
+    def run(folder: Path) -> dict[str, float]:
+        keep_all_files()
+        return job(folder)
+
+    return run
+
+
 if __name__ == "__main__":
-    jobs = [prepare, simulate, environment, train]
-    run_job({**{job.__name__: job for job in jobs}, "backtest": backtesting})
+    jobs = {**{job.__name__: job for job in (prepare, simulate, environment, train)}, "backtest": backtesting}
+    run_job({**jobs, "train, kept": _kept(train), "backtest, kept": _kept(backtesting)})
