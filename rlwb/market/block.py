@@ -10,6 +10,7 @@ import numpy as np
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
+from rlwb.market.mapped import prefetch
 from rlwb.market.references import References
 
 
@@ -38,7 +39,7 @@ class Block:
 
     def __getitem__(self, field: str) -> np.ndarray:
         if field not in self._kept:
-            self._kept[field] = self._field(field)[self.rows]
+            self._kept[field] = self._take(field, self.rows)
             self._kept[field].setflags(write=False)
         return self._kept[field]
 
@@ -68,15 +69,17 @@ class Block:
             raise ConfigError(f"earlier sessions are 1, 2, … before, not {days}; today is block[{field!r}].")
         before = self.rows - days
         known = before >= self._sessions.first[self.rows]
-        values: np.ndarray = self._field(field)[np.where(known, before, self.rows)]
+        values = self._take(field, np.where(known, before, self.rows))
         values[~known] = np.nan
         return values
 
-    def _field(self, name: str) -> np.ndarray:
+    def _take(self, name: str, rows: np.ndarray) -> np.ndarray:
         fields = self._sessions.fields
         if name not in fields:
             raise DataError(f"a feature reads {name}, which these bars lack; they have {', '.join(fields)}.")
-        return fields[name]
+        prefetch(fields[name], rows)
+        values: np.ndarray = fields[name][rows]
+        return values
 
 
 @dataclass(frozen=True)
