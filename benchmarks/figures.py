@@ -67,6 +67,15 @@ def _for(ticks: int) -> list[Figure]:
             other=("peer", "environment", "environment"),
         ),
         Figure(f"collect, recurrent policy, {ticks} ticks", "steps/s", "train", "collect", ticks, goal=500),
+        Figure(
+            f"collect, recurrent policy, {ticks} ticks",
+            "steps/s",
+            "train",
+            "collect",
+            ticks,
+            against=_KEPT,
+            other=("peer", "train, kept", "collect"),
+        ),
         Figure(f"PPO update, {ticks} ticks", "transitions/s", "train", "update", ticks, goal=25),
         Figure(
             f"training iteration, {ticks} ticks",
