@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -35,7 +36,7 @@ def lean_files(source: Path) -> tuple[list[LeanFile], list[str]]:
         match = _NAME.fullmatch(source.name)
         return [_lean_file(source, match)] if match else [], []
     found, ignored = [], []
-    for path in _entries(source, _DEPTH):
+    for path in _entries(source):
         match = _NAME.fullmatch(path.name)
         if match and path.parent.parent.name not in ("second", "tick"):
             found.append(_lean_file(path, match))
@@ -80,12 +81,8 @@ def _lean_file(path: Path, match: re.Match[str]) -> LeanFile:
     )
 
 
-def _entries(folder: Path, depth: int) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
-        if path.is_dir():
-            if depth > 1:
-                yield from _entries(path, depth - 1)
-        else:
-            yield path
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield the files at any depth, hidden ones and those in hidden folders left out."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))

@@ -129,8 +129,8 @@ def test_the_hour_that_a_clock_change_skips_or_repeats_is_dropped_and_counted(tm
         write_zip(place / f"{date}_trade.zip", f"{date}_spy_minute_trade.csv", "\n".join(lines))
     report = Report()
     bars = read_bars(tmp_path, report=report)
-    hours = ["03-10 01-0500", "03-10 03-0400", "11-03 02-0500", "11-03 03-0500"]
-    assert bars["datetime"].dt.strftime("%m-%d %H%z").tolist() == hours
+    kept = ["03-10 01-0500", "03-10 03-0400", "11-03 02-0500", "11-03 03-0500"]
+    assert bars["datetime"].dt.strftime("%m-%d %H%z").tolist() == kept
     assert report.counts == {"datetime_missing": 2}
 
 
@@ -141,6 +141,7 @@ def test_the_hour_that_a_clock_change_skips_or_repeats_is_dropped_and_counted(tm
         ("-1,1,1,1,1,1", "since midnight is -1"),
         ("0.5,1,1,1,1,1", "since midnight is 0.5"),
         (",1,1,1,1,1", "since midnight is missing"),
+        ("\n\n", "holds blank lines alone"),
         ("0,1,1,1,1", "row 1 holds 5 values where 6 belong"),
         ("0,1,1,1,one,1", "row 1: close is 'one', not a number"),
     ],

@@ -79,7 +79,7 @@ def test_there_is_no_bar_before_the_book_is_known(tmp_path: Path) -> None:
 
 def test_deeper_books_and_named_participants_are_read(tmp_path: Path) -> None:
     book = ["1001000,50,1000000,100,1002000,1,999000,2"] * len(MESSAGES)
-    bars = read_bars(write(tmp_path, [f"{message},null" for message in MESSAGES[:0]] or MESSAGES, book, 2))
+    bars = read_bars(write(tmp_path, MESSAGES, book, 2))
     assert bars["bid"].tolist() == [100] * 4
     named = [f"{message}," for message in MESSAGES]
     assert read_bars(write(tmp_path, named, book, 2))["volume"].tolist() == [60, 0, 0, 0]
