@@ -287,6 +287,8 @@ def last_states(
 def _run_padded(
     gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Any
 ) -> torch.Tensor:
+    if not count.any():
+        return first
     rows = begin[:, None] + np.minimum(np.arange(count.max()), np.maximum(count - 1, 0)[:, None])
     steps = table[torch.as_tensor(np.minimum(rows, len(table) - 1), device=table.device)]
     place = torch.arange(len(count), device=table.device)

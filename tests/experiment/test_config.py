@@ -76,7 +76,7 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
         ({"orders__source": "x", "orders__generate__log_std": 2}, "orders: generate has no effect"),
         ({"train__env": "natve"}, "did you mean 'native'?"),
-        ({"features__columns": ["opn"]}, "features: feature columns"),
+        ({"features__columns": ["opn"]}, "features: there is no feature 'opn'"),
         ({"backtest__confidence": 1}, "backtest.confidence is 1; it should be less than 1"),
     ],
 )
