@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 from rlwb.errors import ConfigError
 from rlwb.experiment.parameters import Layer, Section, build, descriptions, flatten, leaves
 from rlwb.experiment.sections import (
@@ -58,6 +60,16 @@ class RunConfig(Section):
     backtest: BacktestConfig = BacktestConfig()
     seed: CountOrZero = 0
     threads: Count = 1
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> RunConfig:
+        reads_bars = self.policy.network != "mlp"
+        if self.train.algorithm == "dqn" and reads_bars and self.train.env != "native":
+            raise ValueError(
+                f"train.algorithm dqn keeps what it has seen, and train.env {self.train.env} copies the session's bars "
+                "into each observation; set train.env to native, or policy.network to mlp."
+            )
+        return self
 
     @classmethod
     def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:

@@ -257,7 +257,8 @@ def _check_rooms_own(owner: type[Any], values: Mapping[str, Any], origins: Mappi
 
 
 def _origin_of(name: str, origins: Mapping[str, str]) -> str:
-    return next((o for n, o in reversed(list(origins.items())) if f"{n}.".startswith(f"{name}.")), "defaults")
+    inside = f"{name}." if name else ""
+    return next((o for n, o in reversed(list(origins.items())) if f"{n}.".startswith(inside)), "defaults")
 
 
 def _json(values: Mapping[str, Any]) -> str:

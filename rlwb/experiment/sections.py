@@ -170,14 +170,48 @@ class PolicyConfig(Section):
     Parameters
     ----------
     network
-        ``recurrent`` reads today's bars by a GRU, and yesterday's with features.previous_day; ``mlp`` sees the order's
-        own state alone.
+        ``recurrent`` reads today's bars by a GRU, ``convolution`` by causal convolutions, ``attention`` by a small
+        transformer, and yesterday's with features.previous_day; ``mlp`` sees the order's own state alone.
     hidden
         Width of its layers; larger can hold more and learns slower.
+    mask_actions
+        Whether of actions that ask for the same amount, like all in an order's last step, one alone can be chosen.
     """
 
-    network: Literal["recurrent", "mlp"] = "recurrent"
+    network: Literal["recurrent", "convolution", "attention", "mlp"] = "recurrent"
     hidden: Count = 64
+    mask_actions: bool = False
+
+
+class DQNConfig(Section):
+    """What deep Q-learning has to itself; only with ``algorithm: dqn``.
+
+    Parameters
+    ----------
+    n_step
+        Rewards that are summed before the network's own guess stands for the rest.
+    double
+        Whether the network chooses the next action and its older copy values it, against overestimation.
+    huber
+        Errors beyond this, in deviations of the returns, count in proportion instead of squared; none squares all.
+    target_every
+        Gradient steps between two copies of the network for the targets; larger is steadier and slower.
+    epsilon_start, epsilon_end
+        Share of random actions while collecting, at first and at last.
+    epsilon_iterations
+        Iterations from the first to the last share.
+    replay_size
+        Most transitions kept; some 80 bytes each, in memory and in every checkpoint.
+    """
+
+    n_step: Count = 1
+    double: bool = True
+    huber: Positive | None = 1.0
+    target_every: Count = 50
+    epsilon_start: Share = 1.0
+    epsilon_end: Share = 0.05
+    epsilon_iterations: Count = 20
+    replay_size: Count = 100_000
 
 
 class TrainConfig(Section):
@@ -185,6 +219,8 @@ class TrainConfig(Section):
 
     Parameters
     ----------
+    algorithm
+        ``ppo`` learns from each collect and forgets it; ``dqn`` keeps what it has seen and learns the actions' values.
     iterations
         Collects of episodes, each followed by an update, those before a resume included; a run that has trained for
         more refuses fewer.
@@ -193,22 +229,25 @@ class TrainConfig(Section):
     batch_size
         Transitions a gradient step; larger is steadier, smaller takes more steps.
     repeats
-        Passes over the collected transitions; larger learns more from each, and drifts further from the policy that
-        collected them.
+        Passes over the collected transitions, with ``dqn`` so many draws from the kept ones; larger learns more from
+        each, and drifts further from the policy that collected them.
     learning_rate
         Step of the optimiser; larger learns faster until it does not learn at all.
     gamma
         Discount a step; below 1 the policy cares less for what comes later in the order.
     gae_lambda
-        1 uses whole episodes (unbiased, noisy), 0 the critic's guess (biased, calm).
+        1 uses whole episodes (unbiased, noisy), 0 the critic's guess (biased, calm). Only with ``ppo``, like the next
+        three.
     clip
         How far one update may move the probabilities of actions.
     entropy
         Weight of the entropy bonus; larger explores more.
     value_coef
         Weight of the critic's loss.
+    dqn
+        Only with ``dqn``.
     max_grad_norm
-        Gradients longer than this are cut; 0 leaves them.
+        Gradients longer than this are cut.
     action_values
         The policy chooses among 0, 1/n, …, 1 of the amount; this is n.
     penalty
@@ -233,6 +272,7 @@ class TrainConfig(Section):
         ``cpu``, ``cuda``, or ``auto``.
     """
 
+    algorithm: Literal["ppo", "dqn"] = "ppo"
     iterations: Count = 40
     episodes_per_iteration: Count = 1000
     batch_size: Count = 500
@@ -243,7 +283,8 @@ class TrainConfig(Section):
     clip: Positive = 0.2
     entropy: NotNegative = 0.01
     value_coef: NotNegative = 0.5
-    max_grad_norm: NotNegative = 1.0
+    dqn: DQNConfig = DQNConfig()
+    max_grad_norm: Positive = 1.0
     action_values: Count = 4
     penalty: NotNegative = 20.0
     reward_scale: Positive = 1.0
@@ -254,6 +295,15 @@ class TrainConfig(Section):
     env: Literal["native", "dummy", "subproc", "shmem"] = "native"
     concurrency: Count = 4
     device: Literal["cpu", "cuda", "auto"] = "cpu"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        for name in {"ppo": ("dqn",), "dqn": ("gae_lambda", "clip", "entropy", "value_coef")}[self.algorithm]:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} has no effect with algorithm {self.algorithm!r}; drop it or change the algorithm."
+                )
+        return self
 
 
 class BacktestConfig(Section):

@@ -27,7 +27,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.market import MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
 
 if TYPE_CHECKING:
-    from rlwb.policy import PPO
+    from rlwb.policy import DQN, PPO
 
 
 class Workbench:
@@ -114,16 +114,26 @@ class Workbench:
         """The reward of the learner."""
         return PAPenaltyReward(penalty=self.config.train.penalty, scale=self.config.train.reward_scale)
 
-    def learner(self, features: MarketFeatures) -> PPO:
+    def learner(self, features: MarketFeatures) -> PPO | DQN:
         """Return the untrained policy."""
-        from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+        from rlwb.policy import DQN, PPO, DQNSettings, PPOSettings, QNetwork
 
-        policy, train = self.config.policy, self.config.train
-        settings = NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day)
-        actions = len(self.action_interpreter.shares)
-        net = make_network(settings, actions, features=features, seed=self.config.seed)
+        train = self.config.train
+        if train.algorithm == "dqn":
+            own = train.dqn.model_dump(exclude={"epsilon_iterations"})
+            return DQN(
+                self._network(features, kind=QNetwork),
+                DQNSettings(
+                    learning_rate=train.learning_rate,
+                    gamma=train.gamma,
+                    epsilon_updates=train.dqn.epsilon_iterations,
+                    max_grad_norm=train.max_grad_norm,
+                    **own,
+                ),
+                seed=self.config.seed,
+            )
         return PPO(
-            net.to(device_of(train.device)),
+            self._network(features),
             PPOSettings(
                 learning_rate=train.learning_rate,
                 gamma=train.gamma,
@@ -136,11 +146,26 @@ class Workbench:
             seed=self.config.seed,
         )
 
+    def _network(self, features: MarketFeatures, **head: Any) -> Any:
+        from rlwb.policy import ActionMask, NetworkSettings, make_network
+
+        policy, shares = self.config.policy, self.action_interpreter.shares
+        net = make_network(
+            NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day),
+            len(shares),
+            features=features,
+            seed=self.config.seed,
+            mask=ActionMask(shares) if policy.mask_actions else None,
+            **head,
+        )
+        return net.to(device_of(self.config.train.device))
+
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
         config = self.config
         return {
             "rlwb": rlwb.__version__,
+            "algorithm": config.train.algorithm,
             "policy": config.policy.model_dump(mode="json"),
             "action_values": config.train.action_values,
             "ticks_per_step": config.execution.ticks_per_step,
@@ -150,17 +175,17 @@ class Workbench:
             "normaliser": features.normaliser.as_dict(),
         }
 
-    def restore(self, state: dict[str, Any], path: Path) -> tuple[PPO, MarketFeatures]:
+    def restore(self, state: dict[str, Any], path: Path) -> tuple[PPO | DQN, MarketFeatures]:
         """Return the policy of a checkpoint, and the features normalised as in its training.
 
         Raises
         ------
         CheckpointError
-            When the checkpoint was made for another network, other actions or other steps.
+            When the checkpoint was made by another algorithm, or for another network, other actions or other steps.
         """
         features = self.features(normaliser=Normaliser.from_dict(state["meta"]["normaliser"]))
         wanted, found = self.meta(features), state["meta"]
-        for name in ("policy", "action_values", "max_step", "features"):
+        for name in ("algorithm", "policy", "action_values", "max_step", "features"):
             if _plain(found.get(name)) != _plain(wanted[name]):
                 raise CheckpointError(
                     f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "

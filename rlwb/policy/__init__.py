@@ -2,6 +2,8 @@
 
 from rlwb.policy.attention import AttentionEncoder
 from rlwb.policy.convolution import ConvolutionEncoder
+from rlwb.policy.dqn import DQN
+from rlwb.policy.dqn_settings import DQNSettings
 from rlwb.policy.episodes import gae
 from rlwb.policy.fixed import AllOne
 from rlwb.policy.market_encoder import MarketEncoder
@@ -12,6 +14,7 @@ from rlwb.policy.q_network import QNetwork
 from rlwb.policy.session_encoder import SessionEncoder
 
 __all__ = [
+    "DQN",
     "MLP",
     "PPO",
     "ActionMask",
@@ -19,6 +22,7 @@ __all__ = [
     "AllOne",
     "AttentionEncoder",
     "ConvolutionEncoder",
+    "DQNSettings",
     "MarketEncoder",
     "NetworkSettings",
     "PPOSettings",

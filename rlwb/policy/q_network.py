@@ -1,12 +1,15 @@
-"""The values of actions."""
+"""The values of actions, and choosing by them."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
+from rlwb.market import MarketFeatures
 from rlwb.policy.masks import ActionMask
 
 
@@ -34,3 +37,33 @@ class QNetwork(nn.Module):
     def allowed(self, obs: Any) -> torch.Tensor | None:
         """Return whether each action may be chosen, bool of shape (N, A); None when all may."""
         return None if self.mask is None else self.mask(obs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QNetwork:
+        """Copy the weights; the copy reads the same panel of features."""
+        for module in self.modules():
+            if isinstance(features := getattr(module, "features", None), MarketFeatures):
+                memo[id(features)] = features
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+
+def explore(best: np.ndarray, allowed: np.ndarray, noise: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return `best` with a share of `epsilon` replaced by random actions, int64 of shape (N,).
+
+    Where a uniform number u is below epsilon, ``u / epsilon`` is again uniform in [0, 1), and picks evenly among the
+    allowed actions: of k, number ``floor(k u / epsilon)``.
+
+    Parameters
+    ----------
+    best : int64 of shape (N,)
+    allowed : bool of shape (N, A)
+    noise : float64 of shape (N,)
+        Uniform numbers in [0, 1).
+    epsilon
+        In [0, 1].
+    """
+    upto = allowed.cumsum(axis=1)
+    number = np.minimum(np.floor(noise / max(epsilon, 1e-300) * upto[:, -1]), upto[:, -1] - 1)
+    return np.where(noise < epsilon, (upto <= number[:, None]).sum(axis=1), best)

@@ -43,6 +43,13 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
     assert config.train.patience is None
 
 
+def test_dqn_has_its_own_parameters_and_shares_the_rest() -> None:
+    config = changed(train__algorithm="dqn", train__dqn__n_step=2, train__gamma=0.9, policy__network="attention")
+    assert (config.train.dqn.n_step, config.train.gamma) == (2, 0.9)
+    # Without bars in the observations every environment will do.
+    assert changed(train__algorithm="dqn", train__env="dummy", policy__network="mlp").train.env == "dummy"
+
+
 def test_lr_is_learning_rate() -> None:
     assert changed(train__lr=1e-4).train.learning_rate == 1e-4
 
@@ -75,6 +82,11 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market__source": "x", "market__calendar__tick_minutes": 7}, "market.calendar: "),
         ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
         ({"orders__source": "x", "orders__generate__log_std": 2}, "orders: generate has no effect"),
+        ({"train__dqn__n_step": 3}, "train: dqn has no effect with algorithm 'ppo'; drop it or change the algorithm"),
+        ({"train__algorithm": "dqn", "train__clip": 0.1}, "train: clip has no effect with algorithm 'dqn'"),
+        ({"train__algorithm": "dqn", "train__dqn__replay_sice": 9}, "no parameter train.dqn.replay_sice; did you mean"),
+        ({"train__algorithm": "dqm"}, "train.algorithm is 'dqm'; it must be 'ppo' or 'dqn'; did you mean 'dqn'?"),
+        ({"train__algorithm": "dqn", "train__env": "subproc"}, "test: train.algorithm dqn keeps what it has seen"),
         ({"train__env": "natve"}, "did you mean 'native'?"),
         ({"features__columns": ["opn"]}, "features: there is no feature 'opn'"),
         ({"backtest__confidence": 1}, "backtest.confidence is 1; it should be less than 1"),
@@ -90,6 +102,9 @@ def test_impossible_values_are_refused(values: dict[str, object], part: str) -> 
         {"train__iterations": 0},
         {"train__episodes_per_iteration": 0},
         {"train__patience": 0},
+        {"train__max_grad_norm": 0},
+        {"train__dqn__target_every": 0},
+        {"train__dqn__huber": 0},
         {"train__concurrency": 0},
         {"train__iterations": None},
         {"threads": 0},

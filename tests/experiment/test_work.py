@@ -116,6 +116,40 @@ def test_a_validation_that_cannot_be_reproduced_stops_the_backtest(copied: RunDi
         work.backtest_policies(copied, copied.config)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"train.algorithm": "dqn", "policy.mask_actions": True, "train.dqn.n_step": 2},
+        {"policy.network": "convolution", "policy.mask_actions": True},
+        {"policy.network": "attention", "features.previous_day": True, "train.algorithm": "dqn"},
+    ],
+)
+def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp_path: Path) -> None:
+    """From orders to figures; a training that is taken up again ends as one without a break."""
+    config = tiny(**other)
+    whole = RunDirectory.create(tmp_path / "whole", config)
+    parts = RunDirectory.create(tmp_path / "parts", config)
+    work.make_orders(whole, config)
+    shutil.copytree(whole.orders, parts.orders, dirs_exist_ok=True)
+    work.train_policy(whole, config, progress="none")
+    work.train_policy(parts, tiny(**other, **{"train.iterations": 2}), progress="none")
+    work.train_policy(parts, config, progress="none")
+    tables = [pd.read_csv(run.metrics / "train.csv").drop(columns="seconds") for run in (whole, parts)]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+    assert ("replay" in tables[0]) == (config.train.algorithm == "dqn")
+    work.backtest_policies(whole, config)
+    assert pd.read_csv(whole.backtest / "summary.csv")["kind"].tolist()[:3] == ["checkpoint", "checkpoint", "last"]
+    work.draw_stability(whole, config)
+    assert len(list(whole.figures.glob("*.png"))) == 7
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(trained: RunDirectory) -> None:
+    bench = work.workbench(trained, tiny(**{"train.algorithm": "dqn"}))
+    path = next(iter(list_checkpoints(trained.checkpoints).values()))
+    with pytest.raises(CheckpointError, match="was made with algorithm 'ppo', the configuration says 'dqn'"):
+        bench.restore(load_checkpoint(path), path)
+
+
 def test_a_checkpoint_of_another_network_is_refused(trained: RunDirectory) -> None:
     bench = work.workbench(trained, tiny(**{"policy.hidden": 16}))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
@@ -133,11 +167,14 @@ def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained
 
 
 def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
-    from rlwb.policy import NetworkSettings, PPOSettings
+    from rlwb.policy import DQNSettings, NetworkSettings, PPOSettings
 
     config = RunConfig.load(None, Layer("test", {**TINY, "policy.hidden": 64}))
     bench = work.Workbench(config)
     orders, _ = bench.make_orders()
-    learner = bench.learner(bench.features(orders["train"]))
+    features = bench.features(orders["train"])
+    learner = bench.learner(features)
     assert learner.settings == PPOSettings()
+    dqn = work.Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
+    assert dqn.settings == DQNSettings(learning_rate=config.train.learning_rate)
     assert config.policy.hidden == NetworkSettings().hidden

@@ -1,0 +1,145 @@
+"""Transitions that an off-policy learner keeps: whole episodes, drawn uniformly."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlwb.errors import ConfigError, RlwbError
+from rlwb.policy.episodes import count_rows, last_rows, take_rows
+
+
+class Transitions(NamedTuple):
+    """Episodes laid end to end; a transition's next observation is the next row, unless it ends its episode.
+
+    Attributes
+    ----------
+    obs
+        An array of N rows, or a mapping of such.
+    action, reward, done
+        Of shape (N,); `done` marks the last transition of each episode.
+    """
+
+    obs: Any
+    action: np.ndarray
+    reward: np.ndarray
+    done: np.ndarray
+
+
+class Replay:
+    """A lasting buffer of transitions; whole episodes leave it, the oldest first.
+
+    Parameters
+    ----------
+    size
+        Most transitions to keep.
+
+    Notes
+    -----
+    Observations are kept as they come. Those of the native environment refer to their session, so that one takes some
+    80 bytes, in memory and in a checkpoint; those with blocks take the blocks' size.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: Transitions | None = None
+        self._ends = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return 0 if self.rows is None else len(self.rows.done)
+
+    def add(self, new: Transitions) -> None:
+        """Add episodes, letting go of old ones.
+
+        Raises
+        ------
+        ConfigError
+            When the rows are no whole episodes, or do not fit.
+        RlwbError
+            When a reward is not finite.
+        """
+        _check(new)
+        if len(new.done) > self.size:
+            raise ConfigError(
+                f"replay_size is {self.size}, but one collect has {len(new.done)} transitions; keep at least those."
+            )
+        joined = new if self.rows is None else Transitions(*map(_join, self.rows, new))
+        ends = np.flatnonzero(joined.done)
+        excess = len(joined.done) - self.size
+        # The first row of the first episode that may stay.
+        first = 0 if excess <= 0 else int(ends[np.searchsorted(ends, excess - 1)]) + 1
+        self._hold(_rows(joined, np.arange(first, len(joined.done))) if first else joined)
+
+    def sample(self, transitions: int, rng: np.random.Generator) -> Transitions:
+        """Draw whole episodes with replacement, as many as have `transitions` transitions on average.
+
+        Every transition has the same chance. Whole episodes let a causal network pass over a day once for all of its
+        decisions, and hold each transition's next observation.
+        """
+        assert self.rows is not None, "episodes were added before"
+        count = max(1, round(transitions * len(self._ends) / len(self)))
+        drawn = rng.integers(len(self._ends), size=count)
+        starts = np.concatenate([[0], self._ends[:-1] + 1])[drawn]
+        lengths = self._ends[drawn] - starts + 1
+        within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
+        return _rows(self.rows, np.repeat(starts, lengths) + within)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all transitions."""
+        return {} if self.rows is None else self.rows._asdict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Hold the transitions that `state_dict` gave, as arrays or tensors."""
+        if state:
+            # Taking rows makes arrays of tensors.
+            self._hold(_rows(Transitions(**state), np.arange(len(state["done"]))))
+        else:
+            self.rows, self._ends = None, self._ends[:0]
+
+    def _hold(self, rows: Transitions) -> None:
+        self.rows = rows
+        self._ends = np.flatnonzero(rows.done)
+
+
+def n_step_targets(reward: np.ndarray, done: np.ndarray, ahead: np.ndarray, gamma: float, steps: int) -> np.ndarray:
+    """Return what the values of episodes laid end to end should be, float64 of shape (N,).
+
+    ``y_t = r_t + … + gamma^(n-1) r_(t+n-1) + gamma^n v_(t+n)``, with r and v zero beyond an episode's end (Sutton and
+    Barto, Reinforcement Learning, 2nd edition, equation 7.1).
+
+    Parameters
+    ----------
+    reward, done, ahead
+        Of shape (N,): r, whether a row ends its episode, and v.
+    gamma, steps
+        Discount, and n.
+    """
+    last, row = last_rows(done), np.arange(len(done))
+    target, weight = np.zeros(len(done)), 1.0
+    for _ in range(min(steps, len(done))):
+        target += np.where(row <= last, weight * reward[np.minimum(row, last)], 0.0)
+        row, weight = row + 1, weight * gamma
+    return target + np.where(row <= last, weight * ahead[np.minimum(row, last)], 0.0)
+
+
+def _rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
+    return Transitions(*(take_rows(part, rows) for part in transitions))
+
+
+def _check(new: Transitions) -> None:
+    done, rows = np.asarray(new.done), count_rows(new.obs)
+    if not len(done) or not done[-1] or not len(done) == len(new.action) == len(new.reward) == rows:
+        raise ConfigError(
+            f"learn got {rows} observations, {len(new.action)} actions, {len(new.reward)} rewards and "
+            f"{int(done.sum())} episode ends in {len(done)} rows; give whole episodes, one row a transition."
+        )
+    if not np.isfinite(new.reward).all():
+        row = int(np.flatnonzero(~np.isfinite(new.reward))[0])
+        raise RlwbError(f"the reward of transition {row} is {new.reward[row]}; a reward must be a finite number.")
+
+
+def _join(old: Any, new: Any) -> Any:
+    if hasattr(old, "items"):
+        return {key: _join(value, new[key]) for key, value in old.items()}
+    return np.concatenate([old, new])
