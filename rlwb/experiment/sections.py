@@ -229,8 +229,8 @@ class TrainConfig(Section):
     batch_size
         Transitions a gradient step; larger is steadier, smaller takes more steps.
     repeats
-        Passes over the collected transitions, with ``dqn`` so many draws from the kept ones; larger learns more from
-        each, and drifts further from the policy that collected them.
+        Passes over the collected transitions; larger learns more from each, and drifts further from the policy that
+        collected them. With ``dqn``, draws of as many from the kept ones.
     learning_rate
         Step of the optimiser; larger learns faster until it does not learn at all.
     gamma

@@ -184,6 +184,8 @@ def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -
     rows, steps, _ = inputs.shape
     if first is None:
         first = inputs.new_zeros(rows, gru.hidden_size)
+    if not steps:
+        return first.unsqueeze(0)
     if not _is_fast(gru, inputs):
         after, _ = gru(inputs, first.unsqueeze(0).contiguous())
         return torch.cat([first.unsqueeze(0), after.transpose(0, 1)])
@@ -287,8 +289,6 @@ def last_states(
 def _run_padded(
     gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Any
 ) -> torch.Tensor:
-    if not count.any():
-        return first
     rows = begin[:, None] + np.minimum(np.arange(count.max()), np.maximum(count - 1, 0)[:, None])
     steps = table[torch.as_tensor(np.minimum(rows, len(table) - 1), device=table.device)]
     place = torch.arange(len(count), device=table.device)

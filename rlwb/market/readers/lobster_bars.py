@@ -43,8 +43,8 @@ def make_bars(events: Events, start: float, end: float, length: int) -> tuple[np
     fields : dict of numpy.ndarray
         Columns of the schema, float64 of shape ``(bars,)``; halted bool.
     """
-    first = max(int(start // length), int(events.time[0] // length))
     last = int(np.ceil(end / length)) - 1
+    first = max(int(start // length), min(int(events.time[0] // length), last))
     starts = np.arange(first, last + 1, dtype=np.int64) * length
     count = len(starts)
     bar = np.minimum((events.time // length).astype(np.int64) - first, count - 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
@@ -188,6 +188,7 @@ def slow_bars(events: Events, start: float, end: float, length: int) -> list[dic
     return bars
 
 
+@example([(1200, 1, 1)], 60, 0)
 @given(
     st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 6), st.integers(1, 500)), min_size=1, max_size=60),
     st.sampled_from([60, 120, 300]),
