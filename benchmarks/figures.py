@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,6 +54,12 @@ class Figure:
     goal_of: Literal["ratio", "rlwb"] = "ratio"
 
 
+def _and_kept(figure: Figure) -> list[Figure]:
+    """Return a figure, and the same against the peer with its tables kept, which no goal was set for."""
+    other = ("peer", f"{figure.job}, kept", figure.key)
+    return [figure, dataclasses.replace(figure, against=_KEPT, other=other, goal=None)]
+
+
 def _for(ticks: int) -> list[Figure]:
     return [
         Figure(
@@ -66,48 +73,22 @@ def _for(ticks: int) -> list[Figure]:
             ticks,
             other=("peer", "environment", "environment"),
         ),
-        Figure(f"collect, recurrent policy, {ticks} ticks", "steps/s", "train", "collect", ticks, goal=500),
-        Figure(
-            f"collect, recurrent policy, {ticks} ticks",
-            "steps/s",
-            "train",
-            "collect",
-            ticks,
-            against=_KEPT,
-            other=("peer", "train, kept", "collect"),
-        ),
+        *_and_kept(Figure(f"collect, recurrent policy, {ticks} ticks", "steps/s", "train", "collect", ticks, goal=500)),
         Figure(f"PPO update, {ticks} ticks", "transitions/s", "train", "update", ticks, goal=25),
-        Figure(
-            f"training iteration, {ticks} ticks",
-            "s",
-            "train",
-            "iteration",
-            ticks,
-            less=True,
-            goal=60 if ticks == 48 else 40,
-        ),
-        Figure(
-            f"training iteration, {ticks} ticks",
-            "s",
-            "train",
-            "iteration",
-            ticks,
-            against=_KEPT,
-            other=("peer", "train, kept", "iteration"),
-            less=True,
+        *_and_kept(
+            Figure(
+                f"training iteration, {ticks} ticks",
+                "s",
+                "train",
+                "iteration",
+                ticks,
+                less=True,
+                goal=60 if ticks == 48 else 40,
+            )
         ),
         Figure(f"memory of it above torch, {ticks} ticks", "MB", "train", "memory", ticks, less=True, goal=20),
         Figure(f"memory that it adds, {ticks} ticks", "MB", "train", "memory added", ticks, less=True),
-        Figure(f"backtest, {ticks} ticks", "orders/s", "backtest", "backtest", ticks, goal=1_000),
-        Figure(
-            f"backtest, {ticks} ticks",
-            "orders/s",
-            "backtest",
-            "backtest",
-            ticks,
-            against=_KEPT,
-            other=("peer", "backtest, kept", "backtest"),
-        ),
+        *_and_kept(Figure(f"backtest, {ticks} ticks", "orders/s", "backtest", "backtest", ticks, goal=1_000)),
         Figure(
             f"PPO update against its reference, {ticks} ticks",
             "transitions/s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import gymnasium as gym
@@ -13,20 +12,17 @@ from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.utils.torch_utils import torch_train_mode
 from torch import nn
 
-from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
+from rlwb.errors import ConfigError
+from rlwb.policy.algorithms import NoWarmUp, check_answers, check_loss, fill_up, foreign_state, warn_of_device
 from rlwb.policy.dqn_settings import DQNSettings
-from rlwb.policy.episodes import count_rows, last_rows, take_rows
+from rlwb.policy.episodes import count_rows, last_rows
 from rlwb.policy.masks import mask_values
 from rlwb.policy.ppo import FusedAdam
 from rlwb.policy.q_network import QNetwork, explore
 from rlwb.policy.replay import Replay, Transitions, n_step_targets
 
-logger = logging.getLogger(__name__)
-
 #: Names the stream of random numbers that draws from the buffer, apart from others of the same seed.
 _STREAM = 0x7265706C
-#: Rows of a batch are evaluated in multiples of this.
-_ALIGN = 16
 
 
 class _Head(nn.Module):
@@ -40,10 +36,8 @@ class _Head(nn.Module):
         return self.net(obs), state
 
 
-class _Policy(DiscreteQLearningPolicy):
-    @staticmethod
-    def _compile() -> None:
-        """Skip tianshou's warm-up of compiled functions that are not used here; it takes seconds a process."""
+class _Policy(NoWarmUp, DiscreteQLearningPolicy):
+    """tianshou's policy as it is."""
 
 
 class DQN(TianshouDQN):
@@ -110,15 +104,9 @@ class DQN(TianshouDQN):
         int64 of shape (N,)
         """
         rows = count_rows(obs)
-        if rows % _ALIGN:
-            # Products of other sizes take other code paths in the libraries below, with other roundings.
-            obs = take_rows(obs, np.minimum(np.arange(rows + -rows % _ALIGN), rows - 1))
+        obs = fill_up(obs)
         value, allowed = self.net(obs)[:rows], self.net.allowed(obs)
-        if not bool(torch.isfinite(value).all()):
-            raise InterpreterError(
-                "the network answers NaN or infinity; look for missing numbers in the observations, or lower "
-                "learning_rate if the training has diverged."
-            )
+        check_answers(value)
         best = mask_values(value, None if allowed is None else allowed[:rows]).argmax(dim=1).cpu().numpy()
         if noise is None:
             return best
@@ -183,11 +171,7 @@ class DQN(TianshouDQN):
             loss = nn.functional.mse_loss(taken, target)
         else:
             loss = nn.functional.huber_loss(taken, target, delta=self.huber_loss_delta)
-        if not bool(torch.isfinite(loss)):
-            raise RlwbError(
-                f"the loss of update {self.updates + 1} is {float(loss.detach())}, so the weights would be lost; "
-                "lower learning_rate, or scale the reward down."
-            )
+        check_loss(loss, self.updates + 1)
         self.optim.step(loss)
         return float(loss.detach()), float(taken.detach().mean()) * self.scale
 
@@ -202,18 +186,10 @@ class DQN(TianshouDQN):
             own = state.pop("_own")
             super().load_state_dict(state, *args, **kwargs)
         except (KeyError, RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                f"the state is not that of this policy ({str(error).splitlines()[0]}); build the policy with the "
-                "settings it was saved with."
-            ) from error
+            raise foreign_state(error) from error
         self.updates, self._iter, self.scale = own["updates"], own["steps"], own["scale"]
         self.replay.load_state_dict(own["replay"])
-        if own["device"] != self._device:
-            logger.warning(
-                "the policy was saved on %s and goes on on %s; figures agree up to rounding, not to the last bit",
-                own["device"],
-                self._device,
-            )
+        warn_of_device(own["device"], self._device)
 
     @property
     def _device(self) -> str:

@@ -88,15 +88,19 @@ class MarketEncoder(nn.Module):
 
     def _read(self, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the steps of `sessions`, of shape (S, lead + T, C), and the state that their previous ones leave."""
+        panel = self._panel()
+        device = self.gru.weight_ih_l0.device
+        today = self._lead(as_tensor(panel.rows(sessions), device))
+        if self.previous_gru is None:
+            return today, None
+        return today, self._first(as_tensor(panel.block_previous(sessions), device))
+
+    def _panel(self) -> MarketFeatures:
         if self.features is None:
             raise ConfigError(
                 "the observation names sessions but the network was given no MarketFeatures; build it with features."
             )
-        device = self.gru.weight_ih_l0.device
-        today = self._lead(as_tensor(self.features.rows(sessions), device))
-        if self.previous_gru is None:
-            return today, None
-        return today, self._first(as_tensor(self.features.block_previous(sessions), device))
+        return self.features
 
     def _first(self, previous: torch.Tensor) -> torch.Tensor | None:
         if self.previous_gru is None:

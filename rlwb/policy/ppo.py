@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,16 +17,21 @@ from tianshou.data import Batch, ReplayBuffer, SequenceSummaryStats
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
-from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
+from rlwb.errors import ConfigError
+from rlwb.policy.algorithms import (
+    NoWarmUp,
+    check_answers,
+    check_episodes,
+    check_loss,
+    fill_up,
+    foreign_state,
+    warn_of_device,
+)
 from rlwb.policy.episodes import count_rows, cut, gae, last_rows, shuffled, take_rows
 from rlwb.policy.networks import ActorCritic
 
-logger = logging.getLogger(__name__)
-
 #: Names the stream of random numbers that orders the minibatches, apart from others of the same seed.
 _STREAM = 0x6D696E69
-#: Rows of a batch are evaluated in multiples of this.
-_ALIGN = 16
 #: Rows a pass without gradients, at least; bounds the memory where observations carry blocks.
 _ROWS_PER_PASS = 2048
 
@@ -96,10 +100,8 @@ class FusedAdam(AdamOptimizerFactory):
         return torch.optim.Adam(params, lr=self.lr, fused=True)
 
 
-class _Policy(DiscreteActorPolicy):
-    @staticmethod
-    def _compile() -> None:
-        """Skip tianshou's warm-up of compiled functions that are not used here; it takes seconds a process."""
+class _Policy(NoWarmUp, DiscreteActorPolicy):
+    """tianshou's policy as it is."""
 
 
 class PPO(TianshouPPO):
@@ -163,15 +165,8 @@ class PPO(TianshouPPO):
         int64 of shape (N,)
         """
         rows = count_rows(obs)
-        if rows % _ALIGN:
-            # Products of other sizes take other code paths in the libraries below, with other roundings.
-            obs = take_rows(obs, np.minimum(np.arange(rows + -rows % _ALIGN), rows - 1))
-        logits = self.net(obs)[0][:rows]
-        if not bool(torch.isfinite(logits).all()):
-            raise InterpreterError(
-                "the network answers NaN or infinity; look for missing numbers in the observations, or lower "
-                "learning_rate if the training has diverged."
-            )
+        logits = self.net(fill_up(obs))[0][:rows]
+        check_answers(logits)
         if noise is None:
             return logits.argmax(dim=1).cpu().numpy()
         cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
@@ -204,14 +199,7 @@ class PPO(TianshouPPO):
         if (batch_size is not None and batch_size < 1) or repeat < 1:
             raise ConfigError(f"batch_size is {batch_size} and repeat {repeat}; both must be at least 1.")
         done = np.asarray(done, dtype=bool)
-        if not len(done) or not done[-1] or not len(done) == len(action) == len(reward) == count_rows(obs):
-            raise ConfigError(
-                f"learn got {count_rows(obs)} observations, {len(action)} actions, {len(reward)} rewards and "
-                f"{int(done.sum())} episode ends in {len(done)} rows; give whole episodes, one row a transition."
-            )
-        if not np.isfinite(reward).all():
-            row = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise RlwbError(f"the reward of transition {row} is {reward[row]}; a reward must be a finite number.")
+        check_episodes(obs, action, reward, done)
         batch = Batch(obs) if isinstance(obs, dict) else obs
         zeros = np.zeros(len(done), dtype=bool)
         buffer = ReplayBuffer.from_data(batch, action, reward, done, zeros, done, batch)
@@ -246,11 +234,7 @@ class PPO(TianshouPPO):
             at = torch.as_tensor(rows, device=value.device)
             parts = self._losses(batch, at, logits, value)
             total = parts[0] + self.vf_coef * parts[1] - self.ent_coef * parts[2]
-            if not bool(torch.isfinite(total)):
-                raise RlwbError(
-                    f"the loss of update {self.updates} is {float(total.detach())}, so the weights would be lost; "
-                    "lower learning_rate, or scale the reward down."
-                )
+            check_loss(total, self.updates)
             self.optim.step(total)
             for kept, part in zip(losses.values(), (total, *parts), strict=True):
                 kept.append(float(part.detach()))
@@ -299,18 +283,10 @@ class PPO(TianshouPPO):
             statistics, updates, device = (state.pop(f"_{name}") for name in ("return_statistics", "updates", "device"))
             super().load_state_dict(state, *args, **kwargs)
         except (KeyError, RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                f"the state is not that of this policy ({_first_line(error)}); build the policy with the settings "
-                "it was saved with."
-            ) from error
+            raise foreign_state(error) from error
         self.ret_rms.mean, self.ret_rms.var, self.ret_rms.count = statistics
         self.updates = updates
-        if device != self._device:
-            logger.warning(
-                "the policy was saved on %s and goes on on %s; figures agree up to rounding, not to the last bit",
-                device,
-                self._device,
-            )
+        warn_of_device(device, self._device)
 
     @property
     def _device(self) -> str:
@@ -319,8 +295,3 @@ class PPO(TianshouPPO):
 
 def _log_prob(logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     return logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:2]) or type(error).__name__

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlwb.errors import ConfigError, RlwbError
-from rlwb.policy.episodes import count_rows, last_rows, take_rows
+from rlwb.errors import ConfigError
+from rlwb.policy.algorithms import check_episodes
+from rlwb.policy.episodes import last_rows, take_rows
 
 
 class Transitions(NamedTuple):
@@ -59,7 +60,7 @@ class Replay:
         RlwbError
             When a reward is not finite.
         """
-        _check(new)
+        check_episodes(*new)
         if len(new.done) > self.size:
             raise ConfigError(
                 f"replay_size is {self.size}, but one collect has {len(new.done)} transitions; keep at least those."
@@ -125,18 +126,6 @@ def n_step_targets(reward: np.ndarray, done: np.ndarray, ahead: np.ndarray, gamm
 
 def _rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
     return Transitions(*(take_rows(part, rows) for part in transitions))
-
-
-def _check(new: Transitions) -> None:
-    done, rows = np.asarray(new.done), count_rows(new.obs)
-    if not len(done) or not done[-1] or not len(done) == len(new.action) == len(new.reward) == rows:
-        raise ConfigError(
-            f"learn got {rows} observations, {len(new.action)} actions, {len(new.reward)} rewards and "
-            f"{int(done.sum())} episode ends in {len(done)} rows; give whole episodes, one row a transition."
-        )
-    if not np.isfinite(new.reward).all():
-        row = int(np.flatnonzero(~np.isfinite(new.reward))[0])
-        raise RlwbError(f"the reward of transition {row} is {new.reward[row]}; a reward must be a finite number.")
 
 
 def _join(old: Any, new: Any) -> Any:

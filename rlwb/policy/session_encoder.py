@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy.market_encoder import as_tensor
 from rlwb.policy.whole_pass import WholePassEncoder
@@ -75,12 +74,9 @@ class SessionEncoder(WholePassEncoder, ABC):
 
     def _read_blocks(self, sessions: np.ndarray, ticks: np.ndarray | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return today up to, not including, `ticks`, or the whole of it, and yesterday."""
-        if self.features is None:
-            raise ConfigError(
-                "the observation names sessions but the network was given no MarketFeatures; build it with features."
-            )
-        today = self.features.rows(sessions) if ticks is None else self.features.block(sessions, ticks)
-        previous = self.features.block_previous(sessions) if self.previous_day else np.empty_like(today[:, :0])
+        panel = self._panel()
+        today = panel.rows(sessions) if ticks is None else panel.block(sessions, ticks)
+        previous = panel.block_previous(sessions) if self.previous_day else np.empty_like(today[:, :0])
         return as_tensor(today, self._device), as_tensor(previous, self._device)
 
     def _pass_over(self, sessions: np.ndarray) -> torch.Tensor:
