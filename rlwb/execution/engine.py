@@ -27,6 +27,7 @@ from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_price
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
+from rlwb.market.mapped import prefetch
 from rlwb.market.references import previous_close
 
 _NO_ROWS = np.empty((0, 0))
@@ -160,6 +161,8 @@ class Engine:
 
     def benchmarks(self, orders: OrderBatch) -> Benchmarks:
         """Return the prices that the orders are judged by."""
+        for values in (self.price, self.volume):
+            prefetch(values, orders.session)
         return Benchmarks(*window_prices(self.price, self.volume, orders.session, orders.start, orders.end))
 
     def reset(self, orders: OrderBatch) -> EngineState:

@@ -14,8 +14,10 @@ import pandas as pd
 from rlwb.errors import ConfigError, OrderError
 from rlwb.market import Sessions
 from rlwb.market.clock import day_of
+from rlwb.market.references import blocks
 
 PARTS = ("train", "valid", "test")
+_SIDES = ("BUY", "SELL")
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,6 @@ class SplitSettings:
     test: float | tuple[str, str] = 0.2
 
 
-def _generator(seed: int, instrument: str, date: np.datetime64) -> np.random.Generator:
-    """Return the stream of (seed, instrument, date), so that no other order moves when data are added or reordered."""
-    day = int(date.astype("datetime64[D]").astype(np.int64))
-    return np.random.default_rng([seed, zlib.crc32(instrument.encode()), day + 2**20])
-
-
 def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *, seed: int = 0) -> pd.DataFrame:
     """Draw orders for every session.
 
@@ -113,42 +109,68 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
             f"the window {settings.start_time} to {settings.end_time} holds no tick of the session; widen it."
         )
     notes: list[str] = []
-    names = sorted(set(sessions.instruments.tolist()))
+    names = sessions.index.names
     if settings.instruments is not None:
         if settings.instruments > len(names):
             notes.append(f"{settings.instruments} instruments were asked for, the data have {len(names)}")
         names = names[: settings.instruments]
-    wanted = np.isin(sessions.instruments, names)
-    volume = np.asarray(sessions.fields["volume"])
-    rows, empty = [], 0
-    for row in np.flatnonzero(wanted):
-        stop = min(last, int(sessions.num_ticks[row]))
-        traded = volume[row, first:stop]
-        count = int(np.isfinite(traded).sum())
-        mean = float(np.nansum(traded)) / count if count else 0.0
-        if mean <= 0:
-            empty += 1
-            continue
-        instrument, date = str(sessions.instruments[row]), sessions.dates[row]
-        draw = _generator(seed, instrument, date)
-        # Both sides are always drawn, so that asking for one side gives the same amounts.
-        amounts = dict(zip(("BUY", "SELL"), np.exp(draw.normal(settings.log_mean, settings.log_std, 2)), strict=True))
-        day = pd.Timestamp(date)
-        start = pd.Timestamp.combine(day.date(), calendar.time_of(first))
-        close = calendar.time_of(stop)
-        end = pd.Timestamp.combine(day.date(), close)
-        end = end + pd.Timedelta(days=1) if end <= start else end
-        rows += [(instrument, day, side, amounts[side] * mean, start, end) for side in settings.directions]
+    # Rows are sorted by instrument, so that the first instruments have the first rows.
+    rows = np.arange(sessions.index.stop[len(names) - 1] if len(names) else 0)
+    stop = np.minimum(last, sessions.num_ticks[rows])
+    mean = _mean_volume(sessions, rows, first, stop)
+    empty = int((~(mean > 0)).sum())
     if empty:
         notes.append(f"{empty} sessions have no volume in the window and got no order")
-    if not rows:
+    rows, stop, mean = (values[mean > 0] for values in (rows, stop, mean))
+    if not len(rows):
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
-    table = pd.DataFrame(rows, columns=["instrument", "date", "direction", "amount", "start", "end"])
-    table = table.sort_values(["date", "instrument", "direction"], ignore_index=True)
-    ids = table["instrument"] + "-" + table["date"].dt.strftime("%Y%m%d") + "-" + table["direction"].str[0]
-    table.insert(0, "order_id", ids)
+    # Both sides are always drawn, so that asking for one side gives the same amounts.
+    amounts = _draw(sessions, rows, settings, seed) * mean[:, None]
+    sides = sorted(settings.directions)
+    order = np.argsort(sessions.dates[rows], kind="stable")  # by date, then instrument as the rows are
+    rows, stop, amounts = rows[order], stop[order], amounts[order]
+    date = np.repeat(sessions.dates[rows], len(sides)).astype("datetime64[ns]")
+    text = np.repeat(sessions.instruments[rows].astype(object), len(sides))
+    direction = np.tile(np.array(sides, dtype=object), len(rows))
+    close = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
+    days, at = np.unique(date, return_inverse=True)
+    day_text = pd.DatetimeIndex(days).strftime("%Y%m%d").to_numpy()[at]
+    table = pd.DataFrame(
+        {
+            "order_id": [f"{name}-{day}-{side[0]}" for name, day, side in zip(text, day_text, direction, strict=True)],
+            "instrument": text,
+            "date": date,
+            "direction": direction,
+            "amount": amounts[:, [_SIDES.index(side) for side in sides]].ravel(),
+            "start": date + np.timedelta64(calendar.seconds_at(first), "s"),
+            "end": date + np.repeat(close[stop], len(sides)),
+        }
+    )
     table.attrs["notes"] = notes
     return table
+
+
+def _mean_volume(sessions: Sessions, rows: np.ndarray, first: int, stop: np.ndarray) -> np.ndarray:
+    """Return the mean volume of the ticks in ``[first, stop)`` that have one, float64 of shape (n,), or 0."""
+    mean = np.zeros(len(rows))
+    for end in np.unique(stop):
+        for part in blocks(np.flatnonzero(stop == end), sessions.calendar.num_ticks):
+            traded = sessions.fields["volume"][rows[part], first:end]
+            count = np.isfinite(traded).sum(axis=1)
+            mean[part] = np.nansum(traded, axis=1) / np.maximum(count, 1)
+    return mean
+
+
+def _draw(sessions: Sessions, rows: np.ndarray, settings: OrderSettings, seed: int) -> np.ndarray:
+    """Return each session's amounts to buy and to sell in units of its mean volume, float64 of shape (n, 2)."""
+    draws = np.empty((len(rows), 2))
+    codes = {name: zlib.crc32(name.encode()) for name in sessions.index.names.tolist()}
+    keys = zip(sessions.instruments[rows].tolist(), sessions.dates[rows].astype(np.int64).tolist(), strict=True)
+    for row, (name, day) in enumerate(keys):
+        # A stream of (seed, instrument, date), so that no other order moves when data are added or reordered.
+        rng = np.random.default_rng([seed, codes[name], day + 2**20])
+        draws[row] = rng.normal(settings.log_mean, settings.log_std, 2)
+    return np.exp(draws)
 
 
 def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> dict[str, pd.DataFrame]:
