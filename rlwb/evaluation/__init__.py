@@ -1,6 +1,7 @@
 """Judging a result: which checkpoints, how good, how sure. Figures live in `rlwb.evaluation.plots`."""
 
 from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval
+from rlwb.evaluation.comparison import Comparison, comparison
 from rlwb.evaluation.headline import Headline, headline
 from rlwb.evaluation.overfitting import (
     Overfitting,
@@ -16,6 +17,7 @@ from rlwb.evaluation.summary import SUMMARY_COLUMNS, summarise
 __all__ = [
     "SUMMARY_COLUMNS",
     "Checkpoint",
+    "Comparison",
     "Exclusion",
     "Headline",
     "Interval",
@@ -23,6 +25,7 @@ __all__ = [
     "PolicyResult",
     "Selection",
     "average_day_interval",
+    "comparison",
     "day_interval",
     "day_matrix",
     "day_means",

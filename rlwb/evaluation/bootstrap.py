@@ -7,7 +7,7 @@ intervals too narrow; drawing days keeps what belongs together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,9 +95,49 @@ def average_day_interval(
     resampled = np.concatenate(
         [_mean_of_ratios(weights, sums_kd, counts_kd) for weights in _draw_weights(days, resamples, rng)]
     )
-    tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
-    lo, hi = np.quantile(resampled, [tail, 1 - tail])
-    return Interval(estimate, float(lo), float(hi), float(resampled.std(ddof=1)), level, orders, missing, days)
+    lo, hi = _expanded_percentiles(resampled, days, level)
+    return Interval(estimate, lo, hi, float(resampled.std(ddof=1)), level, orders, missing, days)
+
+
+def statistic_interval(
+    parts: np.ndarray,
+    dates: np.ndarray,
+    statistic: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+) -> tuple[float, float, float]:
+    """Return a statistic of sums over orders with the ends of its interval, days drawn as in `average_day_interval`.
+
+    Parameters
+    ----------
+    parts
+        What is summed, float64 of shape ``(orders, M)``, without NaN.
+    dates
+        Trading day of each order, datetime64 of shape ``(orders,)``.
+    statistic
+        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. Such resamples are
+        left out of the interval.
+
+    Returns
+    -------
+    estimate, lo, hi
+        The ends are NaN with fewer than two days, or when no resample can be computed.
+    """
+    _check_settings(level, resamples)
+    days, index = np.unique(np.asarray(dates).astype("datetime64[D]"), return_inverse=True)
+    sums_dm = np.zeros((len(days), parts.shape[1]))
+    np.add.at(sums_dm, index, parts)
+    estimate = float(statistic(sums_dm.sum(axis=0, keepdims=True))[0])
+    if len(days) < 2:
+        return estimate, math.nan, math.nan
+    drawn = _draw_weights(len(days), resamples, rng)
+    resampled = np.concatenate([statistic(weights_bd @ sums_dm) for weights_bd in drawn])
+    resampled = resampled[~np.isnan(resampled)]
+    if not len(resampled):
+        return estimate, math.nan, math.nan
+    return estimate, *_expanded_percentiles(resampled, len(days), level)
 
 
 def paired_interval(
@@ -120,6 +160,12 @@ def paired_difference(first: PolicyResult, second: PolicyResult) -> np.ndarray:
     check_same_orders([first, second])
     other = second.orders.set_index("order_id")["pa"].reindex(first.orders["order_id"])
     return first.pa - finite_or_nan(other)
+
+
+def _expanded_percentiles(resampled: np.ndarray, days: int, level: float) -> tuple[float, float]:
+    tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
+    lo, hi = np.quantile(resampled, [tail, 1 - tail])
+    return float(lo), float(hi)
 
 
 def _day_sums(pas: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,82 @@
+import math
+
+import numpy as np
+import pytest
+
+from rlwb.errors import DataError
+from rlwb.evaluation import comparison, day_interval, gain_loss_ratio
+from rlwb.evaluation.bootstrap import statistic_interval
+from tests.evaluation.tables import baseline, checkpoint
+
+
+def test_hand_computed_row():
+    method = checkpoint([4.0, -2.0, np.nan, 1.0], days=2, ffr=[1.0, 1.0, 0.0, 0.5], reward=[3.0, -3.0, 0.0, 2.0])
+    even = baseline([1.0, 0.0, 0.0, 0.0], days=2)
+    row = comparison({"ours": method, "TWAP": even}, resamples=200).frame.iloc[0]
+    assert (row["method"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
+    assert row["pa"] == pytest.approx(1.0)
+    assert row["over_twap"] == pytest.approx((3.0 - 2.0 + 1.0) / 3)
+    assert row["glr"] == pytest.approx(2.5 / 2)
+    assert row["win_rate"] == pytest.approx(2 / 3)
+    assert row["ffr"] == pytest.approx(2.5 / 4)
+    assert row["reward"] == pytest.approx(0.5)
+    assert math.isnan(row["pa_net"])
+
+
+def test_the_interval_of_a_mean_is_that_of_the_day_bootstrap():
+    rng = np.random.default_rng(1)
+    pa = rng.normal(2, 10, 200)
+    pa[::17] = np.nan
+    method = checkpoint(pa, days=20)
+    row = comparison({"ours": method}, level=0.9, resamples=500, seed=5).frame.iloc[0]
+    known = day_interval(method.pa, method.dates, np.random.default_rng(5), level=0.9, resamples=500)
+    assert (row["pa"], row["pa_lo"], row["pa_hi"]) == pytest.approx((known.estimate, known.lo, known.hi), rel=1e-12)
+
+
+def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
+    """Days drawn one by one, their orders strung together, the ratio taken of them: the specification."""
+    rng = np.random.default_rng(2)
+    pa, day = rng.normal(1, 10, 120), np.arange(120) % 12
+    method = checkpoint(pa, days=12)
+    row = comparison({"ours": method}, resamples=400, seed=3).frame.iloc[0]
+    slow = np.random.default_rng(3)
+    drawn = [
+        gain_loss_ratio(np.concatenate([pa[day == d] for d in days])) for days in slow.integers(12, size=(400, 12))
+    ]
+    # Expanded percentiles lie outside the plain ones and not beyond the most extreme draws.
+    plain = np.quantile(drawn, [0.025, 0.975])
+    assert min(drawn) <= row["glr_lo"] <= plain[0]
+    assert plain[1] <= row["glr_hi"] <= max(drawn)
+    assert row["glr"] == pytest.approx(gain_loss_ratio(pa))
+
+
+def test_what_cannot_be_computed_is_missing_and_shown_as_such():
+    made = comparison({"always wins": checkpoint([1.0, 2.0, 3.0, 4.0], days=2)}, resamples=100)
+    row = made.frame.iloc[0]
+    assert np.isnan([row["glr"], row["glr_lo"], row["glr_hi"]]).all()
+    text = made.to_markdown()
+    assert "gain/loss" not in text, "a column without any figure"
+    assert "| always wins | 2.50 [" in text
+    assert "100.0 % [100.0, 100.0]" in text
+
+
+def test_one_day_gives_figures_without_intervals():
+    estimate, lo, hi = statistic_interval(
+        np.array([[1.0], [2.0]]), np.array(["2024-01-02"] * 2), lambda sums: sums[:, 0], np.random.default_rng(0)
+    )
+    assert estimate == 3.0
+    assert np.isnan([lo, hi]).all()
+    assert "[" not in comparison({"a": checkpoint([1.0, -2.0])}, resamples=100).to_markdown().splitlines()[2]
+
+
+def test_over_twap_shows_only_where_it_says_more_than_pa():
+    method, even, off = checkpoint([1.0, 2.0], days=2), baseline([0.0, 0.0], days=2), baseline([0.5, 0.5], days=2)
+    assert "over TWAP" not in comparison({"ours": method, "TWAP": even}, resamples=100).to_markdown()
+    text = comparison({"ours": method, "TWAP": off}, resamples=100).to_markdown()
+    assert "over TWAP" in text
+    assert "| TWAP | 0.50 [0.50, 0.50] | 0.00 [0.00, 0.00] |" in text
+
+
+def test_methods_must_have_traded_the_same_orders():
+    with pytest.raises(DataError, match="did not trade the same orders"):
+        comparison({"a": checkpoint([1.0]), "b": checkpoint([1.0, 2.0])})
