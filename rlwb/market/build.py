@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.actions import split_list, suspected_splits
 from rlwb.market.calendar import Calendar
-from rlwb.market.references import last_close
+from rlwb.market.references import first_price, last_close
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
 from rlwb.market.validate import Bars, drop_duplicates, drop_misplaced, repair_values
@@ -178,13 +179,13 @@ def _note_market(sessions: Sessions) -> None:
 
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
-    close = last_close(sessions)
-    price = np.where(np.isfinite(fields["open"]), fields["open"], fields["close"])
-    opening = price[np.arange(len(price)), np.argmax(np.isfinite(price), axis=1)]
-    jump = np.abs(opening[later] / close[before] - 1) > _JUMP
+    close, opening = last_close(sessions)[before], first_price(sessions, later)
+    jump = np.abs(opening / close - 1) > _JUMP
     if jump.any():
-        row, earlier = later[np.argmax(jump)], before[np.argmax(jump)]
-        report.add("price_jump", int(jump.sum()), f"{name(int(row))}, {close[earlier]:g} to {opening[row]:g}")
+        at = int(np.argmax(jump))
+        report.add("price_jump", int(jump.sum()), f"{name(int(later[at]))}, {close[at]:g} to {opening[at]:g}")
+    splits = suspected_splits(sessions)
+    report.add("split_suspected", len(splits), split_list(splits))
     traded = (total[later] > 0) & (total[before] > 0)
     ratio = np.log((total / sessions.num_ticks)[later[traded]] / (total / sessions.num_ticks)[before[traded]])
     change = pd.Series(ratio).groupby(sessions.dates[later[traded]]).median()

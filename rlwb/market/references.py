@@ -38,20 +38,15 @@ class References:
 
         Where there is none, the first valid price of the session itself; NaN where there is no price at all.
         """
-        fields, reference = self.sessions.fields, previous_close(self.sessions)
-        for rows in blocks(np.flatnonzero(~np.isfinite(reference)), self.sessions.calendar.num_ticks):
-            anchors = np.full((len(rows), self.sessions.calendar.num_ticks), np.nan)
-            for name in _ANCHORS:
-                if name in fields:
-                    anchors = np.where(np.isfinite(anchors), anchors, fields[name][rows])
-            first = np.argmax(np.isfinite(anchors), axis=1)
-            reference[rows] = anchors[np.arange(len(rows)), first]
+        reference = previous_close(self.sessions)
+        unknown = np.flatnonzero(~np.isfinite(reference))
+        reference[unknown] = first_price(self.sessions, unknown, _ANCHORS)
         return reference
 
     @cached_property
     def volume(self) -> np.ndarray:
         """Mean tick volume of the instrument's last earlier session that traded, float64 of shape ``(S,)``, or NaN."""
-        return _earlier(self.sessions, _by_session(self.sessions.fields["volume"], _mean_above_zero))
+        return _earlier(self.sessions, tick_volume(self.sessions))
 
 
 def previous_close(sessions: Sessions) -> np.ndarray:
@@ -62,6 +57,29 @@ def previous_close(sessions: Sessions) -> np.ndarray:
 def last_close(sessions: Sessions) -> np.ndarray:
     """Return each session's last valid close, float64 of shape ``(S,)``; NaN where it has none."""
     return _by_session(sessions.fields["close"], _last_above_zero)
+
+
+def first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...] = ("open", "close")) -> np.ndarray:
+    """Return the first valid price of the sessions in `rows`, float64 of shape ``(n,)``; NaN where there is none.
+
+    In each tick, the first of the fields `names` that is there and has a value counts.
+    """
+    fields, ticks = sessions.fields, sessions.calendar.num_ticks
+    out, filled = np.full(len(rows), np.nan), 0
+    for part in blocks(rows, ticks):
+        anchors = np.full((len(part), ticks), np.nan)
+        for name in names:
+            if name in fields:
+                anchors = np.where(np.isfinite(anchors), anchors, fields[name][part])
+        first = np.argmax(np.isfinite(anchors), axis=1)
+        out[filled : filled + len(part)] = anchors[np.arange(len(part)), first]
+        filled += len(part)
+    return out
+
+
+def tick_volume(sessions: Sessions) -> np.ndarray:
+    """Return each session's mean volume of the ticks that state one, float64 of shape ``(S,)``; NaN where it is 0."""
+    return _by_session(sessions.fields["volume"], _mean_above_zero)
 
 
 def _by_session(values: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

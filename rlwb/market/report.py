@@ -41,6 +41,9 @@ REASONS: dict[str, Reason] = {
     "early_close_inferred": Reason("dates", "noted", "closed early (nothing traded later)"),
     "no_volume": Reason("sessions", "noted", "nothing traded: all volumes are 0 or missing"),
     "price_jump": Reason("sessions", "noted", "opens over 30 % away from the last close (a split?)"),
+    "split_suspected": Reason(
+        "sessions", "noted", "open like after a split, by price and volume (not adjusted; see docs/data/actions.md)"
+    ),
     "volume_break": Reason("dates", "noted", "median volume is over 8 times larger or smaller than the day before"),
     "label_suspect": Reason("sessions", "noted", "stamps look as if the calendar's label were the wrong one"),
     "instrument_padded": Reason("instruments", "repaired", "blanks around the id (taken off)"),

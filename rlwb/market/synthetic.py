@@ -134,7 +134,8 @@ class SyntheticSettings:
 def synthetic_sessions(settings: SyntheticSettings | None = None) -> Sessions:
     """Return the synthetic market as a panel."""
     settings = settings or SyntheticSettings()
-    calendar, names = settings.calendar, [f"SYN{number + 1:03d}" for number in range(settings.instruments)]
+    calendar = settings.calendar
+    names = sorted(f"SYN{number + 1:03d}" for number in range(settings.instruments))  # SYN1000 comes before SYN101
     minutes = Calendar.preset(settings.session)
     factor = _shocks(_stream(settings, "market", "factor"), settings, minutes.num_ticks)
     panels = [aggregate(_minute_bars(settings, name, factor, minutes), settings.tick_minutes) for name in names]

@@ -39,6 +39,16 @@ def test_more_instruments_or_days_change_no_value_of_the_others() -> None:
         np.testing.assert_array_equal(many.fields[name][rows], array)
 
 
+def test_a_thousand_instruments_and_more_keep_their_names_and_values() -> None:
+    few = synthetic_sessions(SyntheticSettings(instruments=102, days=1, tick_minutes=30))
+    many = synthetic_sessions(SyntheticSettings(instruments=1001, days=1, tick_minutes=30))
+    assert many.instruments[[0, 99, 100, 101, 102, 1000]].tolist() == [
+        *("SYN001", "SYN100", "SYN1000", "SYN1001", "SYN101", "SYN999")
+    ]
+    rows = many.rows(few.instruments.tolist(), few.dates)
+    np.testing.assert_array_equal(many.fields["close"][rows], few.fields["close"])
+
+
 @pytest.mark.parametrize(("session", "ticks"), [("cn", 240), ("us", 390)])
 def test_bars_are_sound_and_pass_strict_validation(session: str, ticks: int) -> None:
     settings = SyntheticSettings(instruments=3, days=10, session=session, tick_minutes=1, quotes=True)  # type: ignore[arg-type]
