@@ -15,7 +15,7 @@ def price_advantage(price: np.ndarray, benchmark: np.ndarray, side: np.ndarray) 
     """Return the price advantage in basis points.
 
     ``BUY (1 - price / benchmark) * 1e4``, ``SELL (price / benchmark - 1) * 1e4``
-    (Fang et al., AAAI 2021, arXiv 2103.10860, equation 12).
+    (Fang et al., AAAI 2021, arXiv 2103.10860, on evaluation metrics).
 
     Parameters
     ----------

@@ -9,13 +9,16 @@ from rlwb.policy.fixed import AllOne
 from rlwb.policy.market_encoder import MarketEncoder
 from rlwb.policy.masks import ActionMask
 from rlwb.policy.networks import MLP, ActorCritic, NetworkSettings, Recurrent, make_network
+from rlwb.policy.opd import OPD, OPDSettings
 from rlwb.policy.ppo import PPO, PPOSettings
 from rlwb.policy.q_network import QNetwork
 from rlwb.policy.session_encoder import SessionEncoder
+from rlwb.policy.teacher import OracleEncoder, make_teacher
 
 __all__ = [
     "DQN",
     "MLP",
+    "OPD",
     "PPO",
     "ActionMask",
     "ActorCritic",
@@ -25,10 +28,13 @@ __all__ = [
     "DQNSettings",
     "MarketEncoder",
     "NetworkSettings",
+    "OPDSettings",
+    "OracleEncoder",
     "PPOSettings",
     "QNetwork",
     "Recurrent",
     "SessionEncoder",
     "gae",
     "make_network",
+    "make_teacher",
 ]

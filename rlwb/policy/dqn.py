@@ -156,7 +156,7 @@ class DQN(TianshouDQN):
     def _gradient_step(self, rows: Transitions) -> tuple[float, float]:
         """Move the weights once; return the loss and the mean value of the actions taken, in the reward's unit."""
         obs = rows.obs
-        if isinstance(obs, dict) and getattr(self.net.trunk, "causal", False):
+        if isinstance(obs, dict) and self.net.causal:
             obs = {**obs, "path": last_rows(rows.done)}
         value = self.net(obs)
         with torch.no_grad():

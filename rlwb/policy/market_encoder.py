@@ -41,6 +41,10 @@ class MarketEncoder(nn.Module):
     at the decisions are kept until the weights change.
     """
 
+    #: Whether later ticks move no earlier state.
+    causal = True
+    #: Whether it reads ticks that lie ahead of the decision.
+    sees_future = False
     #: Steps of zeros in front of the first tick, for a subclass.
     lead = 0
 

@@ -82,7 +82,7 @@ class MLP(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """The network of oracle policy distillation (Fang et al., AAAI 2021, arXiv 2103.10860, section 4.2).
+    """A network in the manner of oracle policy distillation's (Fang et al., AAAI 2021, arXiv 2103.10860).
 
     A GRU over the market, a GRU over the private path (share left and share of steps taken at every step so
     far), and a branch for the direction, joined by two layers. Another encoder may stand in for the first.
@@ -99,8 +99,6 @@ class Recurrent(nn.Module):
         Class of what reads the market.
     """
 
-    causal = True
-
     def __init__(
         self,
         channels: int,
@@ -112,7 +110,7 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         self.market = encoder(channels, hidden, previous_day=previous_day, features=features)
-        self.causal = type(self).causal and getattr(encoder, "causal", True)
+        self.causal, self.sees_future = encoder.causal, encoder.sees_future
         self.private = nn.GRU(2, hidden, batch_first=True)
         self.direction = _direction_branch(hidden)
         self.join = nn.Sequential(nn.Linear(3 * hidden + 3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
@@ -168,6 +166,16 @@ class ActorCritic(nn.Module):
         with torch.no_grad():
             self.actor.weight.mul_(0.01)
             self.actor.bias.zero_()
+
+    @property
+    def causal(self) -> bool:
+        """Whether the trunk says that later bars move no earlier output; then one pass serves a day's decisions."""
+        return getattr(self.trunk, "causal", False)
+
+    @property
+    def sees_future(self) -> bool:
+        """Whether the trunk says that it reads bars which lie ahead of the decision, so that no one can trade by it."""
+        return getattr(self.trunk, "sees_future", False)
 
     def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the action logits of shape (N, A) and the values of shape (N,)."""

@@ -260,7 +260,7 @@ class PPO(TianshouPPO):
 
     def _rows(self, batch: Any, rows: np.ndarray) -> Any:
         obs = take_rows(batch.obs, rows)
-        if isinstance(obs, dict) and getattr(self.net.trunk, "causal", False):
+        if isinstance(obs, dict) and self.net.causal:
             obs["path"] = last_rows(np.asarray(batch.done)[rows])
         return obs
 
@@ -278,7 +278,9 @@ class PPO(TianshouPPO):
         return {**state, **own}
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:
+        """Load a state of this network, that of an `OPD` included: what it had of its teacher is in the weights."""
         state = dict(state_dict)
+        state.pop("_teacher", None)
         try:
             statistics, updates, device = (state.pop(f"_{name}") for name in ("return_statistics", "updates", "device"))
             super().load_state_dict(state, *args, **kwargs)

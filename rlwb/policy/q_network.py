@@ -30,6 +30,11 @@ class QNetwork(nn.Module):
         self.mask = mask
         self.head = nn.Linear(hidden, actions)
 
+    @property
+    def causal(self) -> bool:
+        """Whether the trunk says that later bars move no earlier output."""
+        return getattr(self.trunk, "causal", False)
+
     def forward(self, obs: Any) -> torch.Tensor:
         """Return the values, of shape (N, A)."""
         return self.head(self.trunk(obs))

@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 
 from rlwb.errors import ConfigError
+from rlwb.market import MarketFeatures
 from rlwb.policy import (
     MLP,
+    ActorCritic,
     AttentionEncoder,
     ConvolutionEncoder,
     NetworkSettings,
     QNetwork,
     Recurrent,
     make_network,
+    make_teacher,
 )
 from rlwb.policy.episodes import last_rows
 from tests.policy.conftest import Rollout
@@ -89,6 +94,35 @@ def test_what_an_order_is_worth_does_not_depend_on_its_size(rollout: Rollout, ki
         a, b = net(obs), net({**obs, **larger})
     assert torch.equal(a[0], b[0])
     assert torch.equal(a[1], b[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [
+        *product(["recurrent", "convolution", "attention", "mlp"], [ActorCritic, QNetwork]),
+        ("teacher", ActorCritic),
+    ],
+)
+def test_a_causal_network_is_not_moved_by_later_bars_and_says_so(rollout: Rollout, kind, head) -> None:
+    old, obs = small().features, rollout.reference.obs
+    today = old.today.copy()
+    today[:, 8:] += 1.0
+    moved = MarketFeatures(old.columns, today, old.previous, old.normaliser)
+
+    def answers(features: MarketFeatures) -> tuple[np.ndarray, bool]:
+        if kind == "teacher":
+            net = make_teacher(NetworkSettings(hidden=8), ACTIONS, features=features)
+        else:
+            net = make_network(NetworkSettings(kind, hidden=8), ACTIONS, features=features, kind=head)
+        with torch.no_grad():
+            return net.trunk(obs).numpy(), net.causal
+
+    (before, causal), (after, _) = answers(old), answers(moved)
+    differs = (before != after).any(axis=1)
+    early = obs["cur_tick"] <= 8
+    assert causal == (kind != "teacher")
+    assert causal == (not differs[early].any())
+    assert differs[~early].any() == (kind != "mlp")
 
 
 def test_the_weights_come_from_the_seed_and_nothing_else() -> None:
