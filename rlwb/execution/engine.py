@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_prices
+from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_prices, window_room
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
@@ -150,6 +150,7 @@ class Engine:
         self._halted = _plain(sessions.halted, np.bool_) if sessions.halted is not None else np.empty((0, 0), np.bool_)
         self._halted.flags.writeable = False
         self._lower, self._upper = self._price_limits()
+        self._cap = np.inf if self.rules.volume_limit is None else self.rules.volume_limit
         self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
         self._cell_stop = np.searchsorted(self.cell, self.cell, side="right").astype(np.int32)
         #: Largest number of steps an order can have on this clock.
@@ -164,6 +165,26 @@ class Engine:
         for values in (self.price, self.volume):
             prefetch(values, orders.session)
         return Benchmarks(*window_prices(self.price, self.volume, orders.session, orders.start, orders.end))
+
+    def room(self, orders: OrderBatch) -> np.ndarray:
+        """Return the most that each tick of each order's window can fill, float64 of shape (N, T).
+
+        0 outside of the window and where the tick has no price, is halted or at a limit that blocks the side; infinity
+        where nothing caps it; in whole lots. It is of the whole session, and so knows the future.
+        """
+        return window_room(
+            self.price,
+            self.volume,
+            self._halted,
+            self._lower,
+            self._upper,
+            orders.session,
+            orders.side,
+            orders.start,
+            orders.end,
+            self._cap,
+            self.rules.lot_size,
+        )
 
     def reset(self, orders: OrderBatch) -> EngineState:
         """Return the state before the first step."""
@@ -247,7 +268,7 @@ class Engine:
             fill,
             notional,
             squares,
-            np.inf if self.rules.volume_limit is None else self.rules.volume_limit,
+            self._cap,
             self.rules.complete_at_end,
             self.rules.lot_size,
             self.rules.odd_remainder == "trade_at_end",

@@ -24,6 +24,47 @@ def _has_price(price: float) -> bool:
 
 
 @numba.njit(cache=True)
+def _limit_blocks(side: int, price: float, low: float, high: float) -> bool:
+    return (side > 0 and price >= high) or (side < 0 and price <= low)
+
+
+@numba.njit(cache=True)
+def _cap(volume: float, volume_limit: float, lot: float) -> float:
+    """Return the most that the cap lets a tick fill, in whole lots; infinity without a cap."""
+    if volume_limit == np.inf:
+        return np.inf
+    cap = volume_limit * volume if volume > 0.0 else 0.0
+    return np.floor(cap / lot + TOLERANCE) * lot if lot > 0.0 else cap
+
+
+@numba.njit(cache=True)
+def window_room(
+    price: np.ndarray,
+    volume: np.ndarray,
+    halted: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    session: np.ndarray,
+    side: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+    volume_limit: float,
+    lot: float,
+) -> np.ndarray:
+    """Return the most that each tick of each window can fill, float64 of shape (N, T); see `Engine.room`."""
+    room = np.zeros((session.shape[0], price.shape[1]))
+    limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
+    for i in range(session.shape[0]):
+        s = session[i]
+        low, high = (lower[s], upper[s]) if limits else (-np.inf, np.inf)
+        for t in range(start[i], end[i]):
+            p = price[s, t]
+            if _has_price(p) and not (halts and halted[s, t]) and not _limit_blocks(side[i], p, low, high):
+                room[i, t] = _cap(volume[s, t], volume_limit, lot)
+    return room
+
+
+@numba.njit(cache=True)
 def advance(
     price: np.ndarray,
     volume: np.ndarray,
@@ -56,10 +97,10 @@ def advance(
     of shape (N, T), which are filled only when they have rows.
     """
     record = tick_fill.shape[0] > 0
-    limits = lower.shape[0] > 0
-    halts = halted.shape[0] > 0
+    limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
     for i in range(session.shape[0]):
         s = session[i]
+        low, high = (lower[s], upper[s]) if limits else (-np.inf, np.inf)
         last_step = stop[i] == end[i]
         odd = amount[i] - np.floor(amount[i] / lot + TOLERANCE) * lot if lot > 0.0 else 0.0
         priced = 0
@@ -92,20 +133,14 @@ def advance(
             else:
                 want = due - scheduled
             scheduled = due
-            want = min(max(want, 0.0), available)
+            want = max(min(want, available), 0.0)
             traded = want
             bound = FREE
-            blocked = (halts and halted[s, t]) or (
-                limits and ((side[i] > 0 and p >= upper[s]) or (side[i] < 0 and p <= lower[s]))
-            )
-            if blocked:
+            if (halts and halted[s, t]) or _limit_blocks(side[i], p, low, high):
                 traded = 0.0
                 bound = BLOCKED
             elif volume_limit < np.inf:
-                v = volume[s, t]
-                room = volume_limit * v if v > 0.0 else 0.0
-                if lot > 0.0:
-                    room = np.floor(room / lot + TOLERANCE) * lot
+                room = _cap(volume[s, t], volume_limit, lot)
                 if traded > room:
                     traded = room
                     bound = CAP

@@ -85,7 +85,7 @@ class SpecifiedOrder:
             else:
                 want = due - scheduled
             scheduled = due
-            want = min(max(want, 0.0), available)
+            want = max(min(want, available), 0.0)
             room = self.room(t)
             fill = min(want, room)
             if room >= want and fill > 0 and self.position - fill <= TOLERANCE * self.amount:

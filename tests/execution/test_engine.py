@@ -275,3 +275,18 @@ def test_rules_of_another_kind_are_refused(wrong: dict[str, object]) -> None:
 def test_a_step_is_a_whole_number_of_ticks(ticks_per_step: object) -> None:
     with pytest.raises(ConfigError, match="ticks_per_step is"):
         Engine(sessions_of([[10.0] * 4]), ticks_per_step)  # type: ignore[arg-type]
+
+
+@settings(max_examples=300, deadline=None)
+@given(problems())
+def test_the_room_of_a_tick_is_what_the_specification_lets_it_fill(problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, rule, ticks_per_step, orders, _ = problem
+    assert sessions.halted is not None
+    columns = zip(sessions.fields["close"][1], sessions.fields["volume"][1], sessions.halted[1], strict=True)
+    ticks = [Tick(float(p), float(v), bool(h)) for p, v, h in columns]
+    limits = (9.0 + 1e-7, 11.0 - 1e-7) if rule.price_limit else (-math.inf, math.inf)
+    room = Engine(sessions, ticks_per_step, rule).room(batch_of(orders))
+    for row, (side, amount, start, end) in zip(room.tolist(), orders, strict=True):
+        one = SpecifiedOrder(ticks, [], side, amount, start, end, rule, limits)
+        inside = range(start, end)
+        assert row == [one.room(t) if t in inside and tick.priced else 0.0 for t, tick in enumerate(ticks)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlwb.execution import Engine, ExecutionRules, OrderBatch, PAPenaltyReward, TickRecord
@@ -87,6 +87,7 @@ def test_b09_the_other_side_has_the_same_fills_and_the_opposite_advantage(proble
     st.lists(st.sampled_from([0.0, 0.1, 0.5, 1 / 3, 1.0]), min_size=12, max_size=12),
     st.integers(1, 6),
 )
+@example(0.1, 1.0000000000000002, "leave", None, [0.0] * 12, [0.0] * 5 + [1.0] + [0.0] * 6, 2)
 def test_b05_odd_lot_sizes_leave_at_most_one_child_that_is_no_multiple(
     lot: float, lots: float, odd: str, cap: float | None, volume: list[float], shares: list[float], ticks: int
 ) -> None:
