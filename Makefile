@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab env bench bench-scale bench-quality clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## orders, training, backtest and report on the embedded market (ARGS="--set train.iterations=5")
 	$(BIN)/rlwb run $(ARGS)
+
+compare: $(VENV)/.installed ## every method of the field on the same orders, in one table (ARGS="--method ppo --method opd")
+	$(BIN)/rlwb compare $(ARGS)
 
 test: $(VENV)/.installed ## style, types and all tests
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run`` and ``rlwb config``."""
+"""The command line: ``rlwb run``, ``rlwb compare`` and ``rlwb config``."""
 
 from __future__ import annotations
 
@@ -60,6 +60,26 @@ def run(
     from rlwb.experiment.launch import launch
 
     launch(config, changes or [], run_dir, resume=resume, echo=_line)
+
+
+@app.command()
+def compare(
+    config: ConfigFile = None,
+    changes: Changes = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="NAME", help="A learner to compare; may be repeated; without it, all."),
+    ] = None,
+    run_dir: Directory = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the comparison in --run-dir; what is unchanged is kept.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Train every method of the field on the same orders and put them, with the baselines, in one table."""
+    from rlwb.experiment.launch import launch_comparison
+
+    launch_comparison(config, changes or [], run_dir, methods or [], resume=resume, echo=_line)
 
 
 @app.command()

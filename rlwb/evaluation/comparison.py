@@ -48,12 +48,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def to_markdown(self) -> str:
-        """Return the table as Markdown, each figure with its interval, columns without any figure left out."""
-        shown = {name: title for name, title in FIGURES.items() if self.frame[name].notna().any()}
-        if self._is_copy("pa_net"):
-            shown.pop("pa_net", None)
-        if self._is_copy("over_twap"):
-            shown.pop("over_twap", None)
+        """Return the table as Markdown, each figure with its interval; figures that say nothing are left out."""
+        shown = {name: title for name, title in FIGURES.items() if self.shows(name)}
         lines = [f"| method | {' | '.join(shown.values())} |", "|" + " --- |" + " ---: |" * len(shown)]
         for _, row in self.frame.iterrows():
             cells = [_cell(row, name) for name in shown]
@@ -62,9 +58,10 @@ class Comparison:
         basis = f"{orders:,} test orders on {days} days; {100 * self.level:g} % intervals by a bootstrap of whole days."
         return "\n".join([*lines, "", *(f"- {note}" for note in (basis, *self.notes))]) + "\n"
 
-    def _is_copy(self, name: str) -> bool:
-        """Tell whether a column only repeats the PA."""
-        return bool(((self.frame[name] - self.frame["pa"]).abs() <= ZERO_BP).all())
+    def shows(self, name: str) -> bool:
+        """Tell whether a figure of `FIGURES` is there at all and, where it is another PA, says more than the PA."""
+        other = name in ("over_twap", "pa_net") and ((self.frame[name] - self.frame["pa"]).abs() <= ZERO_BP).all()
+        return bool(self.frame[name].notna().any()) and not other
 
 
 def comparison(

@@ -6,12 +6,16 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.run import RunDirectory, default_run_directory, disk_is_full
 from rlwb.experiment.stage import differences, settings_of
 from rlwb.experiment.stages import TRAIN
+
+if TYPE_CHECKING:
+    from rlwb.evaluation import Comparison
 
 
 def launch(
@@ -77,6 +81,38 @@ def launch(
     if headline.is_file():
         echo(headline.read_text(encoding="utf-8").rstrip())
     return run
+
+
+def launch_comparison(
+    config_file: Path | None,
+    changes: Sequence[str],
+    folder: Path | None,
+    methods: Sequence[str],
+    *,
+    resume: bool,
+    echo: Callable[[str], None] = print,
+) -> Comparison:
+    """Compare methods in a new folder, or go on in one; `methods` empty means all (see `rlwb.experiment.compare`)."""
+    from rlwb.experiment.compare import METHODS, compare, method_config
+
+    if resume and folder is None:
+        raise ConfigError("--resume needs the comparison to go on with; name its directory with --run-dir.")
+    config = RunConfig.load(config_file, parse_assignments(changes))
+    _check_sources(config)
+    if folder is not None and not resume and folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds something already; go on there with --resume, or choose another directory.")
+    for name in methods:
+        method_config(config, name)
+    folder = folder or default_run_directory("comparison")
+    echo(f"comparison: {folder}")
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        table = compare(folder, config, methods or tuple(METHODS), echo=echo)
+    except BaseException:
+        echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
+        raise
+    echo(table.to_markdown().rstrip())
+    return table
 
 
 def _check_sources(config: RunConfig) -> None:

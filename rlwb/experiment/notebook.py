@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,26 +71,53 @@ def open_stage(stage: Stage, namespace: Mapping[str, Any]) -> NotebookStage:
     ConfigError
         For an unknown name, a wrong value, or a value that was passed and did not arrive.
     """
-    given = parameters_in(namespace)
-    check_arrival(namespace)
-    names = short_names(RunConfig)
-    if "run_dir" not in given:
+    own, layer = read_parameters(namespace, ("run_dir",))
+    if "run_dir" not in own:
         raise ConfigError(f"{_ORIGIN}: run_dir is missing; name the run's directory, for example ../runs/mine.")
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name == "run_dir":
-            continue
-        if name not in names:
-            guess = nearest(name, ["run_dir", *names])
-            hint = f"did you mean {guess}?" if guess else "compute other values in a later cell."
-            raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {hint}")
-        values[names[name]] = value
-    directory = RunDirectory(str(given["run_dir"]))
+    directory = RunDirectory(str(own["run_dir"]))
     stored = directory.path / "config.yaml" if directory.is_run() else None
-    config = RunConfig.load(stored, Layer(_ORIGIN, values))
+    config = RunConfig.load(stored, layer)
     run = RunDirectory.open(directory.path) if stored else RunDirectory.create(directory.path, config)
     print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
     return NotebookStage(stage, run, config, namespace)
+
+
+def read_comparison(namespace: Mapping[str, Any]) -> tuple[Path, list[str], RunConfig]:
+    """Return what a notebook's parameters ask to compare: folder, names of methods and the settings that all share.
+
+    Parameters
+    ----------
+    namespace
+        The notebook's ``globals()``: ``run_dir``, ``methods``, and parameters of a run's configuration.
+    """
+    own, layer = read_parameters(namespace, ("run_dir", "methods"))
+    for name in ("run_dir", "methods"):
+        if name not in own:
+            raise ConfigError(f"{_ORIGIN}: {name} is missing; set it in the cell of parameters.")
+    return Path(own["run_dir"]), list(own["methods"]), RunConfig.load(None, layer)
+
+
+def read_parameters(namespace: Mapping[str, Any], own: Sequence[str]) -> tuple[dict[str, Any], Layer]:
+    """Return the notebook's parameters that arrived: those named in `own`, and all others as a run's configuration.
+
+    Raises
+    ------
+    ConfigError
+        For a name that is in neither, or a value that was passed and did not arrive.
+    """
+    given = parameters_in(namespace)
+    check_arrival(namespace)
+    names = short_names(RunConfig)
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in own:
+            continue
+        if name not in names:
+            guess = nearest(name, [*own, *names])
+            hint = f"did you mean {guess}?" if guess else "compute other values in a later cell."
+            raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {hint}")
+        values[names[name]] = value
+    return {name: given[name] for name in own if name in given}, Layer(_ORIGIN, values)
 
 
 def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:

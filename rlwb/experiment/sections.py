@@ -18,6 +18,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 
+#: Algorithm to the settings of `TrainConfig` that it does not use.
+WITHOUT_EFFECT = {"ppo": ("dqn",), "dqn": ("gae_lambda", "clip", "entropy", "value_coef")}
+
 
 class CalendarConfig(Section):
     """The session's clock: a preset, and what differs from it.
@@ -298,7 +301,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
-        for name in {"ppo": ("dqn",), "dqn": ("gae_lambda", "clip", "entropy", "value_coef")}[self.algorithm]:
+        for name in WITHOUT_EFFECT[self.algorithm]:
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} has no effect with algorithm {self.algorithm!r}; drop it or change the algorithm."

@@ -38,6 +38,16 @@ def test_g15_synthetic_market(tmp_path: Path) -> None:
     assert any("excess_kurtosis" in table for table in shown(book, "text/html"))
 
 
+def test_comparison(tmp_path: Path) -> None:
+    small = {**QUICK, "bootstrap_samples": 100, "repeats": 1, "methods": ["ppo", "ppo_mlp"]}
+    book = by_hand(NOTEBOOKS / "12_comparison.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "all"), **small)
+    assert len(shown(book, "image/png")) == 2
+    (table,) = shown(book, "text/markdown")
+    for method in ("TWAP", "VWAP", "PPO", "PPO, order's state alone"):
+        assert f"| {method} |" in table
+    assert (tmp_path / "all" / "comparison.md").read_text() == table
+
+
 @pytest.mark.parametrize("name", ["02_training.ipynb", "00_quickstart.ipynb"])
 def test_g01_an_unknown_parameter_is_refused(tmp_path: Path, name: str) -> None:
     where = {"run_dir": str(tmp_path / "run")} if name in SMALL else {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from rlwb.experiment.compare import METHODS
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import tagged_parameters
 from rlwb.experiment.parameters import short_names
@@ -17,6 +18,7 @@ from tests.notebooks.small import NOTEBOOKS, SMALL
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONGEST_CELL = 12
+COMPARISON = "12_comparison.ipynb"
 
 
 def parameters_of(path: Path) -> dict[str, object]:
@@ -27,7 +29,8 @@ def parameters_of(path: Path) -> dict[str, object]:
 
 def test_every_stage_has_its_notebook() -> None:
     names = {path.name for path in ALL}
-    assert names == {"00_quickstart.ipynb", "10_synthetic_market.ipynb", *(stage.notebook for stage in STAGES)}
+    alone = {"00_quickstart.ipynb", "10_synthetic_market.ipynb", COMPARISON}
+    assert names == {*alone, *(stage.notebook for stage in STAGES)}
     assert set(SMALL) == {stage.notebook for stage in STAGES}
 
 
@@ -36,7 +39,10 @@ def test_parameters_are_the_defaults_of_a_run(path: Path) -> None:
     names, defaults = short_names(RunConfig), RunConfig()
     for name, value in parameters_of(path).items():
         if name == "run_dir":
-            assert value == "../runs/notebook"
+            assert value == ("../runs/comparison" if path.name == COMPARISON else "../runs/notebook")
+            continue
+        if name == "methods" and path.name == COMPARISON:
+            assert value == list(METHODS)
             continue
         wanted = defaults.get(names[name])
         assert value == (list(wanted) if isinstance(wanted, tuple) else wanted), name

@@ -12,6 +12,7 @@ from rlwb.evaluation.plots.market import (
     volatility_clustering,
     volume_and_volatility,
 )
+from rlwb.evaluation.plots.methods import method_intervals
 from rlwb.evaluation.plots.orders import pa_by_instrument, pa_by_month, pa_distribution
 from rlwb.evaluation.plots.paths import cumulative_pa, inventory_paths
 from rlwb.evaluation.plots.style import save_figure
@@ -23,6 +24,7 @@ __all__ = [
     "inventory_paths",
     "learning_curves",
     "mean_reversion",
+    "method_intervals",
     "order_parts",
     "order_path",
     "pa_by_instrument",

@@ -1,0 +1,37 @@
+"""The figure of a comparison."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rlwb.evaluation.comparison import Comparison
+from rlwb.evaluation.plots.style import BLUE, GREY, canvas, note_figure, readable, styled, zero_line
+
+
+@styled
+def method_intervals(comparison: Comparison) -> Figure:
+    """Draw the mean PA of every method with its interval, in the order of the table.
+
+    Ceilings are left out, for they see the future and would squeeze what does not. Where TWAP's own PA is not 0, the
+    difference to TWAP is drawn instead.
+    """
+    title = "Methods on the same orders"
+    rows = comparison.frame[comparison.frame["kind"] != "ceiling"]
+    name = "over_twap" if comparison.shows("over_twap") else "pa"
+    rows = rows[np.isfinite(rows[name])]
+    if rows.empty:
+        return note_figure(title, "No method has a PA.")
+    subtitle = f"mean and {100 * comparison.level:g} % interval over days; grey: fixed policies"
+    figure, (axis,) = canvas(title, subtitle=subtitle, height=1.6 + 0.34 * len(rows))
+    place = np.arange(len(rows))[::-1]
+    for at, (_, row) in zip(place, rows.iterrows(), strict=True):
+        colour = GREY if row["kind"] == "baseline" else BLUE
+        axis.plot(row[name], at, "o", color=colour, markersize=6, markeredgecolor="white", zorder=3)
+        if np.isfinite(row[f"{name}_lo"]):
+            axis.plot([row[f"{name}_lo"], row[f"{name}_hi"]], [at, at], color=colour, linewidth=2, alpha=0.6)
+    axis.set_yticks(place, [readable(method) for method in rows["method"]])
+    axis.set_xlabel("mean PA over TWAP on the same order, bp" if name == "over_twap" else "mean PA, bp")
+    axis.grid(axis="y", visible=False)
+    zero_line(axis, vertical=True)
+    return figure

@@ -1,0 +1,183 @@
+"""The methods of the field on the same orders: each learner a run of its own, all of them in one table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlwb.errors import CheckpointError, ConfigError
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.manifest import begin_manifest, end_manifest
+from rlwb.experiment.parameters import Layer, nearest
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.sections import WITHOUT_EFFECT
+from rlwb.experiment.stage import run_stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
+from rlwb.experiment.views import OrderAudit, audit_order
+from rlwb.experiment.work import backtest_policies, make_orders, read_results, train_policy, workbench
+from rlwb.files import atomic_path, write_text
+
+if TYPE_CHECKING:
+    from rlwb.evaluation import Comparison, PolicyResult
+
+_STAGES = ((ORDERS, make_orders), (TRAIN, train_policy), (BACKTEST, backtest_policies))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A learner of the comparison.
+
+    Attributes
+    ----------
+    title
+        How the table names it.
+    changes
+        Its settings by dotted name, on top of those that all methods share.
+    """
+
+    title: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+METHODS: dict[str, Method] = {
+    "ddqn": Method("DDQN", {"train.algorithm": "dqn"}),
+    "ppo": Method("PPO"),
+    "ppo_convolution": Method("PPO, convolution", {"policy.network": "convolution"}),
+    "ppo_attention": Method("PPO, attention", {"policy.network": "attention"}),
+    "ppo_mlp": Method("PPO, order's state alone", {"policy.network": "mlp"}),
+}
+"""Name to learner, in the order of the table."""
+
+
+def method_config(config: RunConfig, name: str) -> RunConfig:
+    """Return the configuration of a method: the shared one, its own changes, and defaults for what it does not use."""
+    if name not in METHODS:
+        guess = nearest(name, list(METHODS))
+        hint = f"did you mean {guess}?" if guess else f"choose among {', '.join(METHODS)}."
+        raise ConfigError(f"there is no method {name!r} to compare; {hint}")
+    changes = METHODS[name].changes
+    tree = config.as_dict()
+    algorithm = changes.get("train.algorithm", config.train.algorithm)
+    for unused in WITHOUT_EFFECT[algorithm]:
+        tree["train"].pop(unused)
+    for dotted in changes:
+        section, _, leaf = dotted.partition(".")
+        tree[section].pop(leaf, None)
+    return RunConfig.load(None, Layer("the shared settings", tree), Layer(f"method {name}", changes))
+
+
+def compare(
+    folder: Path,
+    config: RunConfig,
+    methods: Sequence[str] = tuple(METHODS),
+    *,
+    echo: Callable[[str], None] = print,
+) -> Comparison:
+    """Train and judge every method on the same orders, and write ``comparison.csv`` and ``comparison.md``.
+
+    Parameters
+    ----------
+    folder
+        Where; each method's run is the folder of its name. What is there and unchanged is not done again.
+    config
+        What all methods share: market, orders, rules, seeds and the length of the training.
+    methods
+        Names in `METHODS`.
+    echo
+        Receives lines on what happens.
+
+    Returns
+    -------
+    Comparison
+        Baselines first, then the learners. A learner is judged by its one checkpoint with the best validation PA.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown method, or one that the shared settings do not suit.
+    """
+    if not methods:
+        raise ConfigError(f"no method was named; choose among {', '.join(METHODS)}.")
+    configs = {name: method_config(config, name) for name in methods}
+    for name, own in configs.items():
+        echo(f"{name}: {METHODS[name].title}")
+        _see_through(folder / name, own, echo)
+    table = compared(folder, methods)
+    with atomic_path(folder / "comparison.csv") as path:
+        table.frame.to_csv(path, index=False)
+    write_text(folder / "comparison.md", table.to_markdown())
+    return table
+
+
+def compared(folder: Path, methods: Sequence[str] = tuple(METHODS)) -> Comparison:
+    """Return the table of methods whose runs are finished."""
+    from rlwb.evaluation import comparison
+
+    config = RunDirectory.open(folder / methods[0]).config
+    settings = config.backtest
+    notes = [
+        "Of each learner the checkpoint with the best validation PA; all methods traded the same orders.",
+        "Intervals hold the luck of the days, not that of the seed: each learner was trained once.",
+        f"Rules: {config.execution.rules.describe()}.",
+    ]
+    return comparison(
+        {**_fixed(folder / methods[0]), **best_results(folder, methods)},
+        level=settings.confidence,
+        resamples=settings.bootstrap_samples,
+        seed=config.seed,
+        notes=notes,
+    )
+
+
+def best_results(folder: Path, methods: Sequence[str] = tuple(METHODS)) -> dict[str, PolicyResult]:
+    """Return title to result of each learner's checkpoint with the best validation PA."""
+    return {METHODS[name].title: _best(RunDirectory.open(folder / name)) for name in methods}
+
+
+def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
+    """Execute one test order again by a method of the table, a learner or a baseline, recording every tick.
+
+    Parameters
+    ----------
+    method
+        A name in `METHODS` that was compared, or a baseline's.
+    """
+    learners = [name for name in METHODS if (folder / name / "status.json").is_file()]
+    if not learners:
+        raise CheckpointError(f"{folder} holds no comparison; make one first.")
+    run = RunDirectory.open(folder / (method if method in learners else learners[0]))
+    policy = _best(run).policy if method in learners else method
+    return audit_order(run, workbench(run, run.config), policy, order_id)
+
+
+def _see_through(path: Path, config: RunConfig, echo: Callable[[str], None]) -> None:
+    """Do the stages of one run that are not done."""
+    made = RunDirectory(path).is_run()
+    run = RunDirectory.open(path) if made else RunDirectory.create(path, config)
+    begin_manifest(run, sys.argv)
+    state = "failed"
+    try:
+        for stage, work in _STAGES:
+            run_stage(stage, run, config, work, echo=lambda line: echo(f"  {line}"))
+        state = "finished"
+    except KeyboardInterrupt:
+        state = "interrupted"
+        raise
+    finally:
+        run.update_status(state=state)
+        end_manifest(run, state)
+
+
+def _fixed(path: Path) -> dict[str, PolicyResult]:
+    """Return title to result of what needs no learning, from the backtest of one run."""
+    results = read_results(RunDirectory.open(path))
+    return {result.display_name: result for result in results if result.kind not in ("checkpoint", "last")}
+
+
+def _best(run: RunDirectory) -> PolicyResult:
+    """Return the result of the checkpoint with the best validation PA."""
+    chosen = [result for result in read_results(run) if result.kind == "checkpoint"]
+    return chosen[0]  # the backtest writes them best first

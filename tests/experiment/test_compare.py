@@ -1,0 +1,86 @@
+"""Methods compared on a small market."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlwb.errors import CheckpointError, ConfigError
+from rlwb.experiment.compare import METHODS, audit_method, compare, method_config
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.parameters import Layer
+from rlwb.experiment.run import RunDirectory
+
+SMALL = {
+    "market.synthetic.instruments": 3,
+    "market.synthetic.days": 16,
+    "policy.hidden": 8,
+    "train.iterations": 2,
+    "train.episodes_per_iteration": 40,
+    "train.batch_size": 50,
+    "train.repeats": 1,
+    "backtest.top": 2,
+    "backtest.bootstrap_samples": 100,
+}
+
+
+def config(**changes: object) -> RunConfig:
+    return RunConfig.load(None, Layer("test", {**SMALL, **{k.replace("__", "."): v for k, v in changes.items()}}))
+
+
+def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
+    shared = config(train__penalty=3.0, train__entropy=0.02)
+    for name, method in METHODS.items():
+        own = method_config(shared, name)
+        assert own.orders == shared.orders
+        assert own.market == shared.market
+        assert own.execution == shared.execution
+        assert own.train.iterations == 2
+        for dotted, value in method.changes.items():
+            assert own.get(dotted) == value
+    assert method_config(shared, "ppo").train.entropy == 0.02
+    assert method_config(shared, "ddqn").train.entropy == RunConfig().train.entropy, "without effect there"
+
+
+def test_an_unknown_method_is_told_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"there is no method 'ddpn' to compare; did you mean ddqn\?"):
+        method_config(config(), "ddpn")
+    with pytest.raises(ConfigError, match="no method was named"):
+        compare(Path("nowhere"), config(), [])
+
+
+def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) -> None:
+    said: list[str] = []
+    table = compare(tmp_path, config(), ["ppo", "ddqn"], echo=said.append)
+    orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ddqn")]
+    pd.testing.assert_frame_equal(*orders)
+    methods = table.frame["method"].to_list()
+    assert methods[0] == "TWAP"
+    assert methods[-2:] == ["PPO", "DDQN"]
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "comparison.csv"), table.frame, check_dtype=False)
+    assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
+    row = table.frame.set_index("method").loc["PPO"]
+    summary = pd.read_csv(tmp_path / "ppo" / "backtest" / "summary.csv").set_index("policy")
+    best = summary[summary["kind"] == "checkpoint"]["validation_pa"].idxmax()
+    assert row["pa"] == pytest.approx(summary.loc[best, "pa_mean"])
+    assert (row["pa_lo"], row["pa_hi"]) == pytest.approx(tuple(summary.loc[best, ["pa_lo", "pa_hi"]]))
+
+    order_id = orders[0]["order_id"].iloc[0]
+    for method in ("ppo", "ddqn", "twap"):
+        checks = audit_method(tmp_path, method, order_id).checks()
+        np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
+
+    again: list[str] = []
+    compare(tmp_path, config(), ["ppo", "ddqn"], echo=again.append)
+    assert [line.strip() for line in again if "unchanged" in line] == [
+        f"{stage}: unchanged, kept" for stage in ("orders", "train", "backtest")
+    ] * 2
+    assert RunDirectory(tmp_path / "ppo").state == "finished"
+
+
+def test_an_audit_without_a_comparison_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no comparison; make one first"):
+        audit_method(tmp_path, "ppo", "x")
