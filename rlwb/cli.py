@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``rlwb compare`` and ``rlwb config``."""
+"""The command line: ``rlwb run``, ``rlwb compare``, ``rlwb config`` and ``rlwb data``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import rlwb
+from rlwb import cli_data
 from rlwb.errors import RlwbError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="The workbench for trade execution with reinforcement learning.",
 )
+app.add_typer(cli_data.app, name="data")
 
 ConfigFile = Annotated[
     Path | None,
