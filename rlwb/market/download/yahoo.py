@@ -1,0 +1,212 @@
+"""Recent bars from Yahoo, through the client yfinance, which rlwb's extra ``yahoo`` installs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.files import atomic_path
+
+#: Gives the bars of a symbol: (symbol, interval, first date, date after the last) to a table of yfinance's form, with
+#: columns Open, High, Low, Close, Volume and an index of stamps that carry a zone.
+Client = Callable[[str, str, dt.date, dt.date], pd.DataFrame]
+
+
+class Limit(NamedTuple):
+    """What Yahoo gives of an interval: bars of so many minutes, of the last `days`, `request` days at a time."""
+
+    minutes: int
+    days: int
+    request: int
+
+
+LIMITS = {
+    "1m": Limit(1, 30, 7),
+    "2m": Limit(2, 60, 60),
+    "5m": Limit(5, 60, 60),
+    "15m": Limit(15, 60, 60),
+    "30m": Limit(30, 60, 60),
+    "1h": Limit(60, 730, 730),
+}
+_COLUMNS = ("Open", "High", "Low", "Close", "Volume")
+_SYMBOL = re.compile(r"[\w^][\w.^=-]{0,39}")
+
+
+def download_yahoo(
+    symbols: Sequence[str],
+    interval: str,
+    directory: Path,
+    *,
+    start: dt.date | None = None,
+    end: dt.date | None = None,
+    extended_hours: bool = False,
+    client: Client | None = None,
+    now: dt.datetime | None = None,
+    echo: Callable[[str], None] = lambda _: None,
+) -> dict[str, int]:
+    """Write the bars of each symbol to ``directory/SYMBOL.parquet``, stamped in UTC at their start.
+
+    Bars that are there already stay, so that a folder that is filled every week outgrows what Yahoo keeps. Its prices
+    are adjusted for splits; a bar that has another price now than in the folder means a split in between.
+
+    Parameters
+    ----------
+    symbols
+        In Yahoo's spelling: AAPL, BRK-B, 000001.SZ, ^GSPC.
+    interval
+        1m, 2m, 5m, 15m, 30m or 1h.
+    start, end
+        First and last date, both included; the earliest that Yahoo keeps, and today, where none is given.
+    extended_hours
+        Whether bars before and after the regular session come too.
+    client
+        Gives the bars; yfinance where none is given.
+    now
+        The time, with a zone: what ends later is not finished and left out.
+    echo
+        Receives a line on each symbol.
+
+    Returns
+    -------
+    dict
+        Number of bars in each symbol's file.
+
+    Raises
+    ------
+    ConfigError
+        For an interval or dates that Yahoo does not keep, a symbol that cannot be one, and where yfinance is missing.
+    DataError
+        When Yahoo cannot be reached or gives nothing, and where prices in the folder have been adjusted since.
+    """
+    now = now or dt.datetime.now(dt.UTC)
+    first, last = _dates(interval, start, end, now.date())
+    for symbol in symbols:
+        if not _SYMBOL.fullmatch(symbol):
+            raise ConfigError(f"{symbol!r} is no symbol of Yahoo's; write for example AAPL, BRK-B or 000001.SZ.")
+    if not symbols:
+        raise ConfigError("no symbol is named; write for example AAPL.")
+    client = client or yahoo_client(extended_hours=extended_hours)
+    counts = {}
+    for symbol in symbols:
+        path = directory / f"{symbol}.parquet"
+        new, unfinished = _bars(client, symbol, interval, first, last, now)
+        bars = _joined(pd.read_parquet(path), new, symbol, path) if path.exists() else new
+        with atomic_path(path) as target:
+            bars.to_parquet(target, index=False)
+        counts[symbol] = len(bars)
+        left_out = f", {unfinished} unfinished left out" if unfinished else ""
+        echo(f"{symbol}: {len(new):,} bars, {len(bars):,} in the file{left_out}")
+    return counts
+
+
+def yahoo_client(*, extended_hours: bool = False) -> Client:
+    """Return yfinance as a client; `ConfigError` where it is not installed."""
+    try:
+        import yfinance
+    except ImportError:
+        raise ConfigError(
+            "bars from Yahoo come through yfinance, which is not installed; pip install 'rlwb[yahoo]' brings it."
+        ) from None
+    yfinance.config.debug.hide_exceptions = False
+
+    def ask(symbol: str, interval: str, first: dt.date, after: dt.date) -> pd.DataFrame:
+        try:
+            return yfinance.Ticker(symbol).history(
+                interval=interval,
+                start=first.isoformat(),
+                end=after.isoformat(),
+                prepost=extended_hours,
+                auto_adjust=False,
+                actions=False,
+                timeout=30,
+            )
+        except yfinance.exceptions.YFPricesMissingError as error:
+            if error.yahoo_reason is not None:
+                raise
+            return pd.DataFrame()  # a weekend, say
+
+    return ask
+
+
+def _dates(interval: str, start: dt.date | None, end: dt.date | None, today: dt.date) -> tuple[dt.date, dt.date]:
+    if interval not in LIMITS:
+        near = difflib.get_close_matches(interval, LIMITS, n=1, cutoff=0.3)
+        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(LIMITS)}."
+        raise ConfigError(f"interval is {interval!r}, which Yahoo does not give or rlwb does not read; {hint}")
+    limit = LIMITS[interval]
+    earliest = today - dt.timedelta(days=limit.days - 1)  # Yahoo counts in seconds
+    first, last = start or earliest, min(end or today, today)
+    if first < earliest:
+        longer = [name for name, other in LIMITS.items() if today - first < dt.timedelta(days=other.days)]
+        other = f", or choose the interval {longer[0]}" if longer else ""
+        raise ConfigError(
+            f"from {first} is too early: Yahoo keeps bars of {interval} for {limit.days} days; begin on "
+            f"{earliest}{other}."
+        )
+    if first > last:
+        raise ConfigError(f"from {first} is after to {last}; exchange them.")
+    return first, last
+
+
+def _bars(
+    client: Client, symbol: str, interval: str, first: dt.date, last: dt.date, now: dt.datetime
+) -> tuple[pd.DataFrame, int]:
+    """Return the finished bars of the dates, in the schema's columns, and how many are unfinished."""
+    limit, parts, begin = LIMITS[interval], [], first
+    while begin <= last:
+        after = min(begin + dt.timedelta(days=limit.request), last + dt.timedelta(days=1))
+        parts.append(_asked(client, symbol, interval, begin, after))
+        begin = after
+    table = pd.concat([part for part in parts if len(part)] or parts[:1])
+    bars = pd.DataFrame({"datetime": table.index, **{name.lower(): table[name].to_numpy() for name in _COLUMNS}})
+    bars = bars.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)
+    finished = bars["datetime"] + pd.Timedelta(minutes=limit.minutes) <= pd.Timestamp(now)
+    if not finished.any():
+        raise DataError(f"Yahoo gave no {interval} bars of {symbol} from {first} to {last}; check symbol and dates.")
+    return bars[finished].reset_index(drop=True), int((~finished).sum())
+
+
+def _asked(client: Client, symbol: str, interval: str, first: dt.date, after: dt.date) -> pd.DataFrame:
+    try:
+        table = client(symbol, interval, first, after)
+    except OSError as error:
+        raise DataError(
+            f"Yahoo cannot be reached ({_first_line(error)}); check the network. What is in the folder stays."
+        ) from None
+    except Exception as error:  # whatever the client makes of an answer
+        raise DataError(
+            f"Yahoo gave no {interval} bars of {symbol} ({_first_line(error)}); check the symbol."
+        ) from None
+    absent = [name for name in _COLUMNS if name not in table.columns] if len(table) else []
+    if absent or (len(table) and not isinstance(table.index, pd.DatetimeIndex)):
+        raise DataError(f"Yahoo's answer for {symbol} has no {', '.join(absent) or 'stamps'}; try a newer yfinance.")
+    if not len(table):
+        return pd.DataFrame(columns=list(_COLUMNS), index=pd.DatetimeIndex([], tz="UTC"), dtype=float)
+    return table.tz_convert("UTC") if table.index.tz is not None else table.tz_localize("UTC")
+
+
+def _joined(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> pd.DataFrame:
+    """Return the bars of both, the new ones where both have one."""
+    both = old.merge(new, on="datetime", suffixes=("_old", "_new"))
+    ratio = (both["close_new"] / both["close_old"]).to_numpy(dtype=float)
+    moved = np.isfinite(ratio) & (np.abs(ratio - 1) > 0.01)
+    if moved.any():
+        at = int(np.argmax(moved))
+        raise DataError(
+            f"{symbol}: the bar of {both['datetime'].iloc[at]} has {ratio[at]:.4g} times the price that {path} has, so "
+            "Yahoo has adjusted its prices since; move that file away and download anew."
+        )
+    joined = pd.concat([old, new], ignore_index=True)
+    return joined.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

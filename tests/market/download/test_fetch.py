@@ -1,0 +1,162 @@
+"""One file over a bad line."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.download.fetch import Fetcher, NotThereError
+from tests.market.download.server import Archive, serve
+
+CONTENT = np.random.default_rng(0).bytes(1_000_000)
+SHA = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def archive() -> Iterator[Archive]:
+    with serve() as running:
+        running.files["/f"] = CONTENT
+        yield running
+
+
+class Clock:
+    """Waits in no time and remembers how long."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def fetcher(clock: Clock | None = None, **settings: float) -> Fetcher:
+    return Fetcher(sleep=clock or Clock(), **{"timeout": 5.0, "tries": 4, **settings})  # type: ignore[arg-type]
+
+
+def test_a_file_comes_whole(archive: Archive, tmp_path: Path) -> None:
+    fetcher().file(f"{archive.url}/f", tmp_path / "new" / "f", SHA)
+    assert (tmp_path / "new" / "f").read_bytes() == CONTENT
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["f"]
+
+
+def test_a_cut_connection_goes_on_where_it_ended(archive: Archive, tmp_path: Path) -> None:
+    archive.faults["/f"] = ["cut 300000", "cut 500000"]
+    clock = Clock()
+    fetcher(clock).file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == [None, "bytes=300000-", "bytes=800000-"]
+    assert clock.pauses == [1.0, 2.0]
+
+
+def test_a_later_process_goes_on_from_the_part(archive: Archive, tmp_path: Path) -> None:
+    archive.faults["/f"] = ["cut 400000"]
+    with pytest.raises(DataError, match=r"/f failed 1 times \(the connection was cut after 400,000 of 1,000,000 bytes"):
+        fetcher(tries=1).file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert [path.name for path in tmp_path.iterdir()] == [".f.part"]
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == [None, "bytes=400000-"]
+
+
+def test_a_part_of_another_version_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / ".f.part").write_bytes(b"x" * 1000)
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == ["bytes=1000-", None]
+
+
+def test_a_part_that_is_whole_is_not_asked_for(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / ".f.part").write_bytes(CONTENT)
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.seen == []
+
+
+def test_a_part_that_is_too_long_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / ".f.part").write_bytes(CONTENT + b"more")
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_sends_all_of_it_again(archive: Archive, tmp_path: Path) -> None:
+    archive.ranges = False
+    archive.faults["/f"] = ["cut 300000"]
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == [None, "bytes=300000-"]
+
+
+def test_what_does_not_fit_its_checksum_is_not_kept(archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"/f does not fit its checksum \(SHA-256 {SHA[:12]}…, not 0{{12}}…\)"):
+        fetcher().file(f"{archive.url}/f", tmp_path / "f", "0" * 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", [500, 503, "drop"])
+def test_a_passing_failure_is_tried_again(archive: Archive, tmp_path: Path, fault: int | str) -> None:
+    archive.faults["/f"] = [fault, fault]
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert len(archive.seen) == 3
+
+
+def test_the_server_says_how_long_to_wait(archive: Archive) -> None:
+    archive.faults["/f"] = [429, 503]
+    clock = Clock()
+    assert fetcher(clock).small(f"{archive.url}/f") == CONTENT
+    assert clock.pauses == [7.0, 7.0]
+
+
+def test_a_stalled_server_is_left(archive: Archive) -> None:
+    archive.faults["/f"] = ["stall"]
+    assert fetcher(timeout=0.2).small(f"{archive.url}/f") == CONTENT
+
+
+def test_a_lasting_failure_is_one_sentence(archive: Archive) -> None:
+    archive.faults["/f"] = [500] * 4
+    with pytest.raises(DataError, match=r"/f failed 4 times \(500 Internal Server Error\); try again later"):
+        fetcher().small(f"{archive.url}/f")
+    assert len(archive.seen) == 4
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refusal_is_not_tried_again(archive: Archive, status: int) -> None:
+    archive.faults["/f"] = [status]
+    with pytest.raises(DataError, match=rf"/f is refused \({status} "):
+        fetcher().small(f"{archive.url}/f")
+    assert len(archive.seen) == 1
+
+
+def test_what_is_not_there_is_told_apart(archive: Archive) -> None:
+    with pytest.raises(NotThereError):
+        fetcher().small(f"{archive.url}/g")
+    assert len(archive.seen) == 1
+
+
+def test_who_is_offline_learns_it_at_once_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(DataError, match=rf"^{where} cannot be reached \(Connection refused\); check the network, "):
+            fetcher(clock).file(f"http://{where}/f", tmp_path / "f", SHA)
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(DataError, match=r"^data\.example cannot be reached \(Name or service not known\)"):
+        fetcher(clock).small("https://data.example/f")
+    assert clock.pauses == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(ConfigError, match="tries 0"):
+        Fetcher(tries=0)
