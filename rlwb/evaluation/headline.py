@@ -122,12 +122,14 @@ def headline(
     check_same_orders(results)
     title = f"best checkpoints by validation (n = {len(checkpoints)})"
     groups = [(title, checkpoints)]
-    groups += [(r.display_name, [r]) for kind in ("last", "baseline") for r in results if r.kind == kind]
+    groups += [
+        (r.display_name, [r]) for kind in ("last", "baseline", "unattainable") for r in results if r.kind == kind
+    ]
     twap = next((result for result in results if result.policy == "twap"), None)
     rows = [_group_row(name, members, twap, level, resamples, seed) for name, members in groups]
     frame = pd.DataFrame(rows)
     notes = _notes(frame, checkpoints, requested, candidates, level, resamples)
-    return Headline(frame, (*notes, *_mirrored(results)), level)
+    return Headline(frame, (*notes, *_mirrored(results), *_unattainable(results)), level)
 
 
 def _group_row(
@@ -215,6 +217,18 @@ def _mirrored(results: Sequence[PolicyResult]) -> list[str]:
     note = (
         "A mean PA of exactly 0 over orders that gain and lose is what a schedule gets that looks neither at prices "
         f"nor at the direction{ours} where a session has a buy and a sell of one window: their PAs mirror each other."
+    )
+    return [note]
+
+
+def _unattainable(results: Sequence[PolicyResult]) -> list[str]:
+    """Say which rows no one could have traded."""
+    names = [result.policy for result in of_kind(results, "unattainable")]
+    if not names:
+        return []
+    note = (
+        f"Not attainable by trading: {', '.join(names)}. What knows prices that lie ahead of its decisions shows what "
+        "there is to gain, not what a policy can."
     )
     return [note]
 

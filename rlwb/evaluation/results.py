@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "baseline"]
+Kind = Literal["checkpoint", "last", "baseline", "unattainable"]
 
 #: Columns that every result table has; all others are optional.
 REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
@@ -29,7 +29,8 @@ class PolicyResult:
     policy
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
-        ``"checkpoint"`` (one of the chosen), ``"last"`` or ``"baseline"``.
+        ``"checkpoint"`` (one of the chosen), ``"last"``, ``"baseline"``, or ``"unattainable"`` for what knew prices
+        that lay ahead of its decisions, as no one who trades can.
     orders
         One row an order with at least `REQUIRED_COLUMNS`; `pa` in basis points, NaN where it cannot be computed.
     iteration
@@ -77,8 +78,9 @@ class PolicyResult:
 
     @property
     def display_name(self) -> str:
-        """The name that tables and plots show."""
-        return _DISPLAY_NAMES.get(self.policy, self.policy)
+        """The name that tables and plots show; it says so where the policy sees the future."""
+        name = _DISPLAY_NAMES.get(self.policy, self.policy)
+        return f"{name} (sees the future)" if self.kind == "unattainable" else name
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:

@@ -37,6 +37,7 @@ Figures appear in this order, others after them.
 
 _SUMMARY = {
     "policy": "policy",
+    "kind": "kind",
     "validation_pa": "validation PA",
     "pa_mean": "test PA",
     "pa_lo": "low",

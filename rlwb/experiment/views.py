@@ -30,6 +30,7 @@ PARTS = {"train": "training", "valid": "validation", "test": "test"}
 
 _SUMMARY = {
     "policy": "policy",
+    "kind": "kind",
     "validation_pa": "validation PA",
     "pa_mean": "test PA",
     "pa_lo": "low",
@@ -81,7 +82,7 @@ def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
     table = _read(run.backtest / "summary.csv", BACKTEST)[list(_SUMMARY)].rename(columns=_SUMMARY)
     table = table.set_index("policy").round(3)
-    figures = table.columns.difference(["orders", "days"])
+    figures = table.columns.difference(["kind", "orders", "days"])
     table[figures] += 0.0  # no minus before a zero
     return table
 

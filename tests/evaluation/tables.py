@@ -34,6 +34,11 @@ def checkpoint(pa: Sequence[float], iteration: int = 1, validation_pa: float = 2
     return PolicyResult(f"checkpoint-{iteration:04d}", "checkpoint", orders, iteration, validation_pa, inventory)
 
 
+def unattainable(pa: Sequence[float], policy: str = "teacher", **table) -> PolicyResult:
+    """Make the result of a policy that sees the future."""
+    return PolicyResult(policy, "unattainable", order_table(pa, **table))
+
+
 def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult:
     """Make the result of a baseline."""
     orders = order_table(pa, **table)

@@ -5,7 +5,7 @@ import pytest
 
 from rlwb.errors import DataError
 from rlwb.evaluation import PolicyResult, headline
-from tests.evaluation.tables import baseline, checkpoint, order_table
+from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
 
 
 def example():
@@ -104,3 +104,14 @@ def test_a_mean_of_exactly_zero_is_explained():
     assert "1 of the chosen checkpoints among them" in text
     assert "mirror each other" in text
     assert "mirror" not in headline([results[1], results[2]]).to_text()
+
+
+def test_what_sees_the_future_is_the_last_row_and_called_unattainable():
+    oracle = unattainable([40.0, 60.0], days=2)
+    table = headline([oracle, checkpoint([2.0, 4.0], days=2), baseline([0.0, 0.0], days=2)])
+    assert table.frame["policy"].tolist()[1:] == ["TWAP", "teacher (sees the future)"]
+    assert table.frame["kind"].iloc[-1] == "unattainable"
+    assert table.frame["pa_mean"].tolist() == [3.0, 0.0, 50.0]
+    for text in (table.to_text(), table.to_markdown()):
+        assert "Not attainable by trading: teacher." in text
+    assert "attainable" not in headline(example()).to_text()

@@ -51,7 +51,8 @@ def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
 def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
     """Draw the running sum over test days of each day's mean PA: checkpoints thin, their mean bold, baselines.
 
-    A day on which a policy has no PA is left out of its line.
+    A day on which a policy has no PA is left out of its line. What sees the future is not drawn: its line would press
+    all others together.
     """
     title = "Cumulative PA over the test days"
     days = day_matrix(results)
@@ -74,7 +75,7 @@ def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
     baselines = of_kind(results, "baseline")
     for result in results:
         line = days[result.policy].dropna().cumsum()
-        if result.kind == "checkpoint" or line.empty:
+        if result.kind in ("checkpoint", "unattainable") or line.empty:
             continue
         color, dash = look(result, baselines)
         axis.plot(

@@ -160,11 +160,13 @@ def legend_below(figure: Figure, axes: Axes) -> None:
 
 
 def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, object]:
-    """Return colour and dash of a policy: blue for the chosen, orange for the last, one each for baselines."""
+    """Return colour and dash of a policy: blue the chosen, orange the last, pale what is unattainable, one each for baselines."""
     if result.kind == "checkpoint":
         return BLUE, "solid"
     if result.kind == "last":
         return ORANGE, (0, (6, 1.5))
+    if result.kind == "unattainable":
+        return SKY, (0, (2, 2))
     names = [baseline.policy for baseline in baselines]
     return _BASELINE_LOOKS[names.index(result.policy) % len(_BASELINE_LOOKS)]
 

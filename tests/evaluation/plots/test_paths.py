@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from rlwb.evaluation import PolicyResult
-from rlwb.evaluation.plots import cumulative_pa, inventory_paths
-from tests.evaluation.tables import baseline, checkpoint, order_table
+from rlwb.evaluation.plots import cumulative_pa, inventory_paths, pa_distribution
+from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
 
 
 def lines(axes):
@@ -40,3 +40,11 @@ def test_f07_thin_data_draw_a_point_or_a_note():
     assert "No policy" in cumulative_pa([checkpoint([np.nan])]).axes[0].texts[-1].get_text()
     bare = PolicyResult("last", "last", order_table([1.0]))
     assert "No result carries" in inventory_paths([bare]).axes[0].texts[-1].get_text()
+
+
+def test_what_sees_the_future_is_named_so_and_presses_no_line_together():
+    results = [checkpoint([1.0, 2.0], days=2), baseline([0.0, 0.0], days=2), unattainable([90.0, 80.0], days=2)]
+    axes = pa_distribution(results).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()][-1] == "teacher (sees the future)"
+    assert "teacher" not in " ".join(lines(cumulative_pa(results).axes[0]))
+    assert max(np.max(line.get_ydata()) for line in cumulative_pa(results).axes[0].get_lines()) == 3.0
