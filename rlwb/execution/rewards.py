@@ -28,8 +28,8 @@ class PAPenaltyReward(_BatchReward):
     """Price advantage of what the step filled, less a penalty on trading fast.
 
     ``scale * (w * PA - penalty * sum_t w_t**2)`` with w the share of the amount filled in the step, w_t in
-    the tick, and PA in basis points against the TWAP of the order's window (Fang et al., AAAI 2021,
-    arXiv 2103.10860, equations 4 and 5, with the quantity filled in place of the quantity asked).
+    the tick, and PA in basis points against the TWAP of the order's window: the reward of Fang et al. (AAAI 2021,
+    arXiv 2103.10860), with the quantity filled in place of the quantity asked.
 
     Parameters
     ----------
@@ -59,15 +59,18 @@ class PAPenaltyReward(_BatchReward):
 class PPOReward(_BatchReward):
     """One sparse reward at the end of the episode.
 
-    With r the executed price over the TWAP of the order's window (its inverse for a buy): -1 for r below
-    1, 0 below 1.1, 1 above (Lin and Beling, IJCAI 2020, equation 4, over the window). An order of which
-    nothing was filled earns -1.
+    With r the executed price over the TWAP of the order's window (its inverse for a buy): -1 for r below 1, 0
+    from 1 on, 1 from 1.1 on; the sparse reward of Lin and Beling (IJCAI 2020), over the window. Rounding does not
+    decide: a price that equals the TWAP up to 1e-9 of it is as good. An order of which nothing was filled earns -1.
     """
+
+    _ROUNDING = 1e-9
 
     def parts_batch(self, states: Sequence[OrderState]) -> dict[str, np.ndarray]:
         batch: BatchState = states  # type: ignore[assignment]
         price = average_price(batch.now.notional, batch.now.filled)
         ratio = price / batch.benchmarks.twap
         ratio = np.where(batch.orders.side > 0, 1.0 / ratio, ratio)
+        ratio = ratio + self._ROUNDING
         final = np.where(ratio >= 1.1, 1.0, np.where(ratio >= 1.0, 0.0, -1.0))
         return {"ppo": np.where(batch.now.done, final, 0.0)}

@@ -69,6 +69,11 @@ class RunConfig(Section):
                 f"train.algorithm dqn keeps what it has seen, and train.env {self.train.env} copies the session's bars "
                 "into each observation; set train.env to native, or policy.network to mlp."
             )
+        if self.train.algorithm == "opd" and self.train.env != "native":
+            raise ValueError(
+                f"train.algorithm opd asks a teacher that reads the rest of the day, and the observations of train.env "
+                f"{self.train.env} end at the current bar; set train.env to native."
+            )
         return self
 
     @classmethod

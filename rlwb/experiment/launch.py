@@ -127,7 +127,7 @@ def _check_sources(config: RunConfig) -> None:
 
 def _check_iterations(run: RunDirectory, config: RunConfig) -> None:
     """Refuse to shorten a training before anything of the run is changed; one of other settings starts anew."""
-    from rlwb.experiment.work import refuse_shorter
+    from rlwb.experiment.training import refuse_shorter
 
     trained = max((int(path.stem) for path in run.checkpoints.glob("*.pt") if path.stem.isdigit()), default=0)
     known = run.stage(TRAIN.name).get("settings", {})

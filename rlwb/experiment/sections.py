@@ -19,7 +19,11 @@ Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 
 #: Algorithm to the settings of `TrainConfig` that it does not use.
-WITHOUT_EFFECT = {"ppo": ("dqn",), "dqn": ("gae_lambda", "clip", "entropy", "value_coef")}
+WITHOUT_EFFECT = {
+    "ppo": ("dqn", "opd"),
+    "dqn": ("gae_lambda", "clip", "entropy", "value_coef", "opd"),
+    "opd": ("dqn",),
+}
 
 
 class CalendarConfig(Section):
@@ -217,13 +221,30 @@ class DQNConfig(Section):
     replay_size: Count = 100_000
 
 
+class OPDConfig(Section):
+    """What oracle policy distillation has to itself; only with ``algorithm: opd``.
+
+    Parameters
+    ----------
+    teacher_iterations
+        Iterations that the teacher is trained for before the student begins, with the same settings as it.
+    distillation
+        Weight of the loss that draws the student to the teacher's actions. Larger imitates more; too large also copies
+        what only the future tells.
+    """
+
+    teacher_iterations: Count = 40
+    distillation: Positive = 0.01
+
+
 class TrainConfig(Section):
     """How the policy is trained.
 
     Parameters
     ----------
     algorithm
-        ``ppo`` learns from each collect and forgets it; ``dqn`` keeps what it has seen and learns the actions' values.
+        ``ppo`` learns from each collect and forgets it; ``dqn`` keeps what it has seen and learns the actions' values;
+        ``opd`` is ppo that also imitates a teacher which sees the rest of the day.
     iterations
         Collects of episodes, each followed by an update, those before a resume included; a run that has trained for
         more refuses fewer.
@@ -239,7 +260,7 @@ class TrainConfig(Section):
     gamma
         Discount a step; below 1 the policy cares less for what comes later in the order.
     gae_lambda
-        1 uses whole episodes (unbiased, noisy), 0 the critic's guess (biased, calm). Only with ``ppo``, like the next
+        1 uses whole episodes (unbiased, noisy), 0 the critic's guess (biased, calm). Not with ``dqn``, like the next
         three.
     clip
         How far one update may move the probabilities of actions.
@@ -249,14 +270,19 @@ class TrainConfig(Section):
         Weight of the critic's loss.
     dqn
         Only with ``dqn``.
+    opd
+        Only with ``opd``.
     max_grad_norm
         Gradients longer than this are cut.
     action_values
         The policy chooses among 0, 1/n, …, 1 of the amount; this is n.
+    reward
+        ``pa`` pays each step its price advantage in basis points less a penalty. ``sparse`` pays once, at the end: -1
+        for a price worse than TWAP, 1 for one that is a tenth better, which a day seldom offers, 0 between.
     penalty
-        Weight of the penalty on trading in lumps; larger draws the policy towards TWAP.
+        Weight of the penalty on trading in lumps; larger draws the policy towards TWAP. Only with ``pa``.
     reward_scale
-        Factor of the reward, which is in basis points.
+        Factor of the reward. Only with ``pa``.
     validate_every
         Iterations between validations; only validated iterations can be chosen for the backtest.
     checkpoint_every
@@ -275,7 +301,7 @@ class TrainConfig(Section):
         ``cpu``, ``cuda``, or ``auto``.
     """
 
-    algorithm: Literal["ppo", "dqn"] = "ppo"
+    algorithm: Literal["ppo", "dqn", "opd"] = "ppo"
     iterations: Count = 40
     episodes_per_iteration: Count = 1000
     batch_size: Count = 500
@@ -287,8 +313,10 @@ class TrainConfig(Section):
     entropy: NotNegative = 0.01
     value_coef: NotNegative = 0.5
     dqn: DQNConfig = DQNConfig()
+    opd: OPDConfig = OPDConfig()
     max_grad_norm: Positive = 1.0
     action_values: Count = 4
+    reward: Literal["pa", "sparse"] = "pa"
     penalty: NotNegative = 20.0
     reward_scale: Positive = 1.0
     validate_every: Count = 1
@@ -301,11 +329,13 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
-        for name in WITHOUT_EFFECT[self.algorithm]:
+        unused = dict.fromkeys(WITHOUT_EFFECT[self.algorithm], "algorithm")
+        if self.reward == "sparse":
+            unused |= dict.fromkeys(("penalty", "reward_scale"), "reward")
+        for name, chooser in unused.items():
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name} has no effect with algorithm {self.algorithm!r}; drop it or change the algorithm."
-                )
+                chosen = getattr(self, chooser)
+                raise ValueError(f"{name} has no effect with {chooser} {chosen!r}; drop it or change the {chooser}.")
         return self
 
 

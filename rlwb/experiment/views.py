@@ -23,6 +23,7 @@ from rlwb.execution import (
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import Stage
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
+from rlwb.experiment.training import teacher_checkpoints
 from rlwb.experiment.work import load_orders
 from rlwb.experiment.workbench import Workbench
 
@@ -71,7 +72,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     table = pd.DataFrame({"PA": train["pa"], "reward": train["reward"]})
     for name, title in {"pa": "validation PA", "reward": "validation reward"}.items():
         table[title] = validation.get(name, np.nan)
-    learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad", name)]
+    learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
     table[learnt] = train[learnt]
     table["seconds"] = train["seconds"]
     rows = np.unique(np.linspace(0, len(table) - 1, min(most, len(table))).round().astype(int))
@@ -140,7 +141,7 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     Parameters
     ----------
     policy
-        A name of the summary: ``checkpoint-0012``, ``last``, ``twap``, ``vwap``.
+        A name of the summary: ``checkpoint-0012``, ``last``, ``twap``, ``vwap``, ``teacher``.
     order_id
         An order of `part`.
 
@@ -173,6 +174,10 @@ def _policy(run: RunDirectory, bench: Workbench, name: str) -> tuple[Any, Any, A
 
     if name in ("twap", "vwap"):
         return {"twap": TWAP, "vwap": VWAP}[name](), StateItself(), AmountItself()
+    if name == "teacher" and (taught := list_checkpoints(teacher_checkpoints(run))):
+        path = taught[max(taught)]
+        teacher, features = bench.restore_teacher(load_checkpoint(path), path)
+        return teacher, bench.state_interpreter(features), bench.action_interpreter
     paths = list_checkpoints(run.checkpoints)
     named = {f"checkpoint-{iteration:04d}": path for iteration, path in paths.items()}
     if paths:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import CheckpointError, ConfigError, DataError
+from rlwb.errors import CheckpointError, DataError
 from rlwb.execution import TWAP, VWAP, AmountItself, OrderBatch, StateItself, read_orders, write_orders
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import Classroom, Progress, refuse_shorter, teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult
+    from rlwb.market import MarketFeatures
     from rlwb.trainer import Callback, Episodes
 
 PARTS = ("train", "valid", "test")
@@ -71,23 +73,16 @@ def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
     return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)
 
 
-def refuse_shorter(trained: int, iterations: int) -> None:
-    """Refuse to call a training of `trained` iterations one of fewer."""
-    if trained > iterations:
-        raise ConfigError(
-            f"train.iterations is {iterations}, but {trained} iterations are trained already; set it to {trained} or "
-            "more, or start a new run."
-        )
-
-
 def train_policy(
     run: RunDirectory,
     config: RunConfig,
     callbacks: Sequence[Callback] = (),
     *,
-    progress: Literal["bar", "lines", "none"] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
+
+    By oracle policy distillation the teacher is trained first, into a folder ``teacher`` of each.
 
     Parameters
     ----------
@@ -104,60 +99,34 @@ def train_policy(
     """
     import torch
 
-    from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
-    from rlwb.trainer.progress import ProgressLines
+    from rlwb.trainer import find_resumable
 
     settings = config.train
-    resume, faults = find_resumable(run.checkpoints)
+    resume, _ = find_resumable(run.checkpoints)
     if resume is not None:
         refuse_shorter(int(resume.stem), settings.iterations)
-    progress = progress or ("bar" if is_attended() else "lines")
     torch.set_num_threads(config.threads)
     bench = workbench(run, config)
-    train_orders = load_orders(run, bench, "train")
-    features = bench.features(train_orders)
-    own: list[Callback] = [
-        MetricsWriter(run.metrics),
-        Checkpoint(
-            run.checkpoints,
-            settings.checkpoint_every,
-            keep_best=settings.keep or None,
-            keep_last=settings.keep or None,
-            meta=bench.meta(features),
-        ),
-    ]
-    if settings.patience is not None:
-        own.append(EarlyStopping("val/pa", settings.patience))
-    if progress == "lines":
-        own.append(ProgressLines())
-    vessel = TrainingVessel(
-        simulator_fn=bench.simulator,
-        state_interpreter=bench.state_interpreter(features),
-        action_interpreter=bench.action_interpreter,
-        policy=bench.learner(features),
-        reward=bench.reward,
-        train_initial_states=bench.bind(train_orders),
-        val_initial_states=bench.bind(load_orders(run, bench, "valid")),
-        episode_per_iter=settings.episodes_per_iteration,
-        update_kwargs={"batch_size": settings.batch_size, "repeat": settings.repeats},
-        seed=config.seed,
+    tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
+    orders = {part: bench.bind(table) for part, table in tables.items()}
+    features = bench.features(tables["train"])
+    room = Classroom(bench, features, orders, progress or ("bar" if is_attended() else "lines"))
+    teacher = room.teach(run) if settings.algorithm == "opd" else None
+    room.fit(
+        bench.learner(features, teacher),
+        run.checkpoints,
+        run.metrics,
+        settings.iterations,
+        every=settings.checkpoint_every,
+        keep_best=settings.keep or None,
+        keep_last=settings.keep or None,
+        patience=settings.patience,
+        callbacks=callbacks,
     )
-    trainer = Trainer(
-        max_iters=settings.iterations,
-        val_every_n_iters=settings.validate_every,
-        callbacks=[*callbacks, *own],
-        finite_env_type=settings.env,
-        concurrency=settings.concurrency,
-        progress=progress == "bar",
-    )
-    for fault in faults.values():
-        print(f"left out: {fault}")  # noqa: T201 - the reader of the notebook must know
-    # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
-    trainer.fit(vessel, resume, train_on=settings.patience is None)
 
 
 def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
-    """Judge the chosen checkpoints, the last one and the baselines on the test orders; write ``backtest/``.
+    """Judge the chosen checkpoints, the last one, the baselines and a teacher on the test orders; write ``backtest/``.
 
     ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step;
     ``summary.csv`` one row a policy; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
@@ -193,6 +162,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     logged = validation.loc[validation["iteration"] == last, "pa"]
     results.append(_judge(bench, path, test, "last", "last", last, float(logged.iloc[0]) if len(logged) else np.nan))
     results += [baseline_result(bench, name, test) for name in settings.baselines]
+    if config.train.algorithm == "opd":
+        results.append(_teacher_result(run, bench, test))
 
     for result in results:
         _write_result(run.backtest, result)
@@ -225,9 +196,15 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
 
 def score_checkpoint(bench: Workbench, path: Path, orders: OrderBatch) -> Episodes:
     """Run a checkpoint's policy greedily on orders, as validation did."""
-    from rlwb.trainer import backtest, load_checkpoint
+    from rlwb.trainer import load_checkpoint
 
-    learner, features = bench.restore(load_checkpoint(path), path)
+    return _run_greedily(bench, *bench.restore(load_checkpoint(path), path), orders)
+
+
+def _run_greedily(bench: Workbench, learner: Any, features: MarketFeatures, orders: OrderBatch) -> Episodes:
+    """Run a policy greedily on orders."""
+    from rlwb.trainer import backtest
+
     interpreter = bench.state_interpreter(features)
     return backtest(bench.simulator, interpreter, orders, bench.action_interpreter, learner, reward=bench.reward)
 
@@ -240,6 +217,30 @@ def baseline_result(bench: Workbench, name: str, orders: OrderBatch) -> PolicyRe
     policy = {"twap": TWAP, "vwap": VWAP}[name]()
     episodes = backtest(bench.simulator, StateItself(), orders, AmountItself(), policy, reward=bench.reward)
     return PolicyResult(name, "baseline", result_table(orders.table, episodes), inventory=episodes.details["inventory"])
+
+
+def _teacher_result(run: RunDirectory, bench: Workbench, orders: OrderBatch) -> PolicyResult:
+    """Run the teacher on orders, to show what there is to gain for those who know the rest of the day."""
+    from rlwb.evaluation import PolicyResult, read_validation
+    from rlwb.trainer import find_resumable, load_checkpoint, result_table
+
+    path, _ = find_resumable(teacher_checkpoints(run))
+    if path is None:
+        raise CheckpointError(
+            f"{teacher_checkpoints(run)} has no checkpoint of the teacher; run the stage train again."
+        )
+    teacher, features = bench.restore_teacher(load_checkpoint(path), path)
+    episodes = _run_greedily(bench, teacher, features, orders)
+    validation = read_validation(run.metrics / "teacher" / "validation.csv").set_index("iteration")["pa"]
+    iteration = int(path.stem)
+    return PolicyResult(
+        "teacher",
+        "unattainable",
+        result_table(orders.table, episodes),
+        iteration,
+        float(validation.get(iteration, np.nan)),
+        episodes.details["inventory"],
+    )
 
 
 def _judge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from rlwb.execution import (
     OrderBatch,
     OrderExecutionFactory,
     PAPenaltyReward,
+    PPOReward,
     generate_orders,
     read_orders,
     split_orders,
@@ -27,7 +28,9 @@ from rlwb.experiment.config import RunConfig
 from rlwb.market import MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
 
 if TYPE_CHECKING:
-    from rlwb.policy import DQN, PPO
+    from rlwb.policy import DQN, PPO, PPOSettings
+
+    Settings = TypeVar("Settings", bound=PPOSettings)
 
 
 class Workbench:
@@ -98,9 +101,9 @@ class Workbench:
         return MarketFeatures.build(self.sessions, self.config.features, fit_rows=np.isin(self.sessions.dates, days))
 
     def state_interpreter(self, features: MarketFeatures) -> CurrentStepStateInterpreter:
-        """Return what the configured network observes."""
+        """Return what the configured network observes, and its teacher if it has one."""
         steps = self.simulator.engine.max_step
-        if self.config.policy.network == "mlp":
+        if self.config.policy.network == "mlp" and self.config.train.algorithm != "opd":
             return CurrentStepStateInterpreter(steps)
         return FullHistoryStateInterpreter(features, steps)
 
@@ -110,13 +113,24 @@ class Workbench:
         return CategoricalActionInterpreter(self.config.train.action_values)
 
     @cached_property
-    def reward(self) -> PAPenaltyReward:
+    def reward(self) -> PAPenaltyReward | PPOReward:
         """The reward of the learner."""
-        return PAPenaltyReward(penalty=self.config.train.penalty, scale=self.config.train.reward_scale)
+        train = self.config.train
+        if train.reward == "sparse":
+            return PPOReward()
+        return PAPenaltyReward(penalty=train.penalty, scale=train.reward_scale)
 
-    def learner(self, features: MarketFeatures) -> PPO | DQN:
-        """Return the untrained policy."""
-        from rlwb.policy import DQN, PPO, DQNSettings, PPOSettings, QNetwork
+    def learner(self, features: MarketFeatures, teacher: PPO | None = None) -> PPO | DQN:
+        """Return the untrained policy.
+
+        Parameters
+        ----------
+        features
+            What its network reads.
+        teacher
+            The trained teacher, to learn by distillation; to act, a student needs none.
+        """
+        from rlwb.policy import DQN, OPD, PPO, DQNSettings, OPDSettings, PPOSettings, QNetwork
 
         train = self.config.train
         if train.algorithm == "dqn":
@@ -132,25 +146,36 @@ class Workbench:
                 ),
                 seed=self.config.seed,
             )
-        return PPO(
-            self._network(features),
-            PPOSettings(
-                learning_rate=train.learning_rate,
-                gamma=train.gamma,
-                gae_lambda=train.gae_lambda,
-                clip=train.clip,
-                value_coef=train.value_coef,
-                entropy_coef=train.entropy,
-                max_grad_norm=train.max_grad_norm,
-            ),
-            seed=self.config.seed,
+        if teacher is not None:
+            settings = self._ppo_settings(OPDSettings, distillation=train.opd.distillation)
+            return OPD(self._network(features), teacher, settings, seed=self.config.seed)
+        return PPO(self._network(features), self._ppo_settings(PPOSettings), seed=self.config.seed)
+
+    def teacher(self, features: MarketFeatures) -> PPO:
+        """Return the untrained teacher of oracle policy distillation."""
+        from rlwb.policy import PPO, PPOSettings, make_teacher
+
+        net = self._network(features, make=make_teacher)
+        return PPO(net, self._ppo_settings(PPOSettings), seed=self.config.seed)
+
+    def _ppo_settings(self, kind: type[Settings], **own: Any) -> Settings:
+        train = self.config.train
+        return kind(
+            learning_rate=train.learning_rate,
+            gamma=train.gamma,
+            gae_lambda=train.gae_lambda,
+            clip=train.clip,
+            value_coef=train.value_coef,
+            entropy_coef=train.entropy,
+            max_grad_norm=train.max_grad_norm,
+            **own,
         )
 
-    def _network(self, features: MarketFeatures, **head: Any) -> Any:
+    def _network(self, features: MarketFeatures, *, make: Any = None, **head: Any) -> Any:
         from rlwb.policy import ActionMask, NetworkSettings, make_network
 
         policy, shares = self.config.policy, self.action_interpreter.shares
-        net = make_network(
+        net = (make or make_network)(
             NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day),
             len(shares),
             features=features,
@@ -181,8 +206,23 @@ class Workbench:
         Raises
         ------
         CheckpointError
-            When the checkpoint was made by another algorithm, or for another network, other actions or other steps.
+            When the checkpoint was made by another algorithm, or for another network, other actions or other steps, or
+            holds a teacher, which cannot act where the future is not known.
         """
+        if state["meta"].get("sees_future"):
+            raise CheckpointError(
+                f"the checkpoint {path} holds a teacher, which sees the rest of the day and cannot act in a market; "
+                "use one of its student."
+            )
+        return self._restored(state, path, self.learner)
+
+    def restore_teacher(self, state: dict[str, Any], path: Path) -> tuple[PPO, MarketFeatures]:
+        """Return the teacher of a checkpoint, to show what there is to gain; else as `restore`."""
+        if not state["meta"].get("sees_future"):
+            raise CheckpointError(f"the checkpoint {path} holds no teacher; it can act by `restore`.")
+        return self._restored(state, path, self.teacher)
+
+    def _restored(self, state: dict[str, Any], path: Path, build: Any) -> tuple[Any, MarketFeatures]:
         features = self.features(normaliser=Normaliser.from_dict(state["meta"]["normaliser"]))
         wanted, found = self.meta(features), state["meta"]
         for name in ("algorithm", "policy", "action_values", "max_step", "features"):
@@ -191,7 +231,7 @@ class Workbench:
                     f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "
                     f"{wanted[name]!r}; use the configuration that it was trained with."
                 )
-        learner = self.learner(features)
+        learner = build(features)
         learner.load_state_dict(state["vessel"]["policy"])
         return learner, features
 

@@ -67,6 +67,26 @@ def test_ppo_reward_of_an_order_that_completes_early_fires_then() -> None:
     assert PPOReward().reward_batch(states([8.0, 12.0], [[100.0]], ["BUY"], 1)[0]).tolist() == [1.0]
 
 
+@pytest.mark.parametrize("side", ["SELL", "BUY"])
+def test_the_thresholds_belong_to_the_better_reward(side: str) -> None:
+    """Of two prices 11 and 9 with TWAP 10: the ratio 1.1 of a sell is 11 / 10, of a buy 10 / p with p = 100 / 11."""
+    better = 11.0 if side == "SELL" else 100 / 11
+    for first, expected in ((better, 1.0), (better - 1e-6 * (better - 10), 0.0), (10.0, 0.0), (20 - better, -1.0)):
+        (only,) = states([first, 20.0 - first], [[100.0]], [side], 1)
+        assert PPOReward().reward_batch(only).tolist() == [expected], first
+
+
+def test_twap_earns_no_penalty_by_rounding() -> None:
+    """Equal parts at prices whose sums round: the price differs from the TWAP by bits in some of the orders."""
+    rng, ratios = np.random.default_rng(0), []
+    for _ in range(50):
+        prices = rng.uniform(9.0, 11.0, size=7).tolist()
+        *_, end = states(prices, [[100 / 7, 100 / 7]] * 7, ["BUY", "SELL"], 1)
+        ratios += (end.now.notional / end.now.filled / end.benchmarks.twap).tolist()
+        assert PPOReward().reward_batch(end).tolist() == [0.0, 0.0]
+    assert 0 < max(abs(np.array(ratios) - 1.0)) < 1e-12
+
+
 def test_combination_names_its_parts() -> None:
     first, _ = states([10, 10, 11, 11], [[50.0], [50.0]], ["BUY"], 2)
     both = RewardCombination({"pa": (PAPenaltyReward(penalty=0), 1.0), "fast": (PAPenaltyReward(penalty=100), 0.5)})

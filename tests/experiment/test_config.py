@@ -85,8 +85,29 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"train__dqn__n_step": 3}, "train: dqn has no effect with algorithm 'ppo'; drop it or change the algorithm"),
         ({"train__algorithm": "dqn", "train__clip": 0.1}, "train: clip has no effect with algorithm 'dqn'"),
         ({"train__algorithm": "dqn", "train__dqn__replay_sice": 9}, "no parameter train.dqn.replay_sice; did you mean"),
-        ({"train__algorithm": "dqm"}, "train.algorithm is 'dqm'; it must be 'ppo' or 'dqn'; did you mean 'dqn'?"),
+        (
+            {"train__algorithm": "dqm"},
+            "train.algorithm is 'dqm'; it must be 'ppo', 'dqn' or 'opd'; did you mean 'dqn'?",
+        ),
         ({"train__algorithm": "dqn", "train__env": "subproc"}, "test: train.algorithm dqn keeps what it has seen"),
+        ({"train__opd__distillation": 0.1}, "train: opd has no effect with algorithm 'ppo'"),
+        ({"train__algorithm": "opd", "train__dqn__n_step": 3}, "train: dqn has no effect with algorithm 'opd'"),
+        (
+            {"train__algorithm": "opd", "train__env": "dummy"},
+            "train.env dummy end at the current bar; set train.env to",
+        ),
+        (
+            {"train__algorithm": "opd", "train__opd__distillation": 0},
+            "train.opd.distillation is 0; it should be greater",
+        ),
+        (
+            {"train__reward": "sparse", "train__penalty": 1},
+            "train: penalty has no effect with reward 'sparse'; drop it",
+        ),
+        (
+            {"train__reward": "sparse", "train__reward_scale": 2},
+            "train: reward_scale has no effect with reward 'sparse'",
+        ),
         ({"train__env": "natve"}, "did you mean 'native'?"),
         ({"features__columns": ["opn"]}, "features: there is no feature 'opn'"),
         ({"backtest__confidence": 1}, "backtest.confidence is 1; it should be less than 1"),
@@ -105,6 +126,7 @@ def test_impossible_values_are_refused(values: dict[str, object], part: str) -> 
         {"train__max_grad_norm": 0},
         {"train__dqn__target_every": 0},
         {"train__dqn__huber": 0},
+        {"train__opd__teacher_iterations": 0},
         {"train__concurrency": 0},
         {"train__iterations": None},
         {"threads": 0},

@@ -143,6 +143,105 @@ def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp
     assert len(list(whole.figures.glob("*.png"))) == 7
 
 
+DISTILLED = {"train.algorithm": "opd", "train.opd.teacher_iterations": 3, "policy.mask_actions": True}
+
+
+@pytest.fixture(scope="module")
+def distilled(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    config = tiny(**DISTILLED)
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "distilled", config)
+    work.make_orders(run, config)
+    work.train_policy(run, config, progress="none")
+    work.backtest_policies(run, config)
+    return run
+
+
+def trained_rows(run: RunDirectory, folder: str = "") -> pd.DataFrame:
+    return pd.read_csv(run.metrics / folder / "train.csv").drop(columns="seconds")
+
+
+def test_a_teacher_is_trained_before_its_student_in_folders_of_its_own(distilled: RunDirectory) -> None:
+    assert list(list_checkpoints(distilled.checkpoints / "teacher")) == [2, 3]
+    assert list(list_checkpoints(distilled.checkpoints)) == [1, 2, 3]
+    student, teacher = trained_rows(distilled), trained_rows(distilled, "teacher")
+    assert student["distillation_loss"].gt(0).all()
+    assert "distillation_loss" not in teacher
+    assert student["iteration"].tolist() == teacher["iteration"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("stopped", ["teacher", "student"])
+def test_a_distillation_that_is_taken_up_again_ends_as_one_without_a_break(
+    distilled: RunDirectory, stopped: str, tmp_path: Path
+) -> None:
+    """Stopped after the teacher's second iteration, or after the student's first."""
+    run = RunDirectory.create(tmp_path / "run", distilled.config)
+    shutil.copytree(distilled.orders, run.orders, dirs_exist_ok=True)
+    shutil.copytree(distilled.checkpoints, run.checkpoints, symlinks=True, dirs_exist_ok=True)
+    gone = [run.checkpoints / f"000{i}.pt" for i in (1, 2, 3)[stopped == "student" :]]
+    if stopped == "teacher":
+        gone.append(run.checkpoints / "teacher" / "0003.pt")
+    for path in gone:
+        path.unlink()
+    work.train_policy(run, distilled.config, progress="none")
+    for folder in ("", "teacher"):
+        pd.testing.assert_frame_equal(trained_rows(run, folder), trained_rows(distilled, folder), check_exact=True)
+    ends = [load_checkpoint(one.checkpoints / "0003.pt")["vessel"]["policy"] for one in (run, distilled)]
+    assert ends[0]["_teacher"] == ends[1]["_teacher"]
+
+
+def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
+    summary = pd.read_csv(distilled.backtest / "summary.csv").set_index("policy")
+    assert summary["kind"].tolist() == ["checkpoint", "checkpoint", "last", "baseline", "baseline", "unattainable"]
+    logged = pd.read_csv(distilled.metrics / "teacher" / "validation.csv")["pa"].iloc[-1]
+    assert summary.loc["teacher", "validation_pa"] == pytest.approx(logged, abs=1e-9)
+    assert "Not attainable by trading: teacher." in (distilled.backtest / "headline.txt").read_text()
+    bench = work.workbench(distilled, distilled.config)
+    path = distilled.checkpoints / "teacher" / "0003.pt"
+    with pytest.raises(CheckpointError, match="holds a teacher, which sees the rest of the day and cannot act"):
+        bench.restore(load_checkpoint(path), path)
+    teacher, _ = bench.restore_teacher(load_checkpoint(path), path)
+    assert teacher.net.sees_future
+    own = distilled.checkpoints / "0003.pt"
+    with pytest.raises(CheckpointError, match="holds no teacher"):
+        bench.restore_teacher(load_checkpoint(own), own)
+
+
+def test_a_student_acts_where_its_teacher_is_gone(distilled: RunDirectory, tmp_path: Path) -> None:
+    shutil.copytree(distilled.path, tmp_path / "run", symlinks=True)
+    run = RunDirectory.open(tmp_path / "run")
+    shutil.rmtree(run.checkpoints / "teacher")
+    bench = work.workbench(run, run.config)
+    orders = bench.bind(work.load_orders(run, bench, "test"))
+    pa = work.score_checkpoint(bench, run.checkpoints / "0003.pt", orders).metrics["pa"]
+    table = pd.read_parquet(distilled.backtest / "orders" / "last.parquet")
+    np.testing.assert_array_equal(pa, table["pa"])
+    with pytest.raises(CheckpointError, match="no checkpoint of the teacher; run the stage train again"):
+        work.backtest_policies(run, run.config)
+
+
+def test_an_order_of_the_teacher_can_be_audited(distilled: RunDirectory) -> None:
+    from rlwb.experiment.views import audit_order, typical_order
+
+    bench = work.workbench(distilled, distilled.config)
+    audit = audit_order(distilled, bench, "teacher", typical_order(distilled, "teacher"))
+    pairs = audit.checks()
+    np.testing.assert_allclose(pairs["sum of the parts"], pairs["summary row"], rtol=1e-9)
+
+
+def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
+    config = tiny(**{"train.reward": "sparse", "train.iterations": 2})
+    run = RunDirectory.create(tmp_path / "sparse", config)
+    work.make_orders(run, config)
+    work.train_policy(run, config, progress="none")
+    rows = trained_rows(run)
+    assert rows["reward"].between(-1, 0, inclusive="neither").all()  # the mean over orders of -1, 0 and, hardly, 1
+    work.backtest_policies(run, config)
+    last = pd.read_parquet(run.backtest / "orders" / "last.parquet")
+    ratio = (last["price"] / last["twap"]) ** np.where(last["direction"] == "SELL", 1, -1)
+    np.testing.assert_array_equal(last["reward"], np.select([ratio >= 1.1, ratio >= 1 - 1e-9], [1.0, 0.0], -1.0))
+    assert last["reward"].nunique() > 1
+
+
 def test_a_checkpoint_of_another_algorithm_is_refused(trained: RunDirectory) -> None:
     bench = work.workbench(trained, tiny(**{"train.algorithm": "dqn"}))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))

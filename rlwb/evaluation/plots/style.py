@@ -160,7 +160,7 @@ def legend_below(figure: Figure, axes: Axes) -> None:
 
 
 def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, object]:
-    """Return colour and dash of a policy: blue the chosen, orange the last, pale what is unattainable, one each for baselines."""
+    """Return colour and dash of a policy: blue the chosen, orange the last, pale the unattainable, one a baseline."""
     if result.kind == "checkpoint":
         return BLUE, "solid"
     if result.kind == "last":
