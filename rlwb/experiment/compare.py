@@ -45,6 +45,7 @@ class Method:
 METHODS: dict[str, Method] = {
     "ddqn": Method("DDQN", {"train.algorithm": "dqn"}),
     "ppo": Method("PPO"),
+    "opd": Method("OPD", {"train.algorithm": "opd"}),
     "ppo_convolution": Method("PPO, convolution", {"policy.network": "convolution"}),
     "ppo_attention": Method("PPO, attention", {"policy.network": "attention"}),
     "ppo_mlp": Method("PPO, order's state alone", {"policy.network": "mlp"}),
