@@ -32,7 +32,10 @@ class CalendarConfig(Section):
     Parameters
     ----------
     preset
-        ``cn``, ``us``, ``in`` or ``crypto``; none when `segments` states the session.
+        ``cn``, ``us``, ``in`` or ``crypto``; none when `exchange` or `segments` states the session.
+    exchange
+        Code of an exchange, such as XNYS, XSHG or XLON, whose hours, zone, holidays and early closes are taken from the
+        package exchange_calendars (pip install 'rlwb[calendars]'); in place of `preset`.
     segments
         Opening and closing time of each part of the session, for example ``[["09:30", "11:30"], ["13:00", "15:00"]]``.
     tick_minutes
@@ -52,6 +55,7 @@ class CalendarConfig(Section):
     """
 
     preset: Literal["cn", "us", "in", "crypto"] | None = "us"
+    exchange: str | None = None
     segments: tuple[tuple[str, str], ...] | None = None
     tick_minutes: Positive = 1.0
     label: Literal["start", "end"] = "start"
@@ -64,13 +68,19 @@ class CalendarConfig(Section):
     def build(self) -> Calendar:
         """Return the calendar of the market room."""
         given = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
-        preset = given.pop("preset", None)
+        preset, exchange = given.pop("preset", None), given.pop("exchange", None)
+        if preset is not None and exchange is not None:
+            raise ConfigError(f"the calendar is given as preset {preset} and as exchange {exchange}; keep one of them.")
+        if exchange is not None:
+            return Calendar.exchange(exchange, **given)
         if preset is None and "segments" not in given:
-            raise ConfigError("the calendar needs a preset or the segments of the session.")
+            raise ConfigError("the calendar needs a preset, an exchange, or the segments of the session.")
         return Calendar.preset(preset, **given) if preset else Calendar(**given)
 
     @model_validator(mode="after")
     def _buildable(self) -> CalendarConfig:
+        if self.exchange is not None and "preset" not in self.model_fields_set:
+            object.__setattr__(self, "preset", None)  # an exchange takes the place of a preset that nobody asked for
         try:
             self.build()
         except ConfigError as error:

@@ -54,6 +54,9 @@ class Calendar:
     infer_early_close_minutes
         A date on which hardly any instrument trades in the last this many minutes of session time, or more, is taken
         to have closed early (see `rlwb.market.build`). 0 turns the inference off.
+    covers
+        First and last date for which `closed` and `early_closes` are complete; bars of other dates are refused. None
+        where they are complete for all.
     """
 
     segments: tuple[tuple[str, str], ...]
@@ -64,6 +67,7 @@ class Calendar:
     early_closes: Mapping[str, str] = field(default_factory=dict)
     closed: tuple[str, ...] = ()
     infer_early_close_minutes: int = 30
+    covers: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -76,11 +80,14 @@ class Calendar:
             given: Any = self.closed
             days = [given] if isinstance(given, str) else given
             set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
+            if self.covers is not None:
+                first, last = self.covers
+                set_(self, "covers", (str(day_of(first)), str(day_of(last))))
             _check(self)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"the calendar's settings cannot be read ({error}): segments and early_closes are pairs of text, "
-                "weekdays and closed are lists, tick_minutes is a number."
+                "weekdays and closed are lists, tick_minutes is a number, covers is two dates."
             ) from None
 
     def __hash__(self) -> int:
@@ -93,10 +100,19 @@ class Calendar:
             raise ConfigError(f"there is no calendar {name!r}; choose one of {', '.join(PRESETS)} or state segments.")
         return cls(**{**PRESETS[name], **settings})
 
+    @classmethod
+    def exchange(cls, name: str, **settings: Any) -> Calendar:
+        """Return the calendar of an exchange such as ``"XNYS"``; see `rlwb.market.exchange.exchange_calendar`."""
+        from rlwb.market.exchange import exchange_calendar
+
+        return exchange_calendar(name, **settings)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""
         values = asdict(self)
         values["segments"] = [list(segment) for segment in self.segments]
+        if self.covers is None:
+            del values["covers"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 
     @cached_property
@@ -182,10 +198,17 @@ class Calendar:
 
     def ticks_on(self, dates: np.ndarray) -> np.ndarray:
         """Return the stated number of ticks on each date, int32 of the shape of `dates` (early closes applied)."""
-        ticks = np.full(np.shape(dates), self.num_ticks, dtype=np.int32)
-        for day, close in self.early_closes.items():
-            ticks[dates == np.datetime64(day, "D")] = self.end_tick(close)
-        return ticks
+        if not self.early_closes:
+            return np.full(np.shape(dates), self.num_ticks, dtype=np.int32)
+        days, ticks = self._early_ticks
+        at = np.minimum(np.searchsorted(days, dates), len(days) - 1)
+        return np.where(days[at] == dates, ticks[at], self.num_ticks).astype(np.int32)
+
+    @cached_property
+    def _early_ticks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Dates that close early, sorted, and their ticks."""
+        ends = np.array([seconds_of(close) for close in self.early_closes.values()])
+        return np.array(list(self.early_closes), dtype="datetime64[D]"), self.end_ticks(ends)
 
     def is_open(self, dates: np.ndarray) -> np.ndarray:
         """Tell for each date (datetime64[D]) whether it is a trading weekday that is not in `closed`."""
@@ -231,3 +254,5 @@ def _check(calendar: Calendar) -> None:
     for day, close in calendar.early_closes.items():
         if calendar.end_tick(close) == 0:
             raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")
+    if calendar.covers is not None and calendar.covers[0] > calendar.covers[1]:
+        raise ConfigError(f"covers is {calendar.covers}; give the first date before the last.")

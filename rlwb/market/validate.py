@@ -90,6 +90,7 @@ def drop_misplaced(bars: Bars, calendar: Calendar) -> None:
     """Drop bars without instrument or stamp, of closed days, outside the session, or between ticks."""
     bars.drop("instrument_missing", bars.code < 0)
     bars.drop("datetime_missing", bars.local == MISSING)
+    _check_covered(bars, calendar)
     bars.drop("closed_day", ~calendar.is_open(bars.placed.day.astype("datetime64[D]")))
     _study_edges(bars, calendar)
     bars.drop("auction", bars.placed.edge)
@@ -101,6 +102,20 @@ def drop_misplaced(bars: Bars, calendar: Calendar) -> None:
             f"{bars.example(int(np.argmax(off)))}); set tick_minutes to the bars' own length, or round their stamps."
         )
     bars.drop("off_grid", off)
+
+
+def _check_covered(bars: Bars, calendar: Calendar) -> None:
+    """Refuse bars of dates whose holidays the calendar does not know."""
+    if calendar.covers is None:
+        return
+    first, last = np.array(calendar.covers, dtype="datetime64[D]").astype(np.int64)
+    outside = (bars.placed.day < first) | (bars.placed.day > last)
+    if outside.any():
+        example = bars.example(int(np.argmax(outside)))
+        raise DataError(
+            f"{int(outside.sum()):,} bars (first: {example}) lie outside {' to '.join(calendar.covers)}, for which the "
+            "calendar knows holidays and early closes; leave them out, or state closed and early_closes yourself."
+        )
 
 
 def drop_duplicates(bars: Bars) -> None:

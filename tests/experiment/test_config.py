@@ -78,7 +78,7 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market__calendar__preset": "cn"}, "market: calendar has no effect with source 'synthetic'"),
         ({"market__source": "x", "market__synthetic__days": 3}, "market: synthetic has no effect with source"),
         ({"market__source": "x", "market__start": "2024-02-01", "market__end": "2024-01-01"}, "is after end"),
-        ({"market__source": "x", "market__calendar__preset": None}, "needs a preset or the segments"),
+        ({"market__source": "x", "market__calendar__preset": None}, "needs a preset, an exchange, or the segments"),
         ({"market__source": "x", "market__calendar__tick_minutes": 7}, "market.calendar: "),
         ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
         ({"orders__source": "x", "orders__generate__log_std": 2}, "orders: generate has no effect"),
