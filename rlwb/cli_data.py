@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from rlwb.cli_download import app as download
 from rlwb.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bars of your own: what they hold.")
+app.add_typer(download, name="download")
 
 Source = Annotated[Path, typer.Argument(metavar="SOURCE", help="A file or folder of bars.")]
 Kind = Annotated[

@@ -38,7 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.experiment": BASE
     | PRIMITIVES
     | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
-    "rlwb.cli_data": BASE | {"rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
+    "rlwb.cli_download": BASE | {"rlwb.market"},
+    "rlwb.cli_data": BASE | {"rlwb.market", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_download"},
     "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data"},
 }
 

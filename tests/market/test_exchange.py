@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -123,14 +123,7 @@ def test_unknown_and_unfit_names_are_refused(name: str, message: str) -> None:
 
 
 def test_without_the_package_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "exchange_calendars":
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "exchange_calendars", None)
     module._facts.cache_clear()
     with pytest.raises(ConfigError, match=r"which is not installed; pip install 'rlwb\[calendars\]' brings it"):
         Calendar.exchange("XNYS")

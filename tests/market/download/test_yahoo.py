@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import datetime as dt
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +147,6 @@ def test_what_goes_wrong_is_one_sentence(tmp_path: Path, client: Any, message: s
 
 
 def test_without_the_client_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "yfinance":
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "yfinance", None)
     with pytest.raises(ConfigError, match=r"yfinance, which is not installed; pip install 'rlwb\[yahoo\]' brings it"):
         yahoo_client()
