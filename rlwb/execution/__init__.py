@@ -1,7 +1,19 @@
 """Trade execution: orders, rules, the engine, and everything a policy needs to act on it."""
 
 from rlwb.execution.audit import audit, tick_audit
-from rlwb.execution.baselines import TWAP, VWAP, AmountItself, StateItself
+from rlwb.execution.baselines import (
+    POV,
+    TWAP,
+    VWAP,
+    AlmgrenChriss,
+    AmountItself,
+    BertsimasLo,
+    HindsightBound,
+    ImpactParameters,
+    SignalParameters,
+    StateItself,
+    hindsight_table,
+)
 from rlwb.execution.bind import BindReport, bind_orders
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
@@ -21,12 +33,15 @@ from rlwb.execution.table import order_table, read_order_settings, read_orders, 
 from rlwb.execution.vector_env import BatchedOrderExecution
 
 __all__ = [
+    "POV",
     "TWAP",
     "VWAP",
+    "AlmgrenChriss",
     "AmountItself",
     "BatchState",
     "BatchedOrderExecution",
     "Benchmarks",
+    "BertsimasLo",
     "BindReport",
     "CategoricalActionInterpreter",
     "CurrentStepStateInterpreter",
@@ -36,6 +51,8 @@ __all__ = [
     "ExecutionRules",
     "Fills",
     "FullHistoryStateInterpreter",
+    "HindsightBound",
+    "ImpactParameters",
     "Order",
     "OrderBatch",
     "OrderExecutionFactory",
@@ -43,6 +60,7 @@ __all__ = [
     "OrderState",
     "PAPenaltyReward",
     "PPOReward",
+    "SignalParameters",
     "SingleAssetOrderExecution",
     "SplitSettings",
     "StateItself",
@@ -51,6 +69,7 @@ __all__ = [
     "audit",
     "bind_orders",
     "generate_orders",
+    "hindsight_table",
     "order_metrics",
     "order_table",
     "parse_direction",

@@ -1,0 +1,28 @@
+"""The field's baselines: policies that need no learning, of one interface, and the ceiling that none passes.
+
+Each policy reads the `BatchState` itself and answers with amounts; run it through `StateItself` and `AmountItself`.
+"""
+
+from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
+from rlwb.execution.baselines.bertsimas_lo import BertsimasLo
+from rlwb.execution.baselines.hindsight import HindsightBound, hindsight_table
+from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.passing import AmountItself, StateItself
+from rlwb.execution.baselines.pov import POV
+from rlwb.execution.baselines.signal import SignalParameters
+from rlwb.execution.baselines.twap import TWAP
+from rlwb.execution.baselines.vwap import VWAP
+
+__all__ = [
+    "POV",
+    "TWAP",
+    "VWAP",
+    "AlmgrenChriss",
+    "AmountItself",
+    "BertsimasLo",
+    "HindsightBound",
+    "ImpactParameters",
+    "SignalParameters",
+    "StateItself",
+    "hindsight_table",
+]

@@ -1,0 +1,72 @@
+"""The strategy that weighs impact against a signal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlwb.execution.baselines.history import seen_price
+from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.signal import SignalParameters, deviation
+from rlwb.execution.state import BatchState
+
+
+def signal_weights(gamma: float, rho: float, steps: int) -> np.ndarray:
+    """Return ``theta * delta_X`` of Bertsimas and Lo for k = 0, 1, … steps after this one, float64 of shape (steps,).
+
+    The price follows ``P_t = P_{t-1} + theta S_t + gamma X_t + eps_t``, the signal ``X_t = rho X_{t-1} + eta_t``.
+    The value of a position W is ``P_{t-1} W + a_k W**2 + b_k X_t W + …`` with the backward recursion
+
+        a_0 = theta, b_0 = gamma
+        a_k = theta / 2 * (1 + 1 / (k + 1))
+        b_k = gamma + theta rho b_{k-1} / (2 a_{k-1})
+
+    and the best trade is ``W / (k + 1) + delta_X X_t`` with ``delta_X = rho b_{k-1} / (2 a_{k-1})`` (Bertsimas and Lo,
+    Journal of Financial Markets 1, 1998, "linear price impact with information"). Theta drops out of b, as
+    ``theta / (2 a_{k-1}) = k / (k + 1)``.
+    """
+    weights, b = np.zeros(steps), gamma
+    for k in range(1, steps):
+        weights[k] = rho * b * k / (k + 1)
+        b = gamma + weights[k]
+    return weights
+
+
+class BertsimasLo:
+    """Trades evenly, and more while the signal says that prices will move away, less while they will come nearer.
+
+    D. Bertsimas and A. Lo, "Optimal control of execution costs", Journal of Financial Markets 1 (1998), the strategy
+    with an AR(1) information variable under linear price impact; see `signal_weights`.
+
+    Parameters
+    ----------
+    impact
+        Estimated on the training part. The paper's theta S moves the price for good, so theta is the `permanent` slope
+        over the mean volume, which does not depend on how long a step is. An order of an instrument that it lacks
+        trades evenly.
+    signal
+        Estimated on the training part for the engine's step.
+
+    Notes
+    -----
+    The signal is the last price over the mean of today's prices so far, less 1, and prices are counted as shares of
+    the last one, so that no unit of money matters. The even part is the even schedule's share of the position, which is
+    ``1 / (k + 1)`` for equal steps. The published strategy may sell in the midst of a purchase; this one is
+    cut to the position. The smaller an order beside the market's volume, the more it trades all or nothing, and
+    where impact leaves nothing behind, theta is 0 and it does nothing else.
+    """
+
+    def __init__(self, impact: ImpactParameters, signal: SignalParameters) -> None:
+        self.impact = impact
+        self.signal = signal
+
+    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
+        engine, orders, now = obs.engine, obs.orders, obs.now
+        own = self.impact.of(engine.sessions.instruments[orders.session])
+        weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
+        pull = orders.side * weights[np.maximum(obs.num_steps - 1 - now.step, 0)] * deviation(seen_price(obs))
+        # Nothing pulls where the signal is 0 or unknown, however small theta is.
+        pulled = (pull != 0) & np.isfinite(own.permanent)
+        with np.errstate(divide="ignore"):
+            follow = np.divide(pull * own.volume, own.permanent, out=np.zeros(len(orders)), where=pulled)
+        return np.clip(now.position * engine.even_share(orders, now) + follow, 0.0, now.position)

@@ -1,0 +1,93 @@
+"""The ceiling: what an order could reach at most by someone who knows the day's prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from rlwb.execution.baselines.hindsight_kernel import least_average
+from rlwb.execution.engine import Engine, EngineState
+from rlwb.execution.metrics import order_metrics
+from rlwb.execution.order import OrderBatch
+
+#: Orders at a time, so that what each tick can fill stays small beside the panel.
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class HindsightBound:
+    """The best average price that any sequence of asks can reach through the engine, found with the day known.
+
+    Attributes
+    ----------
+    price : float64 of shape (N,)
+        Bound of the average price, lowest for a buy and highest for a sell; NaN where nothing can be filled.
+    filled : float64 of shape (N,)
+        The amount filled at that price, 0 where nothing can be.
+
+    Notes
+    -----
+    PA is of what was filled, so for a policy that leaves a part open it is the bound of the part that is filled. Under
+    `complete_at_end` the window's last priced tick, if it lies in the order's last step, takes all that is left as far
+    as halt, limit and cap let it: a part stays open only when that tick is full, and what it took counts. Without
+    `complete_at_end` nothing is forced, and the bound is the best price at which anything at all can be filled.
+
+    The bound knows the step structure: an ask is spread over the step's priced ticks and cut at each to what is
+    tradable, so that a step fills at a mix of its prices that depends on the ask alone. With lots, a policy can aim
+    its lots at ticks of a step; there each tick may take what is evenly due and one lot more.
+
+    Some sequence of asks reaches it in two cases; in others it is an upper bound that may be out of reach:
+
+    - without lots, when no priced tick of the window is halted or at a limit and every cap holds the whole amount;
+    - with one tick a step, when the amount is a whole number of lots or there are none.
+
+    What it eases in the others: each step may use any ask that the whole amount allows, whatever was filled before, and
+    any blend of its asks. The engine calls an order complete with 1e-9 of its amount left; to that the bound holds.
+    """
+
+    price: np.ndarray
+    filled: np.ndarray
+
+    @classmethod
+    def of(cls, engine: Engine, orders: OrderBatch) -> HindsightBound:
+        """Return the bound of each order under the engine's rules."""
+        rules, columns = engine.rules, []
+        for first in range(0, max(len(orders), 1), _BLOCK):
+            some = orders[first : first + _BLOCK]
+            found = least_average(
+                engine.price,
+                engine.room(some),
+                engine.cell,
+                some.session,
+                some.side,
+                some.amount,
+                some.start,
+                some.end,
+                rules.complete_at_end,
+                rules.lot_size,
+                rules.odd_remainder == "trade_at_end",
+            )
+            columns.append(found)
+        cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        return cls(orders.side * cost, filled)
+
+
+def hindsight_table(engine: Engine, orders: OrderBatch) -> pd.DataFrame:
+    """Return one row an order: the order, and the bound's figures as `order_metrics` names them.
+
+    The bound of the average price is also the bound against VWAP and arrival price, and after costs in proportion to
+    the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled. Steps and
+    reward are NaN: the bound is no policy.
+    """
+    bound = HindsightBound.of(engine, orders)
+    notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
+    done = np.ones(len(orders), dtype=bool)
+    state = EngineState(
+        orders.end, engine.num_steps(orders), orders.amount - bound.filled, bound.filled, bound.filled, notional, done
+    )
+    figures = order_metrics(orders, state, engine.benchmarks(orders), engine.rules)
+    unknown = ["num_steps", *(["pa_net", "price_net"] if engine.rules.min_fee else [])]
+    figures |= {name: np.full(len(orders), np.nan) for name in unknown}
+    return orders.table.assign(**figures, reward=np.nan)

@@ -1,0 +1,15 @@
+"""The even schedule."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlwb.execution.state import BatchState
+
+
+class TWAP:
+    """Trades evenly over the window; its price advantage is 0 where no rule binds."""
+
+    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
+        return obs.now.position * obs.engine.even_share(obs.orders, obs.now)

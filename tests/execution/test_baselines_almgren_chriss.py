@@ -1,0 +1,187 @@
+"""Almgren and Chriss: the closed form against optimisation, their example, and what the strategy trades."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from rlwb.errors import ConfigError
+from rlwb.execution import AlmgrenChriss, Engine, ExecutionRules, ImpactParameters
+from rlwb.execution.baselines.almgren_chriss import holding, risk_aversion_of, urgency_of
+from tests.execution.markets import order, run, sessions_of
+from tests.execution.test_engine import batch_of
+
+#: The paper's example: a million shares, five days, dollars per share.
+SIGMA, ETA, GAMMA, EPSILON, SHARES, DAYS = 0.95, 2.5e-6, 2.5e-7, 0.0625, 1e6, 5
+
+
+def cost_of(held: np.ndarray, eta: float, gamma: float, tau: float) -> float:
+    """Return the mean cost of holdings x_0 … x_N without the fixed part: each sale is paid for where it is made."""
+    sold = -np.diff(held)
+    return float((tau * gamma * (sold / tau) * held[1:]).sum() + (sold * eta * sold / tau).sum())
+
+
+def variance_of(held: np.ndarray, sigma: float, tau: float) -> float:
+    return float(sigma**2 * tau * (held[1:] ** 2).sum())
+
+
+def path(kappa: float, steps: int, tau: float = 1.0) -> np.ndarray:
+    horizon = np.array(steps * tau)
+    return np.array([float(holding(np.array(kappa), np.array(horizon - k * tau), horizon)) for k in range(steps + 1)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 8),
+    st.floats(0.1, 2.0),
+    st.floats(0.1, 3.0),
+    st.floats(0.0, 0.9),
+    st.floats(0.0, 20.0),
+    st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_the_closed_form_is_what_optimisation_finds(
+    steps: int, sigma: float, eta: float, share: float, risk_aversion: float, tau: float
+) -> None:
+    """A quadratic of the N - 1 free holdings, minimised without any formula of the paper."""
+    gamma = share * eta / tau
+
+    def objective(inner: np.ndarray) -> float:
+        held = np.concatenate([[1.0], inner, [0.0]])
+        return cost_of(held, eta, gamma, tau) + risk_aversion * variance_of(held, sigma, tau)
+
+    found = minimize(objective, np.linspace(1, 0, steps + 1)[1:-1], method="BFGS", options={"gtol": 1e-9})
+    # The impact is eta / tau times the square of what is traded, so eta is that of one interval.
+    kappa = float(urgency_of(risk_aversion, sigma, eta, gamma, tau))
+    np.testing.assert_allclose(path(kappa, steps, tau)[1:-1], found.x, atol=2e-6)
+    assert risk_aversion_of(kappa, sigma, eta, gamma, tau) == pytest.approx(risk_aversion, rel=1e-9, abs=1e-12)
+
+
+def test_the_example_of_the_paper() -> None:
+    """Table 1 of the paper; the trajectory is what an independent implementation (DRIP's DROP library) prints for it.
+
+    DROP derives sigma from 30 % a year at 50 dollars and 250 days, 0.9487, which the paper rounds to 0.95. Its mean and
+    standard deviation of cost include the bid-ask spread and the permanent impact.
+    """
+    sigma, risk_aversion = 0.3 * 50 / math.sqrt(250), 1e-6
+    kappa = float(urgency_of(risk_aversion, sigma, ETA, GAMMA))
+    assert kappa == pytest.approx(0.6063, abs=5e-5)
+    assert 1 / kappa == pytest.approx(1.6495, abs=5e-5)
+    held = SHARES * path(kappa, DAYS)
+    np.testing.assert_allclose(held, [1e6, 542380.7, 290295.1, 148216.1, 62303.2, 0.0], atol=0.05)
+    mean = cost_of(held, ETA, GAMMA, 1.0) + EPSILON * SHARES
+    assert mean == pytest.approx(910477.8, abs=0.05)
+    assert variance_of(held, sigma, 1.0) * 1e-6 == pytest.approx(363868.0, abs=0.05)
+
+
+def test_the_paper_s_figure_without_risk_aversion() -> None:
+    """Even trading of the example costs 0.6625 million dollars: gamma X^2 / 2, epsilon X and eta' X^2 / T."""
+    held = SHARES * path(0.0, DAYS)
+    np.testing.assert_allclose(held, [1e6, 8e5, 6e5, 4e5, 2e5, 0.0])
+    assert cost_of(held, ETA, GAMMA, 1.0) + EPSILON * SHARES == pytest.approx(662_500.0)
+    assert variance_of(held, SIGMA, 1.0) == pytest.approx(SIGMA**2 * 1.2e12)
+
+
+def test_extremes_of_urgency_neither_overflow_nor_lose_digits() -> None:
+    """exp(-800) is next to nothing, sinh(800) is no number; and a kappa of 1e-9 is even trading to all digits."""
+    assert holding(np.array(100.0), np.array(8.0), np.array(16.0)) == pytest.approx(math.exp(-800.0), abs=1e-300)
+    assert holding(np.array(1e-9), np.array(3.0), np.array(4.0)) == pytest.approx(0.75, rel=1e-12)
+    assert urgency_of(1e-20, 1.0, 1.0, 0.0) == pytest.approx(1e-10, rel=1e-12)
+    assert np.isnan(holding(np.array(np.nan), np.array(1.0), np.array(2.0)))
+
+
+def parameters(**changes: float) -> ImpactParameters:
+    values = {"volume": 1000.0, "volatility": 0.01, "temporary": 0.02, "permanent": 0.01} | changes
+    return ImpactParameters(("AAA",), *((values[name],) for name in ("volume", "volatility", "temporary", "permanent")))
+
+
+@pytest.mark.parametrize("ticks_per_step", [1, 2, 3, 4])
+def test_steps_of_any_length_lie_on_one_trajectory(ticks_per_step: int) -> None:
+    """500 of a mean tick volume of 1000: eta is 0.01 and gamma 0.005 of the price for the whole order."""
+    sessions = sessions_of([[10.0, 11.0, 9.0, 10.0, 12.0, 10.0, 10.0, 8.0, 10.0, 9.0, 10.0, 10.0]])
+    policy = AlmgrenChriss(parameters(), 30.0)
+    _, steps, _ = run(sessions, [order(500.0)], ticks_per_step, policy)
+    kappa = math.acosh(1 + 30.0 * 0.01**2 / (0.01 - 0.005 / 2) / 2)
+    ends = np.arange(ticks_per_step, 12 + 1, ticks_per_step)
+    expected = 500.0 * np.sinh(kappa * (12 - ends)) / math.sinh(kappa * 12)
+    np.testing.assert_allclose(steps["position"], expected, rtol=1e-12, atol=1e-10)
+
+
+def test_the_trajectory_traded_costs_least_in_its_own_model() -> None:
+    """The engine's fills, tick by tick, as the holdings of the model."""
+    rng = np.random.default_rng(1)
+    _, steps, _ = run(sessions_of([[10.0] * 8]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
+    held = np.concatenate([[1.0], steps["position"].to_numpy() / 500.0])
+
+    def objective(held: np.ndarray) -> float:
+        return cost_of(held, 0.01, 0.005, 1.0) + 30.0 * variance_of(held, 0.01, 1.0)
+
+    for _ in range(50):
+        other = held.copy()
+        other[1:-1] += rng.normal(0, 0.02, size=len(held) - 2)
+        assert objective(other) > objective(held)
+
+
+def test_missing_ticks_are_no_time() -> None:
+    price = [10.0, math.nan, 10.0, 10.0, math.nan, 10.0]
+    _, gaps, _ = run(sessions_of([price]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
+    _, none, _ = run(sessions_of([[10.0] * 4]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
+    np.testing.assert_allclose(gaps["position"].to_numpy()[[0, 2, 3, 5]], none["position"], rtol=1e-12, atol=1e-10)
+
+
+def test_what_a_cap_cut_is_spread_over_the_rest_by_the_same_formula() -> None:
+    policy, sessions = AlmgrenChriss(parameters(), 30.0), sessions_of([[10.0] * 6], [[100.0, *[1e6] * 5]])
+    _, steps, _ = run(sessions, [order(500.0)], 1, policy, ExecutionRules(volume_limit=0.5))
+    kappa = math.acosh(1 + 30.0 * 0.01**2 / (0.01 - 0.005 / 2) / 2)
+    assert steps["position"].iloc[0] == 450.0
+    expected = 450.0 * np.sinh(kappa * (5 - np.arange(1, 6))) / math.sinh(kappa * 5)
+    np.testing.assert_allclose(steps["position"].iloc[1:], expected, rtol=1e-12, atol=1e-10)
+
+
+def test_without_risk_aversion_or_parameters_it_trades_evenly() -> None:
+    sessions = sessions_of([[10.0, 11.0, 9.0, 10.0]])
+    unknown = ImpactParameters(("BBB",), (1000.0,), (0.01,), (0.02,), (0.01,))
+    for policy in (AlmgrenChriss(parameters(), 0.0), AlmgrenChriss(unknown, 30.0), AlmgrenChriss(parameters(), 1e-12)):
+        _, steps, _ = run(sessions, [order(400.0)], 1, policy)
+        np.testing.assert_allclose(steps["fill"], 100.0, rtol=1e-6)
+
+
+def test_the_typical_order_gets_the_wanted_urgency() -> None:
+    """Of three sizes the middle one: kappa T is 3, a larger order is slower, a smaller one faster."""
+    engine = Engine(sessions_of([[10.0] * 12]), 3)
+    batch = batch_of([(1, amount, 0, 12) for amount in (50.0, 500.0, 5000.0)], 0)
+    policy = AlmgrenChriss.of_urgency(parameters(), engine, batch, 3.0)
+    size = np.array([50.0, 500.0, 5000.0]) / 1000.0
+    kappa = urgency_of(policy.risk_aversion, 0.01, 0.02 * size, 0.01 * size)
+    assert kappa[1] * 12 == pytest.approx(3.0, rel=1e-12)
+    assert kappa[0] > kappa[1] > kappa[2] > 0
+    half = float(holding(np.array(0.25), np.array(6.0), np.array(12.0)))
+    assert half == pytest.approx(0.2125, abs=5e-5), "a fifth is left after half of the window"
+
+
+def test_orders_that_tell_no_risk_aversion_give_0() -> None:
+    engine, batch = Engine(sessions_of([[10.0] * 4]), 1), batch_of([(1, 5.0, 0, 4)], 0)
+    assert AlmgrenChriss.of_urgency(ImpactParameters((), (), (), (), ()), engine, batch).risk_aversion == 0.0
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+def test_impossible_numbers_are_refused(wrong: float) -> None:
+    with pytest.raises(ConfigError, match="the risk aversion is"):
+        AlmgrenChriss(parameters(), wrong)
+    engine, batch = Engine(sessions_of([[10.0] * 4]), 1), batch_of([(1, 5.0, 0, 4)], 0)
+    with pytest.raises(ConfigError, match="the urgency is"):
+        AlmgrenChriss.of_urgency(parameters(), engine, batch, wrong)
+
+
+def test_a_batch_gets_what_each_order_gets() -> None:
+    sessions = sessions_of([[10.0] * 6])
+    orders = [order(500.0), order(80.0, "SELL", "09:31", "09:35")]
+    _, both, _ = run(sessions, orders, 2, AlmgrenChriss(parameters(), 30.0))
+    for number, one in enumerate(orders):
+        _, alone, _ = run(sessions, [one], 2, AlmgrenChriss(parameters(), 30.0))
+        name = both["order_id"].drop_duplicates().iloc[number]
+        assert both.loc[both["order_id"] == name, "fill"].tolist() == alone["fill"].tolist()
