@@ -112,6 +112,8 @@ class MarketConfig(Section):
         A session with a smaller share of its bars than this is dropped; larger is stricter.
     volume_multiplier
         What one unit of the volume column is in shares, for example 100 where it counts lots.
+    prices
+        What prices are in bars with a column factor: as ``traded``, or ``adjusted`` by it and to be brought back.
     instrument_pattern
         Regular expression whose group 1 is the instrument in a file's name, for folders of several files an
         instrument, for example ``(.+)-[0-9]{8}``.
@@ -129,6 +131,7 @@ class MarketConfig(Section):
     strict: bool = False
     min_coverage: Share = 0.5
     volume_multiplier: Positive = 1.0
+    prices: Literal["traded", "adjusted"] = "traded"
     instrument_pattern: str | None = None
     datetime_format: str | None = None
 

@@ -65,6 +65,7 @@ class Workbench:
             strict=market.strict,
             min_coverage=market.min_coverage,
             volume_multiplier=market.volume_multiplier,
+            prices=market.prices,
             instrument_pattern=market.instrument_pattern,
             datetime_format=market.datetime_format,
             cache_dir=self.cache_dir,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from rlwb.market.factors import price_ratio
 from rlwb.market.references import first_price, last_close, tick_volume
 from rlwb.market.sessions import Sessions
 
@@ -31,7 +32,7 @@ def suspected_splits(sessions: Sessions) -> pd.DataFrame:
     A session is listed when its first price is within 4 % of the last close divided by a ratio of small whole numbers
     (`RATIOS`), and its volume a tick, over the median of up to five sessions before, lies nearer to that ratio than to
     no change and within a factor of 3 of it. So a price that halves on news, with many times the usual turnover, is not
-    listed, nor is anything that has no volume.
+    listed, nor is anything that has no volume, nor what is explained by factors, where the sessions have them.
 
     Returns
     -------
@@ -42,10 +43,10 @@ def suspected_splits(sessions: Sessions) -> pd.DataFrame:
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
     close, opening = last_close(sessions)[before], first_price(sessions, later)
-    volume = tick_volume(sessions)
+    volume = tick_volume(sessions) if sessions.factor is None else tick_volume(sessions) / sessions.factor
     ratios = np.array([new / old for new, old in RATIOS])
     with np.errstate(invalid="ignore", divide="ignore"):
-        fall = np.log(close / opening)
+        fall = np.log(close * price_ratio(sessions, before, later) / opening)
         distance = np.abs(fall[:, None] - np.log(ratios)[None, :])
         nearest = np.argmin(np.where(np.isfinite(distance), distance, np.inf), axis=1)
         close_to = distance[np.arange(len(later)), nearest] <= np.log1p(_PRICE_TOLERANCE)

@@ -12,6 +12,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.mapped import prefetch
 from rlwb.market.references import References
+from rlwb.market.schema import PRICES
 
 
 class Block:
@@ -64,13 +65,19 @@ class Block:
         return self._references.volume[self.rows][:, None]
 
     def earlier(self, field: str, days: int) -> np.ndarray:
-        """Return a field of the instrument's session `days` (1 = the last) before, ``(n, T)``; NaN where none is."""
+        """Return a field of the instrument's session `days` (1 = the last) before, ``(n, T)``; NaN where none is.
+
+        Prices and shares are those of today's session, where the sessions have factors.
+        """
         if days < 1:
             raise ConfigError(f"earlier sessions are 1, 2, … before, not {days}; today is block[{field!r}].")
         before = self.rows - days
         known = before >= self._sessions.first[self.rows]
         values = self._take(field, np.where(known, before, self.rows))
         values[~known] = np.nan
+        if self._sessions.factor is not None:
+            ratio = self._sessions.factor[np.where(known, before, self.rows)] / self._sessions.factor[self.rows]
+            values = values * ratio[:, None] if field in PRICES else values / ratio[:, None]
         return values
 
     def _take(self, name: str, rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ import pandas as pd
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.actions import split_list, suspected_splits
 from rlwb.market.calendar import Calendar
+from rlwb.market.factors import bring_back, of_sessions, price_ratio
 from rlwb.market.references import first_price, last_close
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
@@ -19,6 +20,7 @@ _SHORTEST = 0.5
 _BREADTH = 1 / 3
 _JUMP = 0.3
 _BREAK = np.log(8.0)
+_STATED = np.log(1.2)
 
 
 def build_sessions(
@@ -28,6 +30,7 @@ def build_sessions(
     strict: bool = False,
     min_coverage: float = 0.5,
     volume_multiplier: float = 1.0,
+    prices: Literal["traded", "adjusted"] = "traded",
     report: Report | None = None,
 ) -> Sessions:
     """Validate bars and lay them on the clock.
@@ -46,6 +49,9 @@ def build_sessions(
         Sessions in which fewer of the ticks than this share have a price are dropped, 0..1.
     volume_multiplier
         Shares a unit of volume, 100 for volume in lots. Sizes of quotes are left alone.
+    prices
+        What prices and sizes are in bars with a column factor: as ``"traded"``, or ``"adjusted"`` by it, in which case
+        they are brought back to what was traded.
     report
         Findings from reading, which the panel's report starts with.
     """
@@ -53,12 +59,16 @@ def build_sessions(
         raise ConfigError(f"min_coverage is {min_coverage}; give a share from 0 to 1.")
     if not (np.isfinite(volume_multiplier) and volume_multiplier > 0):
         raise ConfigError(f"volume_multiplier is {volume_multiplier}; give a number above 0.")
+    if prices not in ("traded", "adjusted"):
+        raise ConfigError(f"prices is {prices!r}; write 'traded' or 'adjusted'.")
     report = (report or Report()).merge(Report(totals={"bars_read": len(frame)}))
     bars = Bars(frame, calendar, report)
     drop_misplaced(bars, calendar)
     drop_duplicates(bars)
     _check_spacing(bars, calendar)
     repair_values(bars, volume_multiplier)
+    if prices == "adjusted":
+        bring_back(bars)
     ticks_on = _session_ends(bars, calendar)
     sessions = _panel(bars, calendar, ticks_on, min_coverage)
     if strict and report.problems():
@@ -158,8 +168,9 @@ def _panel(bars: Bars, calendar: Calendar, ticks_on: dict[int, int], min_coverag
     halted = None if bars.halted is None else lay(bars.halted, False)
     bars.report.totals.update(bars_kept=int(kept_bars.sum()), sessions=shape[0])
     names, dates, length = names[~sparse], dates[~sparse], length[~sparse]
+    factor = None if bars.factor is None else of_sessions(bars.factor[kept_bars], target, names, dates)
     bars.report.totals.update(instruments=len(np.unique(names)), days=len(np.unique(dates)))
-    return Sessions(calendar, names, dates, length, fields, halted=halted, report=bars.report)
+    return Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=bars.report)
 
 
 def _note_market(sessions: Sessions) -> None:
@@ -179,7 +190,13 @@ def _note_market(sessions: Sessions) -> None:
 
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
-    close, opening = last_close(sessions)[before], first_price(sessions, later)
+    worth = price_ratio(sessions, before, later)
+    close, opening = last_close(sessions)[before] * worth, first_price(sessions, later)
+    stated, moved = np.log(worth), np.log(opening / (close / worth))
+    denied = (np.abs(stated) > _STATED) & (np.abs(moved) < np.abs(moved - stated))
+    if denied.any():
+        at = int(np.argmax(denied))
+        report.add("factor_contradicted", int(denied.sum()), f"{name(int(later[at]))}, times {1 / worth[at]:g}")
     jump = np.abs(opening / close - 1) > _JUMP
     if jump.any():
         at = int(np.argmax(jump))

@@ -61,13 +61,16 @@ def _market() -> Sessions:
     fields = {name: _draw(name, (count, calendar.num_ticks), rng) for name in FIELDS}
     for values in fields.values():
         values[0, :_SILENT] = np.nan
-    return Sessions(*panel, fields, halted=rng.random((count, calendar.num_ticks)) < 0.1)
+    halted = rng.random((count, calendar.num_ticks)) < 0.1
+    return Sessions(*panel, fields, halted=halted, factor=rng.uniform(0.5, 2.0, count))
 
 
 def _changed(market: Sessions, future: np.ndarray, rng: np.random.Generator) -> Sessions:
     fields = {name: np.where(future, _draw(name, future.shape, rng), old) for name, old in market.fields.items()}
     panel = (market.calendar, market.instruments, market.dates, market.num_ticks)
-    return Sessions(*panel, fields, halted=market.halted)
+    assert market.factor is not None
+    factor = np.where(future[:, 0], rng.uniform(0.5, 2.0, len(market)), market.factor)
+    return Sessions(*panel, fields, halted=market.halted, factor=factor)
 
 
 def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

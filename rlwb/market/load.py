@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import build_sessions
@@ -42,6 +42,7 @@ def load_sessions(
     strict: bool = False,
     min_coverage: float = 0.5,
     volume_multiplier: float = 1.0,
+    prices: Literal["traded", "adjusted"] = "traded",
     source_timezone: str | None = None,
     instrument_pattern: str | None = None,
     datetime_format: str | None = None,
@@ -69,7 +70,12 @@ def load_sessions(
         "instrument_pattern": instrument_pattern,
         "datetime_format": datetime_format,
     }
-    building = {"strict": strict, "min_coverage": min_coverage, "volume_multiplier": volume_multiplier}
+    building = {
+        "strict": strict,
+        "min_coverage": min_coverage,
+        "volume_multiplier": volume_multiplier,
+        "prices": prices,
+    }
 
     def build(report: Report) -> Sessions:
         frame = read_bars(
@@ -92,6 +98,7 @@ def load_sessions(
             strict=strict,
             min_coverage=min_coverage,
             volume_multiplier=volume_multiplier,
+            prices=prices,
             report=report,
         )
 

@@ -45,12 +45,18 @@ class References:
 
     @cached_property
     def volume(self) -> np.ndarray:
-        """Mean tick volume of the instrument's last earlier session that traded, float64 of shape ``(S,)``, or NaN."""
-        return _earlier(self.sessions, tick_volume(self.sessions))
+        """Mean tick volume of the instrument's last earlier session that traded, float64 of shape ``(S,)``, or NaN.
+
+        In shares of today, where the sessions have factors.
+        """
+        return _earlier(self.sessions, tick_volume(self.sessions), shares=True)
 
 
 def previous_close(sessions: Sessions) -> np.ndarray:
-    """Return the last valid close before each session, float64 of shape ``(S,)``; NaN where there is none."""
+    """Return the last valid close before each session, float64 of shape ``(S,)``; NaN where there is none.
+
+    Where the sessions have factors, it is what that close is worth in prices of today.
+    """
     return _earlier(sessions, last_close(sessions))
 
 
@@ -102,9 +108,16 @@ def _mean_above_zero(values: np.ndarray) -> np.ndarray:
     return np.where(mean > 0, mean, np.nan)
 
 
-def _earlier(sessions: Sessions, values: np.ndarray) -> np.ndarray:
-    """Return for each session the last finite one of `values` (S,) among the instrument's earlier sessions."""
+def _earlier(sessions: Sessions, values: np.ndarray, *, shares: bool = False) -> np.ndarray:
+    """Return for each session the last finite one of `values` (S,) among the instrument's earlier sessions.
+
+    The values are prices, or numbers of shares.
+    """
     rows = np.arange(len(values))
     known = np.maximum.accumulate(np.where(np.isfinite(values), rows, -1))
     before = np.concatenate([[-1], known[:-1]]).astype(np.int64) if len(rows) else rows
-    return np.where(before >= sessions.first, values[before], np.nan)
+    earlier = np.where(before >= sessions.first, values[before], np.nan)
+    if sessions.factor is not None:
+        ratio = sessions.factor[before] / sessions.factor
+        earlier = earlier / ratio if shares else earlier * ratio
+    return earlier

@@ -41,6 +41,9 @@ REASONS: dict[str, Reason] = {
     "early_close_inferred": Reason("dates", "noted", "closed early (nothing traded later)"),
     "no_volume": Reason("sessions", "noted", "nothing traded: all volumes are 0 or missing"),
     "price_jump": Reason("sessions", "noted", "opens over 30 % away from the last close (a split?)"),
+    "factor_contradicted": Reason(
+        "sessions", "noted", "the factor changes by a fifth or more and the price does not (are prices adjusted?)"
+    ),
     "split_suspected": Reason(
         "sessions", "noted", "open like after a split, by price and volume (not adjusted; see docs/data/actions.md)"
     ),

@@ -36,6 +36,7 @@ def resample(sessions: Sessions, tick_minutes: float) -> Sessions:
         -(-_segment_ticks(sessions.calendar, sessions.num_ticks) // count).sum(axis=0),
         aggregate(sessions.fields, count),
         halted=halted,
+        factor=sessions.factor,
         report=sessions.report,
     )
 

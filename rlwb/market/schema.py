@@ -10,6 +10,7 @@
 | bid_size, ask_size | float, optional | shares (units) at the best quote |
 | vwap | float, optional | volume-weighted mean price of the tick |
 | halted | bool, optional | True where trading was halted |
+| factor | float, optional | one a session: adjusted price = price * factor (`rlwb.market.factors`) |
 
 NaN means missing. A tick without a row is one in which nothing was traded.
 """
@@ -22,7 +23,7 @@ KEYS = ("instrument", "datetime")
 TRADE_PRICES = ("open", "high", "low", "close")
 REQUIRED = (*KEYS, *TRADE_PRICES, "volume")
 QUOTES = ("bid", "ask")
-OPTIONAL = ("bid", "ask", "bid_size", "ask_size", "vwap", "halted")
+OPTIONAL = ("bid", "ask", "bid_size", "ask_size", "vwap", "halted", "factor")
 PRICES = (*TRADE_PRICES, "bid", "ask", "vwap")
 SIZES = ("volume", "bid_size", "ask_size")
 FIELDS = (*TRADE_PRICES, "volume", "bid", "ask", "bid_size", "ask_size", "vwap")

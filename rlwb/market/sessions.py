@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class Sessions:
         never 0 or negative; ticks at and after ``num_ticks`` are NaN.
     halted
         Bool of shape ``(S, T)``, or None when the bars do not say.
+    factor
+        Adjustment factor of each session, float64 of shape ``(S,)``, or None when the bars do not say; what is compared
+        across sessions goes by it (`rlwb.market.factors`).
     report
         What was dropped, repaired and noticed on the way here.
     directory
@@ -57,6 +60,7 @@ class Sessions:
         fields: Mapping[str, np.ndarray],
         *,
         halted: np.ndarray | None = None,
+        factor: np.ndarray | None = None,
         report: Report | None = None,
         directory: Path | None = None,
     ) -> None:
@@ -69,6 +73,7 @@ class Sessions:
             {name: _read_only(np.asarray(fields[name], dtype=np.float64)) for name in names}
         )
         self.halted = None if halted is None else _read_only(np.asarray(halted, dtype=bool))
+        self.factor = None if factor is None else _read_only(np.asarray(factor, dtype=np.float64))
         self.report = report if report is not None else Report()
         self.directory = directory
         self._check()
@@ -86,6 +91,8 @@ class Sessions:
                 raise DataError(f"field {name} has shape {array.shape}; {count} sessions of {ticks} ticks are needed.")
         if self.dates.shape != (count,) or self.num_ticks.shape != (count,):
             raise DataError(f"dates {self.dates.shape} and num_ticks {self.num_ticks.shape} must have {count} rows.")
+        if self.factor is not None and (self.factor.shape != (count,) or not (self.factor > 0).all()):
+            raise DataError(f"factor of shape {self.factor.shape} must be {count} numbers above 0.")
         same = self.instruments[1:] == self.instruments[:-1]
         later = (self.instruments[1:] > self.instruments[:-1]) | (same & (self.dates[1:] > self.dates[:-1]))
         if not later.all():
@@ -107,7 +114,7 @@ class Sessions:
         if self.directory is not None:  # other processes map the same files instead of holding copies
             return _reopen, (self.directory, self.fingerprint)
         parts = (self.calendar, self.instruments, self.dates, self.num_ticks, dict(self.fields))
-        return _rebuild, (*parts, self.halted, self.report)
+        return _rebuild, (*parts, self.halted, self.factor, self.report)
 
     @cached_property
     def index(self) -> SessionIndex:
@@ -145,6 +152,9 @@ class Sessions:
         if self.halted is not None:
             digest.update(b"halted")
             digest.update(np.ascontiguousarray(self.halted).data)
+        if self.factor is not None:
+            digest.update(b"factor")
+            digest.update(self.factor.tobytes())
         return digest.hexdigest()
 
     def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
@@ -178,6 +188,7 @@ class Sessions:
             self.num_ticks[keep],
             {name: array[keep] for name, array in self.fields.items()},
             halted=None if self.halted is None else self.halted[keep],
+            factor=None if self.factor is None else self.factor[keep],
             report=self.report,
         )
 
@@ -190,6 +201,7 @@ class Sessions:
         strict: bool = False,
         min_coverage: float = 0.5,
         volume_multiplier: float = 1.0,
+        prices: Literal["traded", "adjusted"] = "traded",
         report: Report | None = None,
     ) -> Sessions:
         """Validate bars and lay them on the clock; see `rlwb.market.build.build_sessions`."""
@@ -201,6 +213,7 @@ class Sessions:
             strict=strict,
             min_coverage=min_coverage,
             volume_multiplier=volume_multiplier,
+            prices=prices,
             report=report,
         )
 
@@ -251,6 +264,7 @@ def _rebuild(
     num_ticks: np.ndarray,
     fields: dict[str, np.ndarray],
     halted: np.ndarray | None,
+    factor: np.ndarray | None,
     report: Report,
 ) -> Sessions:
-    return Sessions(calendar, instruments, dates, num_ticks, fields, halted=halted, report=report)
+    return Sessions(calendar, instruments, dates, num_ticks, fields, halted=halted, factor=factor, report=report)

@@ -111,7 +111,8 @@ def _write_arrays(folder: Path, parts: Iterable[Sessions]) -> tuple[Calendar, Re
         for part in parts:
             arrays = {"dates": part.dates.astype(np.int64), "num_ticks": part.num_ticks}
             arrays |= {f"field_{name}": values for name, values in part.fields.items()}
-            arrays |= {} if part.halted is None else {"halted": part.halted}
+            optional = {"halted": part.halted, "factor": part.factor}
+            arrays |= {name: values for name, values in optional.items() if values is not None}
             if first is None:
                 first = part
                 for name, values in arrays.items():
@@ -144,6 +145,7 @@ def _map(
         np.array(arrays["num_ticks"]),
         {name[6:]: array for name, array in arrays.items() if name.startswith("field_")},
         halted=arrays.get("halted"),
+        factor=np.array(arrays["factor"]) if "factor" in arrays else None,
         report=report,
         directory=directory,
     )

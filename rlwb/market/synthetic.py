@@ -168,6 +168,8 @@ def sessions_to_bars(sessions: Sessions) -> pd.DataFrame:
     values = {name: array[row, tick] for name, array in sessions.fields.items()}
     if sessions.halted is not None:
         values["halted"] = sessions.halted[row, tick]
+    if sessions.factor is not None:
+        values["factor"] = sessions.factor[row]
     return pd.DataFrame({**columns, **values})
 
 

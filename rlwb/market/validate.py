@@ -30,6 +30,8 @@ class Bars:
         Float64 columns by name; NaN = missing.
     halted
         Bool column, or None.
+    factor
+        Float64 column, or None.
     closing_auction
         Whether nearly every session has a bar stamped at the close, outside its ticks.
     """
@@ -43,6 +45,7 @@ class Bars:
         self.local = local_nanoseconds(frame["datetime"].reset_index(drop=True), calendar.timezone)
         self.values = {name: _numbers(frame[name]) for name in FIELDS if name in frame.columns}
         self.halted = _flags(frame["halted"]) if "halted" in frame.columns else None
+        self.factor = _numbers(frame["factor"]) if "factor" in frame.columns else None
         self.placed = place(self.local, calendar)
         self.closing_auction = False
 
@@ -70,6 +73,7 @@ class Bars:
         self.code, self.local = self.code[index], self.local[index]
         self.values = {name: column[index] for name, column in self.values.items()}
         self.halted = None if self.halted is None else self.halted[index]
+        self.factor = None if self.factor is None else self.factor[index]
         self.placed = Placed(*(part[index] for part in self.placed))
 
 

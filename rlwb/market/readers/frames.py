@@ -98,7 +98,7 @@ def canonical_fault(frame: pd.DataFrame) -> str | None:
         return f"datetime is {stamps.dtype} and not datetime64[ns] without gaps"
     for name in names[names.index("datetime") + 1 :]:
         wanted = bool if name == "halted" else np.float64
-        if (name not in FIELDS and name != "halted") or frame[name].dtype != wanted:
+        if name not in (*FIELDS, "halted", "factor") or frame[name].dtype != wanted:
             return f"column {name} of type {frame[name].dtype} is not the schema's"
     text = instrument.cat.categories.to_numpy(dtype=np.str_)
     rank = np.argsort(np.argsort(text)) if len(text) else np.empty(0, dtype=np.int64)
@@ -140,7 +140,7 @@ def keep_last(key: np.ndarray, fields: Mapping[str, np.ndarray], report: Report,
 
 def _present(parts: Sequence[Part]) -> list[str]:
     found = {name for part in parts for name in part.fields} | set(REQUIRED[2:])
-    return [name for name in (*FIELDS, "halted") if name in found]
+    return [name for name in (*FIELDS, "halted", "factor") if name in found]
 
 
 def _column(parts: Sequence[Part], name: str) -> np.ndarray:

@@ -37,7 +37,8 @@ class QlibReader(Reader):
         Which list of ``instruments/`` is read.
     prices
         ``"stored"`` leaves prices and volumes as they are, mostly adjusted. ``"raw"`` divides prices by the column
-        `factor` and multiplies volumes by it, which gives what was traded.
+        `factor` and multiplies volumes by it, which gives what was traded, and keeps the factor for comparisons across
+        days (`rlwb.market.factors`).
     """
 
     freq: str | None = None
@@ -157,6 +158,7 @@ class QlibReader(Reader):
             with np.errstate(over="ignore"):
                 fields.update({name: fields[name] / factor for name in PRICES if name in fields})
                 fields.update({name: fields[name] * factor for name in SIZES if name in fields})
+            fields[_FACTOR] = factor
         return Part(part.instrument, part.stamps, fields)
 
 

@@ -92,6 +92,7 @@ def test_raw_prices_are_divided_by_the_factor_and_volumes_multiplied(adjusted: P
     assert bars["volume"].tolist()[:2] == [100, 100]
     assert np.isnan(bars["close"]).tolist() == [False, False, True, True, False]
     assert counts == {"factor_applied": 1, "factor_missing": 2}
+    np.testing.assert_array_equal(bars["factor"], [0.5, 1, np.nan, np.nan, 1])
     (adjusted / "features" / "a" / "factor.1min.bin").unlink()
     with pytest.raises(DataError, match="A has no factor"):
         read(adjusted, prices="raw")
