@@ -34,6 +34,8 @@ def tick_audit(
         Of the bar; NaN where it has none.
     left
         Position after the tick.
+    cost
+        What the fill paid for quoted spread and impact, in currency; fees are not in it.
     bound
         What cut the fill: volume cap, halt or price limit, no price, lot, or nothing.
     """
@@ -52,6 +54,7 @@ def tick_audit(
             "price": np.where(np.isfinite(price) & (price > 0), price, np.nan),
             "volume": engine.volume[row, start:stop],
             "left": orders.amount[index] - np.cumsum(filled),
+            "cost": record.cost[index, start:stop],
             "bound": [BOUND_NAMES[code] for code in record.bound[index, start:stop]],
         }
     )

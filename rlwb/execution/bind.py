@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlwb.errors import OrderError
 from rlwb.execution.order import Direction, Order, OrderBatch
+from rlwb.execution.prices import check_data, tick_prices
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.table import order_table
 from rlwb.market import Sessions
@@ -114,8 +115,8 @@ def bind_orders(
     refuse(start >= end, "its window holds no tick of the session")
     if rules.lot_size:
         refuse(columns.amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
-    price = sessions.fields[rules.price_field]
-    priced, traded = _window(price, sessions.fields["volume"], np.where(alive, row, 0), start, end)
+    check_data(rules, sessions)
+    priced, traded = _window(sessions, rules, np.where(alive, row, 0), start, end)
     refuse(priced == 0, "its window holds no bar with a price")
     note(late, "the window ends at the early close")
     note(columns.amount > traded, "the amount exceeds the whole volume of its window")
@@ -196,16 +197,16 @@ def _ticks(seconds: np.ndarray, ticks_at: Callable[[np.ndarray], np.ndarray], de
 
 
 def _window(
-    price: np.ndarray, volume: np.ndarray, row: np.ndarray, start: np.ndarray, end: np.ndarray
+    sessions: Sessions, rules: ExecutionRules, row: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of priced ticks and the volume of each window, both of shape (N,)."""
     priced, traded = np.zeros(len(row), dtype=np.int64), np.zeros(len(row))
-    ticks = np.arange(price.shape[1])
+    ticks = np.arange(sessions.calendar.num_ticks)
     order = np.argsort(row, kind="stable")  # as the rows lie, so that a mapped panel is read once
     for low in range(0, len(row), 4096):
         part = order[low : low + 4096]
         inside = (ticks >= start[part, None]) & (ticks < end[part, None])
-        p, v = price[row[part]], volume[row[part]]
+        p, v = tick_prices(sessions, rules, row[part]), sessions.fields["volume"][row[part]]
         priced[part] = ((p > 0) & np.isfinite(p) & inside).sum(axis=1)
         traded[part] = np.where(inside & np.isfinite(v), v, 0.0).sum(axis=1)
     return priced, traded

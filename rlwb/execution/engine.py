@@ -12,7 +12,11 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
    tick asks for the whole position unless `complete_at_end` is off.
 5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
    rounded down, and the part of the amount below one lot trades at the last priced tick or never.
-6. An order is done when at most 1e-9 of its amount is left, or only an odd remainder that may not
+6. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
+   ``"quotes"``, and ``fill * price * (moved + temporary * f(fill / volume))`` of impact, after which the fill moves
+   the price of the order's later fills: ``moved += permanent * g(fill / volume)``, with f and g the identity or the
+   square root. The benchmark is not moved.
+7. An order is done when at most 1e-9 of its amount is left, or only an odd remainder that may not
    trade, or when its window has ended.
 """
 
@@ -25,7 +29,8 @@ import numpy as np
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_prices, window_room
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.rules import ExecutionRules
+from rlwb.execution.prices import check_data, half_spreads, tick_prices
+from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 from rlwb.market import Sessions
 from rlwb.market.mapped import prefetch
 from rlwb.market.references import previous_close
@@ -46,6 +51,10 @@ class EngineState:
     asked, filled, notional : float64 of shape (N,)
         Sum of the asks, amount less position, and sum of fill times price.
     done : bool of shape (N,)
+    cost : float64 of shape (N,)
+        Currency paid for the spread of the quotes and for impact, beside the notional; fees are not in it.
+    moved : float64 of shape (N,)
+        How far the order's fills have moved the price against it for good, as a share of the price.
     """
 
     tick: np.ndarray
@@ -55,6 +64,8 @@ class EngineState:
     filled: np.ndarray
     notional: np.ndarray
     done: np.ndarray
+    cost: np.ndarray
+    moved: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -65,28 +76,33 @@ class Fills:
     ----------
     ask, fill, notional, squares : float64 of shape (N,)
         Amount asked and filled, sum over ticks of fill times price, and of squared fill.
+    cost : float64 of shape (N,)
+        Currency paid for the spread of the quotes and for impact.
     """
 
     ask: np.ndarray
     fill: np.ndarray
     notional: np.ndarray
     squares: np.ndarray
+    cost: np.ndarray
 
 
 @dataclass(frozen=True)
 class TickRecord:
-    """What each tick did, of shape (N, T): amount asked, amount filled, and what bound it (a code)."""
+    """What each tick did, of shape (N, T): amount asked and filled, what bound it (a code), and spread and impact paid."""
 
     ask: np.ndarray
     fill: np.ndarray
     bound: np.ndarray
+    cost: np.ndarray
 
     @classmethod
     def empty(cls, orders: int, ticks: int) -> TickRecord:
-        return cls(np.zeros((orders, ticks)), np.zeros((orders, ticks)), np.zeros((orders, ticks), dtype=np.int8))
+        ask, fill, cost = (np.zeros((orders, ticks)) for _ in range(3))
+        return cls(ask, fill, np.zeros((orders, ticks), dtype=np.int8), cost)
 
 
-_NO_RECORD = TickRecord(_NO_ROWS, _NO_ROWS, np.empty((0, 0), dtype=np.int8))
+_NO_RECORD = TickRecord.empty(0, 0)
 
 
 @dataclass(frozen=True)
@@ -139,16 +155,15 @@ class Engine:
                 f"{sessions.calendar.num_ticks} ticks."
             )
         self.rules = rules or ExecutionRules()
-        if self.rules.price_field not in sessions.fields:
-            raise ConfigError(
-                f"price_field is {self.rules.price_field!r}, which the data lack; they have {sorted(sessions.fields)}."
-            )
+        check_data(self.rules, sessions)
         self.sessions = sessions
         self.ticks_per_step = ticks_per_step
-        self.price = _plain(sessions.fields[self.rules.price_field])
+        #: Price of each tick, float64 of shape (S, T): the field of the rules, or the mid of the quotes.
+        self.price = _plain(tick_prices(sessions, self.rules))
         self.volume = _plain(sessions.fields["volume"])
-        self._halted = _plain(sessions.halted, np.bool_) if sessions.halted is not None else np.empty((0, 0), np.bool_)
-        self._halted.flags.writeable = False
+        self._half_spread = _plain(half_spreads(sessions)) if self.rules.price_field == "quotes" else _plain(_NO_ROWS)
+        halted = sessions.halted if self.rules.halts else None
+        self._halted = _plain(_NO_ROWS if halted is None else halted, np.bool_)
         self._lower, self._upper = self._price_limits()
         self._cap = np.inf if self.rules.volume_limit is None else self.rules.volume_limit
         self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
@@ -197,6 +212,8 @@ class Engine:
             filled=np.zeros(n),
             notional=np.zeros(n),
             done=np.zeros(n, dtype=bool),
+            cost=np.zeros(n),
+            moved=np.zeros(n),
         )
 
     def step_stop(self, orders: OrderBatch, state: EngineState) -> np.ndarray:
@@ -247,8 +264,11 @@ class Engine:
             )
         ask = np.minimum(ask, left)
         stop = self.step_stop(orders, state)
-        position, asked = state.position.copy(), state.asked.copy()
-        fill, notional, squares = np.zeros(len(ask)), np.zeros(len(ask)), np.zeros(len(ask))
+        rules = self.rules
+        position, asked, moved = state.position.copy(), state.asked.copy(), state.moved
+        if rules.permanent_impact_bps:
+            moved = moved.copy()
+        fill, notional, squares, cost = (np.zeros(len(ask)) for _ in range(4))
         ticks = record or _NO_RECORD
         advance(
             self.price,
@@ -268,17 +288,25 @@ class Engine:
             fill,
             notional,
             squares,
+            cost,
+            moved,
             self._cap,
-            self.rules.complete_at_end,
-            self.rules.lot_size,
-            self.rules.odd_remainder == "trade_at_end",
+            rules.complete_at_end,
+            rules.lot_size,
+            rules.odd_remainder == "trade_at_end",
+            self._half_spread,
+            rules.temporary_impact_bps / BASIS_POINTS,
+            rules.temporary_impact_shape == "square_root",
+            rules.permanent_impact_bps / BASIS_POINTS,
+            rules.permanent_impact_shape == "square_root",
             ticks.ask,
             ticks.fill,
             ticks.bound,
+            ticks.cost,
         )
         nothing_left = position <= TOLERANCE * orders.amount
-        if self.rules.odd_remainder == "leave":
-            lots = np.floor(orders.amount / self.rules.lot_size + TOLERANCE) * self.rules.lot_size
+        if rules.odd_remainder == "leave":
+            lots = np.floor(orders.amount / rules.lot_size + TOLERANCE) * rules.lot_size
             nothing_left |= position - (orders.amount - lots) <= TOLERANCE * orders.amount
         after = EngineState(
             tick=stop,
@@ -288,8 +316,10 @@ class Engine:
             filled=orders.amount - position,
             notional=state.notional + notional,
             done=state.done | nothing_left | (stop >= orders.end),
+            cost=state.cost + cost if rules.costs_by_tick else state.cost,
+            moved=moved,
         )
-        return after, Fills(ask, fill, notional, squares)
+        return after, Fills(ask, fill, notional, squares, cost)
 
     def _price_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper limit of each session, of shape (S,); no rows without the rule."""

@@ -38,6 +38,11 @@ def _cap(volume: float, volume_limit: float, lot: float) -> float:
 
 
 @numba.njit(cache=True)
+def _impact(participation: float, square_root: bool) -> float:
+    return np.sqrt(participation) if square_root else participation
+
+
+@numba.njit(cache=True)
 def window_room(
     price: np.ndarray,
     volume: np.ndarray,
@@ -83,20 +88,30 @@ def advance(
     fill: np.ndarray,
     notional: np.ndarray,
     squares: np.ndarray,
+    cost: np.ndarray,
+    moved: np.ndarray,
     volume_limit: float,
     complete_at_end: bool,
     lot: float,
     trade_odd: bool,
+    half_spread: np.ndarray,
+    temporary: float,
+    temporary_root: bool,
+    permanent: float,
+    permanent_root: bool,
     tick_ask: np.ndarray,
     tick_fill: np.ndarray,
     tick_bound: np.ndarray,
+    tick_cost: np.ndarray,
 ) -> None:
     """Execute one step of every order in place; see `Engine.step` for the meaning of the arrays.
 
-    `lower`, `upper` and `halted` may have no rows (no such rule); so may the three ``tick_`` arrays
-    of shape (N, T), which are filled only when they have rows.
+    `lower`, `upper`, `halted` and `half_spread` may have no rows (no such rule); so may the four ``tick_`` arrays
+    of shape (N, T), which are filled only when they have rows. `temporary` and `permanent` are shares of the price;
+    `moved` is how far each order has moved the price for good, as such a share.
     """
     record = tick_fill.shape[0] > 0
+    spread, impact = half_spread.shape[0] > 0, temporary > 0.0 or permanent > 0.0
     limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
     for i in range(session.shape[0]):
         s = session[i]
@@ -112,6 +127,7 @@ def advance(
         scheduled = 0.0
         value = 0.0
         square = 0.0
+        paid = 0.0
         for t in range(tick[i], stop[i]):
             p = price[s, t]
             if not _has_price(p):
@@ -152,7 +168,17 @@ def advance(
             filled += traded
             value += traded * p
             square += traded * traded
+            extra = 0.0
+            if spread and traded > 0.0:
+                extra += traded * half_spread[s, t]
+            if impact and traded > 0.0:
+                taken = min(traded / volume[s, t], 1.0)
+                extra += traded * p * (moved[i] + temporary * _impact(taken, temporary_root))
+                if permanent > 0.0:
+                    moved[i] += permanent * _impact(taken, permanent_root)
+            paid += extra
             if record:
+                tick_cost[i, t] = extra
                 tick_ask[i, t] = want
                 tick_fill[i, t] = traded
                 tick_bound[i, t] = bound
@@ -160,6 +186,7 @@ def advance(
         fill[i] = filled
         notional[i] = value
         squares[i] = square
+        cost[i] = paid
 
 
 @numba.njit(cache=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlwb.execution.costs import fees
 from rlwb.execution.engine import Benchmarks, EngineState
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.rules import ExecutionRules
-
-BASIS_POINTS = 1e4
+from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 
 
 def price_advantage(price: np.ndarray, benchmark: np.ndarray, side: np.ndarray) -> np.ndarray:
@@ -32,13 +31,6 @@ def average_price(notional: np.ndarray, fill: np.ndarray) -> np.ndarray:
     return np.divide(notional, fill, out=np.full(len(fill), np.nan), where=fill > 0)
 
 
-def fees(notional: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:
-    """Return commission and tax in currency, float64 of shape (N,); 0 where nothing was traded."""
-    commission = np.maximum(notional * rules.commission_bps / BASIS_POINTS, rules.min_fee)
-    tax = np.where(side < 0, notional * rules.sell_tax_bps / BASIS_POINTS, 0.0)
-    return np.where(notional > 0, commission + tax, 0.0)
-
-
 def order_metrics(
     orders: OrderBatch, state: EngineState, benchmarks: Benchmarks, rules: ExecutionRules
 ) -> dict[str, np.ndarray]:
@@ -47,7 +39,7 @@ def order_metrics(
     filled
         Amount filled.
     price, price_net
-        Average price, and the same after half spread, commission and tax: worse for the trader.
+        Average price, and the same after spread, impact, commission and tax: worse for the trader.
     twap, vwap, arrival
         Benchmarks of the window.
     pa, pa_net, pa_vwap, pa_arrival
@@ -62,7 +54,7 @@ def order_metrics(
     filled, side = state.filled, orders.side.astype(np.float64)
     price = average_price(state.notional, filled)
     crossed = state.notional * (1.0 + side * rules.half_spread_bps / BASIS_POINTS)
-    net = average_price(crossed + side * fees(state.notional, side, rules), filled)
+    net = average_price(crossed + side * (fees(state.notional, side, rules) + state.cost), filled)
     volume = benchmarks.volume
     with np.errstate(over="ignore"):
         share = np.divide(filled, volume, out=np.full(len(filled), np.nan), where=volume > 0)

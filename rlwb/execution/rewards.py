@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlwb.execution.costs import step_costs
 from rlwb.execution.metrics import average_price, price_advantage
+from rlwb.execution.rules import BASIS_POINTS
 from rlwb.execution.state import BatchState, OrderState
 from rlwb.reward import Reward
 
@@ -29,7 +31,9 @@ class PAPenaltyReward(_BatchReward):
 
     ``scale * (w * PA - penalty * sum_t w_t**2)`` with w the share of the amount filled in the step, w_t in
     the tick, and PA in basis points against the TWAP of the order's window: the reward of Fang et al. (AAAI 2021,
-    arXiv 2103.10860), with the quantity filled in place of the quantity asked.
+    arXiv 2103.10860), with the quantity filled in place of the quantity asked. Under rules with costs, a third part
+    takes off what the step cost, in basis points of the amount at TWAP; without the penalty, an order's rewards then
+    add up to ``scale * ffr`` times its net PA.
 
     Parameters
     ----------
@@ -50,10 +54,18 @@ class PAPenaltyReward(_BatchReward):
         price = average_price(fills.notional, fills.fill)
         pa = price_advantage(price, batch.benchmarks.twap, batch.orders.side.astype(np.float64))
         gained = np.where(fills.fill > 0, fills.fill / amount * pa, 0.0)
-        return {
+        parts = {
             "pa": self.scale * gained,
             "penalty": -self.scale * self.penalty * fills.squares / amount**2,
         }
+        rules = batch.engine.rules
+        if rules.have_costs:
+            now, side = batch.now, batch.orders.side
+            cost = step_costs(fills.notional, fills.cost, now.notional, now.done, side, rules)
+            worth = amount * batch.benchmarks.twap
+            share = np.divide(cost, worth, out=np.zeros(len(worth)), where=cost > 0)
+            parts["cost"] = -self.scale * share * BASIS_POINTS
+        return parts
 
 
 class PPOReward(_BatchReward):

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from rlwb.errors import ConfigError
+from rlwb.execution.presets import PRESETS
 
-PRICE_FIELDS = ("open", "high", "low", "close", "vwap")
-_COSTS = ("commission_bps", "sell_tax_bps", "half_spread_bps", "min_fee")
+PRICE_FIELDS = ("open", "high", "low", "close", "vwap", "quotes")
+BASIS_POINTS = 1e4
+_IMPACT = ("temporary_impact", "permanent_impact")
+_COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{name}_bps" for name in _IMPACT))
 _NUMBERS = ("volume_limit", "lot_size", "price_limit", "price_tick", *_COSTS)
+_CHOICES = {
+    "price_field": PRICE_FIELDS,
+    "odd_remainder": ("trade_at_end", "leave"),
+    **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
+}
 
 
 @dataclass(frozen=True)
 class ExecutionRules:
     """Market rules and costs.
 
+    Fills are valued at one price a tick, against whose mean over the window the PA is taken; every cost stands beside
+    that, is at least 0, and makes the net PA.
+
     Parameters
     ----------
     price_field
-        The bar field that fills are priced at.
+        The bar field that fills are priced at. ``"quotes"`` prices them at the mid of bid and ask and charges the
+        distance to the side that is hit: buys pay the ask, sells get the bid, as they stand at the bar's end. A bar
+        that lacks one of the two has no price.
     volume_limit
         Largest share of a tick's volume that an order may take, in (0, 1]; None means no cap.
+    halts
+        Whether nothing fills in a bar that the data call halted.
     complete_at_end
         Whether the whole remaining position is asked for at the last tick of the window.
     lot_size
@@ -41,12 +56,28 @@ class ExecutionRules:
         Smallest price move, to which the limits are rounded; a limit is at least one such move away from the
         previous close. Needs `price_limit`.
     commission_bps, sell_tax_bps, half_spread_bps
-        Costs in basis points of the traded value; the tax falls on sells alone.
+        Costs in basis points of the traded value; the tax falls on sells alone, the half spread is for prices without
+        quotes.
     min_fee
         Least commission of an order that was filled at all, in currency.
+    temporary_impact_bps
+        By how many basis points a fill that takes a tick's whole volume makes its own price worse; a smaller one does
+        so by its share of the volume, or the square root of it. Needs `volume_limit`.
+    permanent_impact_bps
+        By how many basis points a fill that takes a tick's whole volume makes the price of all later fills of the order
+        worse; smaller ones by share or root, and what several do adds up. On bars five times as long the same trading
+        has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.
+    temporary_impact_shape, permanent_impact_shape
+        ``"linear"`` or ``"square_root"`` in the share of the tick's volume.
+
+    Notes
+    -----
+    Temporary and permanent impact as functions of the trading rate are those of Almgren and Chriss, "Optimal execution
+    of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate in shares of the market's volume.
     """
 
-    price_field: Literal["open", "high", "low", "close", "vwap"] = "close"
+    price_field: Literal["open", "high", "low", "close", "vwap", "quotes"] = "close"
+    halts: bool = True
     volume_limit: float | None = None
     complete_at_end: bool = True
     lot_size: float = 0.0
@@ -57,14 +88,18 @@ class ExecutionRules:
     sell_tax_bps: float = 0.0
     half_spread_bps: float = 0.0
     min_fee: float = 0.0
+    temporary_impact_bps: float = 0.0
+    temporary_impact_shape: Literal["linear", "square_root"] = "linear"
+    permanent_impact_bps: float = 0.0
+    permanent_impact_shape: Literal["linear", "square_root"] = "linear"
 
     def __post_init__(self) -> None:
-        if self.price_field not in PRICE_FIELDS:
-            raise ConfigError(f"price_field is {self.price_field!r}; choose one of {', '.join(PRICE_FIELDS)}.")
-        if self.odd_remainder not in ("trade_at_end", "leave"):
-            raise ConfigError(f"odd_remainder is {self.odd_remainder!r}; choose trade_at_end or leave.")
-        if not isinstance(self.complete_at_end, bool):
-            raise ConfigError(f"complete_at_end is {self.complete_at_end!r}; write true or false.")
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(choices)}.")
+        for name in ("halts", "complete_at_end"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ConfigError(f"{name} is {value!r}; write true or false.")
         for name in _NUMBERS:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
@@ -79,20 +114,67 @@ class ExecutionRules:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} is {value}; it must be finite and not negative.")
+        self._refuse_what_has_no_effect()
+
+    def _refuse_what_has_no_effect(self) -> None:
         if self.odd_remainder == "leave" and self.lot_size == 0:
             raise ConfigError("odd_remainder 'leave' has no effect without a lot_size; set one or drop it.")
         if self.price_limit is None and self.price_tick != type(self).price_tick:
             raise ConfigError("price_tick has no effect without a price_limit; set one or drop it.")
+        if self.price_field == "quotes" and self.half_spread_bps:
+            raise ConfigError(
+                "half_spread_bps has no place beside price_field 'quotes', which charges the quoted spread; drop one."
+            )
+        for name in _IMPACT:
+            size, shape = getattr(self, f"{name}_bps"), getattr(self, f"{name}_shape")
+            if shape != "linear" and not size:
+                raise ConfigError(f"{name}_shape has no effect without {name}_bps; set it or drop the shape.")
+            if size and self.volume_limit is None:
+                raise ConfigError(
+                    f"{name}_bps counts the share of a tick's volume that a fill takes and needs a volume_limit, beyond "
+                    "which there is none; set one, 1 for the whole volume."
+                )
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> ExecutionRules:
+        """Return the rules of a market, with `changes` to them.
+
+        Parameters
+        ----------
+        name
+            ``"cn"``, ``"us"`` or ``"crypto"``; what they hold and where it is from stands in `rlwb.execution.presets`.
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
+        return cls(**{**PRESETS[name], **changes})
+
+    @property
+    def costs_by_tick(self) -> bool:
+        """Whether what a fill costs depends on its tick."""
+        return self.price_field == "quotes" or self.temporary_impact_bps > 0 or self.permanent_impact_bps > 0
+
+    @property
+    def have_costs(self) -> bool:
+        """Whether anything makes the net PA differ from the gross one."""
+        return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
 
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
-        parts = [f"fills at {self.price_field}"]
+        quotes = self.price_field == "quotes"
+        parts = ["buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}"]
         parts.append(f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap")
         parts.append("completes at the window's end" if self.complete_at_end else "may stay incomplete")
         parts.append(f"lots of {self.lot_size:g}, odd remainder {self.odd_remainder}" if self.lot_size else "no lots")
-        parts.append(f"price limit {self.price_limit:.4g}" if self.price_limit else "price limit rule off")
-        costs = [
-            f"{f.name} {getattr(self, f.name):g}" for f in fields(self) if f.name in _COSTS and getattr(self, f.name)
-        ]
-        parts.append("costs: " + (", ".join(costs) if costs else "none"))
+        limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
+        parts.append(limit or "price limit rule off")
+        parts.append("halted bars do not fill" if self.halts else "halted bars fill")
+        parts.append(f"costs: {', '.join(self._costs()) or 'none'}")
         return "; ".join(parts)
+
+    def _costs(self) -> list[str]:
+        costs = ["the quoted half spread"] if self.price_field == "quotes" else []
+        for name in _COSTS:
+            if value := getattr(self, name):
+                shape = getattr(self, name.replace("_bps", "_shape"), None) if "impact" in name else None
+                costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
+        return costs

@@ -50,7 +50,7 @@ class BatchState(Sequence["OrderState"]):
             engine,
             orders,
             engine.reset(orders),
-            Fills(zero, zero, zero, zero),
+            Fills(zero, zero, zero, zero, zero),
             engine.benchmarks(orders),
             engine.num_steps(orders),
             history,

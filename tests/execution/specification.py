@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rlwb.execution import ExecutionRules
+from rlwb.market import Sessions
 
 TOLERANCE = 1e-9
 
@@ -15,10 +16,25 @@ class Tick:
     price: float
     volume: float
     halted: bool = False
+    half_spread: float = 0.0
 
     @property
     def priced(self) -> bool:
         return self.price > 0 and math.isfinite(self.price)
+
+
+def ticks_of(sessions: Sessions, row: int, rules: ExecutionRules) -> list[Tick]:
+    """What each tick of a session offers under the rules."""
+    out = []
+    for t in range(sessions.calendar.num_ticks):
+        volume = float(sessions.fields["volume"][row, t])
+        halted = sessions.halted is not None and bool(sessions.halted[row, t])
+        if rules.price_field == "quotes":
+            bid, ask = float(sessions.fields["bid"][row, t]), float(sessions.fields["ask"][row, t])
+            out.append(Tick(bid + (ask - bid) / 2, volume, halted, max((ask - bid) / 2, 0.0)))
+        else:
+            out.append(Tick(float(sessions.fields[rules.price_field][row, t]), volume, halted))
+    return out
 
 
 class SpecifiedOrder:
@@ -45,6 +61,9 @@ class SpecifiedOrder:
         if rules.lot_size:
             self.odd = amount - math.floor(amount / rules.lot_size + TOLERANCE) * rules.lot_size
         self.fills: dict[int, float] = {}
+        self.costs: dict[int, float] = {}
+        self.step_cost = 0.0
+        self.moved = 0.0
         self.done = False
 
     def rounded(self, amount: float) -> float:
@@ -55,7 +74,7 @@ class SpecifiedOrder:
         """How much the tick can fill."""
         tick = self.ticks[t]
         lower, upper = self.limits
-        if tick.halted or (self.side > 0 and tick.price >= upper) or (self.side < 0 and tick.price <= lower):
+        if (self.rules.halts and tick.halted) or (self.side > 0 and tick.price >= upper) or (self.side < 0 and tick.price <= lower):
             return 0.0
         if self.rules.volume_limit is None:
             return math.inf
@@ -64,6 +83,21 @@ class SpecifiedOrder:
             cap = math.floor(cap / self.rules.lot_size + TOLERANCE) * self.rules.lot_size
         return cap
 
+    def charge(self, t: int, fill: float) -> float:
+        """What a fill costs beside its price, in currency; it moves the price for later fills."""
+        if fill == 0:
+            return 0.0
+        tick, rules, cost = self.ticks[t], self.rules, 0.0
+        if rules.price_field == "quotes":
+            cost += fill * tick.half_spread
+        if rules.temporary_impact_bps or rules.permanent_impact_bps:
+            share = min(fill / tick.volume, 1.0)
+            shaped = {"linear": share, "square_root": math.sqrt(share)}
+            temporary = rules.temporary_impact_bps / 1e4 * shaped[rules.temporary_impact_shape]
+            cost += fill * tick.price * (self.moved + temporary)
+            self.moved += rules.permanent_impact_bps / 1e4 * shaped[rules.permanent_impact_shape]
+        return cost
+
     def step(self, ask: float) -> float:
         """Execute the next step; return what it filled."""
         step = [t for t in range(self.tick, self.end) if self.cells[t] == self.cells[self.tick]]
@@ -71,6 +105,7 @@ class SpecifiedOrder:
         priced = [t for t in step if self.ticks[t].priced]
         trade_odd = self.rules.odd_remainder == "trade_at_end"
         filled, scheduled = 0.0, 0.0
+        self.step_cost = 0.0
         for k, t in enumerate(priced, start=1):
             final = last_step and k == len(priced)
             due = ask if k == len(priced) else ask * k / len(priced)
@@ -93,6 +128,8 @@ class SpecifiedOrder:
             self.position -= fill
             filled += fill
             self.fills[t] = fill
+            self.costs[t] = self.charge(t, fill)
+            self.step_cost += self.costs[t]
         self.asked += ask
         self.tick = step[-1] + 1
         tradable = self.position if trade_odd else self.position - self.odd

@@ -161,7 +161,7 @@ def test_b15_results_name_their_rules() -> None:
     text = ExecutionRules(volume_limit=0.25, lot_size=100, commission_bps=1.0).describe()
     assert text == (
         "fills at close; cap 0.25 of volume; completes at the window's end; lots of 100, odd remainder trade_at_end; "
-        "price limit rule off; costs: commission_bps 1"
+        "price limit rule off; halted bars do not fill; costs: commission_bps 1"
     )
 
 

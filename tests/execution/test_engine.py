@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,21 +15,31 @@ from rlwb.errors import ConfigError, OrderError
 from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, TickRecord
 from rlwb.market import Calendar, Sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
-from tests.execution.specification import SpecifiedOrder, Tick
+from tests.execution.specification import SpecifiedOrder, ticks_of
 
 PRICES = st.one_of(st.floats(5.0, 15.0), st.sampled_from([9.0, 10.0, 11.0]), st.just(math.nan))
+HALF_SPREADS = st.one_of(st.floats(0.0, 0.1), st.just(0.0), st.just(math.nan))
+SHAPES = st.sampled_from(["linear", "square_root"])
 VOLUMES = st.one_of(st.floats(0.0, 500.0), st.just(0.0), st.just(math.nan))
 
 
 @st.composite
 def rules(draw: st.DrawFn) -> ExecutionRules:
     lot = draw(st.sampled_from([0.0, 0.0, 1.0, 7.0, 100.0]))
+    cap = draw(st.sampled_from([None, 0.05, 0.25, 1.0]))
+    impact: dict[str, Any] = {}
+    for name in ("temporary", "permanent") if cap else ():
+        if size := draw(st.sampled_from([0.0, 30.0])):
+            impact |= {f"{name}_impact_bps": size, f"{name}_impact_shape": draw(SHAPES)}
     return ExecutionRules(
-        volume_limit=draw(st.sampled_from([None, 0.05, 0.25, 1.0])),
+        price_field=draw(st.sampled_from(["close", "quotes"])),
+        halts=draw(st.booleans()),
+        volume_limit=cap,
         complete_at_end=draw(st.booleans()),
         lot_size=lot,
         odd_remainder=draw(st.sampled_from(["trade_at_end", "leave"])) if lot else "trade_at_end",
         price_limit=draw(st.sampled_from([None, 0.1])),
+        **impact,
     )
 
 
@@ -45,7 +56,10 @@ def problems(
     volume = np.array([[100.0] * ticks, draw(st.lists(VOLUMES, min_size=ticks, max_size=ticks))])
     halted = np.zeros((2, ticks), dtype=bool)
     halted[1] = draw(st.lists(st.booleans(), min_size=ticks, max_size=ticks)) if draw(st.booleans()) else False
-    fields = dict.fromkeys(("open", "high", "low", "close"), price) | {"volume": volume}
+    half = draw(st.lists(HALF_SPREADS, min_size=ticks, max_size=ticks))
+    # Quotes around the close, so that the mid is the close up to rounding; the spread's missing ones are one-sided.
+    quotes = {"bid": price - np.nan_to_num(half), "ask": price + half}
+    fields = dict.fromkeys(("open", "high", "low", "close"), price) | {"volume": volume} | quotes
     dates = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
     sessions = Sessions(
         calendar, np.array(["A", "A"]), dates, np.array([ticks, ticks], dtype=np.int32), fields, halted=halted
@@ -88,22 +102,25 @@ def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # typ
     sessions, rule, ticks_per_step, orders, shares = problem
     engine = Engine(sessions, ticks_per_step, rule)
     batch = batch_of(orders)
-    price, volume = sessions.fields["close"][1], sessions.fields["volume"][1]
-    assert sessions.halted is not None
-    ticks = [Tick(float(p), float(v), bool(h)) for p, v, h in zip(price, volume, sessions.halted[1], strict=True)]
+    volume = sessions.fields["volume"][1]
+    ticks = ticks_of(sessions, 1, rule)
     limits = (9.0 + 1e-7, 11.0 - 1e-7) if rule.price_limit else (-math.inf, math.inf)
     cells = sessions.calendar.cells(ticks_per_step).tolist()
     specified = [SpecifiedOrder(ticks, cells, *values, rule, limits) for values in orders]
     state, record = engine.reset(batch), TickRecord.empty(len(orders), len(ticks))
     filled = np.zeros(len(orders))
     for step in range(len(ticks)):
-        assert state.done.tolist() == [one.done for one in specified]
+        done = [one.done for one in specified]
+        assert state.done.tolist() == done
         if state.done.all():
             break
         ask = np.array([0.0 if one.done else shares[i][step] * one.position for i, one in enumerate(specified)])
         state, fills = engine.step(batch, state, ask, record)
         expected = [0.0 if one.done else one.step(float(ask[i])) for i, one in enumerate(specified)]
         assert fills.fill.tolist() == expected
+        paid = [0.0 if was else one.step_cost for one, was in zip(specified, done, strict=True)]
+        assert fills.cost.tolist() == paid
+        assert state.moved.tolist() == [one.moved for one in specified]
         assert state.position.tolist() == [one.position for one in specified]
         assert state.tick.tolist() == [one.tick for one in specified]
         filled += fills.fill
@@ -112,6 +129,9 @@ def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # typ
     assert state.done.all()
     for i, one in enumerate(specified):
         assert {t: f for t, f in enumerate(record.fill[i]) if f} == {t: f for t, f in one.fills.items() if f}
+        assert {t: c for t, c in enumerate(record.cost[i]) if c} == {t: c for t, c in one.costs.items() if c}
+        assert state.cost[i] == pytest.approx(sum(one.costs.values()), rel=1e-12)
+        assert state.cost[i] >= 0.0
         # A rule never creates or destroys anything.
         assert filled[i] + state.position[i] == pytest.approx(one.amount, rel=1e-12)
         assert 0.0 <= state.position[i] <= one.amount
@@ -281,9 +301,7 @@ def test_a_step_is_a_whole_number_of_ticks(ticks_per_step: object) -> None:
 @given(problems())
 def test_the_room_of_a_tick_is_what_the_specification_lets_it_fill(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rule, ticks_per_step, orders, _ = problem
-    assert sessions.halted is not None
-    columns = zip(sessions.fields["close"][1], sessions.fields["volume"][1], sessions.halted[1], strict=True)
-    ticks = [Tick(float(p), float(v), bool(h)) for p, v, h in columns]
+    ticks = ticks_of(sessions, 1, rule)
     limits = (9.0 + 1e-7, 11.0 - 1e-7) if rule.price_limit else (-math.inf, math.inf)
     room = Engine(sessions, ticks_per_step, rule).room(batch_of(orders))
     for row, (side, amount, start, end) in zip(room.tolist(), orders, strict=True):

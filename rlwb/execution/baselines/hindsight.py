@@ -78,16 +78,24 @@ def hindsight_table(engine: Engine, orders: OrderBatch) -> pd.DataFrame:
     """Return one row an order: the order, and the bound's figures as `order_metrics` names them.
 
     The bound of the average price is also the bound against VWAP and arrival price, and after costs in proportion to
-    the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled. Steps and
-    reward are NaN: the bound is no policy.
+    the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under
+    quotes and impact, whose cost depends on the tick. Steps and reward are NaN: the bound is no policy.
     """
-    bound = HindsightBound.of(engine, orders)
+    bound, rules = HindsightBound.of(engine, orders), engine.rules
     notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
-    done = np.ones(len(orders), dtype=bool)
+    zero = np.zeros(len(orders))
     state = EngineState(
-        orders.end, engine.num_steps(orders), orders.amount - bound.filled, bound.filled, bound.filled, notional, done
+        tick=orders.end,
+        step=engine.num_steps(orders),
+        position=orders.amount - bound.filled,
+        asked=bound.filled,
+        filled=bound.filled,
+        notional=notional,
+        done=np.ones(len(orders), dtype=bool),
+        cost=zero,
+        moved=zero,
     )
-    figures = order_metrics(orders, state, engine.benchmarks(orders), engine.rules)
-    unknown = ["num_steps", *(["pa_net", "price_net"] if engine.rules.min_fee else [])]
+    figures = order_metrics(orders, state, engine.benchmarks(orders), rules)
+    unknown = ["num_steps", *(["pa_net", "price_net"] if rules.min_fee or rules.costs_by_tick else [])]
     figures |= {name: np.full(len(orders), np.nan) for name in unknown}
     return orders.table.assign(**figures, reward=np.nan)

@@ -1,0 +1,195 @@
+"""What must hold for every market, order and schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlwb.execution import (
+    POV,
+    TWAP,
+    VWAP,
+    AlmgrenChriss,
+    AmountItself,
+    BatchState,
+    BertsimasLo,
+    CategoricalActionInterpreter,
+    Engine,
+    ExecutionRules,
+    FullHistoryStateInterpreter,
+    ImpactParameters,
+    OrderExecutionFactory,
+    SignalParameters,
+    StateItself,
+    generate_orders,
+)
+from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
+from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+from tests.execution.markets import sessions_of
+from tests.execution.test_engine import batch_of, problems
+from tests.execution.test_symmetry import in_units, play
+
+COSTS = st.fixed_dictionaries(
+    {
+        "commission_bps": st.sampled_from([0.0, 2.5]),
+        "sell_tax_bps": st.sampled_from([0.0, 5.0]),
+        "min_fee": st.sampled_from([0.0, 5.0]),
+        "temporary_impact_bps": st.sampled_from([0.0, 40.0]),
+        "permanent_impact_bps": st.sampled_from([0.0, 15.0]),
+    }
+)
+
+
+def without_costs(rules: ExecutionRules) -> ExecutionRules:
+    costs = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", "temporary_impact_bps")
+    plain: dict[str, Any] = {name: 0.0 for name in (*costs, "permanent_impact_bps")}
+    shapes = dict.fromkeys(("temporary_impact_shape", "permanent_impact_shape"), "linear")
+    return dataclasses.replace(rules, **plain, **shapes)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(), COSTS)
+def test_cost_never_helps_and_changes_no_fill(problem: tuple, costs: dict[str, float]) -> None:  # type: ignore[type-arg]
+    sessions, rules, ticks, orders, shares = problem
+    free = without_costs(rules)
+    dear = dataclasses.replace(free, **costs, volume_limit=rules.volume_limit or 1.0)
+    free = dataclasses.replace(free, volume_limit=dear.volume_limit)
+    more = dataclasses.replace(dear, **{name: 2 * value for name, value in costs.items()})
+    played = [play(sessions, one, ticks, batch_of(orders), shares) for one in (free, dear, more)]
+    for figures, fills, reward in played[1:]:
+        np.testing.assert_array_equal(fills, played[0][1])
+        np.testing.assert_array_equal(figures["pa"], played[0][0]["pa"])
+        assert (reward <= played[0][2] + 1e-9).all()
+    nets = [figures["pa_net"] for figures, _, _ in played]
+    some = played[0][0]["filled"] > 0
+    slack = 1e-9 * np.abs(nets[0][some]) + 1e-9
+    assert (played[0][0]["pa"][some] >= nets[0][some] - slack).all()
+    assert (nets[0][some] >= nets[1][some] - slack).all()
+    assert (nets[1][some] >= nets[2][some] - 1e-9 * np.abs(nets[1][some]) - 1e-9).all()
+    assert np.isnan(nets[1][~some]).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_without_costs_net_is_gross_to_the_last_bit(problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, rules, ticks, orders, shares = problem
+    free = dataclasses.replace(without_costs(rules), price_field="close")
+    assert not free.have_costs
+    figures, _, _ = play(sessions, free, ticks, batch_of(orders), shares)
+    np.testing.assert_array_equal(figures["pa"], figures["pa_net"])
+    np.testing.assert_array_equal(figures["price"], figures["price_net"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(), st.sampled_from([0.01, 0.1, 0.3]), st.sampled_from([0.5, 0.9, 1.0]))
+def test_a_tighter_cap_never_raises_what_twap_fills(problem: tuple, loose: float, factor: float) -> None:  # type: ignore[type-arg]
+    sessions, rules, ticks, orders, _ = problem
+    batch, ffr = batch_of(orders), []
+    for cap in (loose * factor, loose, None):
+        engine = Engine(sessions, ticks, dataclasses.replace(without_costs(rules), volume_limit=cap))
+        state = finish(BatchState.start(engine, batch), TWAP())
+        ffr.append(state.now.filled / batch.amount)
+    assert (ffr[0] <= ffr[1] + 1e-9).all()
+    assert (ffr[1] <= ffr[2] + 1e-9).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(), COSTS, st.floats(0.01, 100.0))
+def test_the_unit_of_money_changes_no_price_advantage(problem: tuple, costs: dict[str, float], unit: float) -> None:  # type: ignore[type-arg]
+    sessions, rules, ticks, orders, shares = problem
+    one = dataclasses.replace(without_costs(rules), **costs, volume_limit=0.3, price_limit=None)
+    two = dataclasses.replace(one, min_fee=one.min_fee * unit)
+    first, fills, reward = play(in_units(sessions, 1.0, 1.0), one, ticks, batch_of(orders), shares)
+    second, fills_2, reward_2 = play(in_units(sessions, unit, 1.0), two, ticks, batch_of(orders), shares)
+    np.testing.assert_array_equal(fills, fills_2)
+    for name in ("pa", "pa_net", "pa_vwap", "pa_arrival"):
+        np.testing.assert_allclose(first[name], second[name], rtol=1e-9, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(reward, reward_2, rtol=1e-9, atol=1e-6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.floats(-0.02, 0.02), min_size=12, max_size=12),
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0]), min_size=12, max_size=12),
+    COSTS.filter(lambda costs: not costs["sell_tax_bps"]),
+    st.sampled_from([1, 3, 4]),
+)
+def test_a_mirrored_market_mirrors_the_result_to_first_order(
+    returns: list[float], shares: list[float], costs: dict[str, float], ticks: int
+) -> None:
+    """Log prices turned over and the side with them: what differs is of second order in the moves."""
+    moves = np.array(returns)
+    rules = ExecutionRules(volume_limit=0.05, **costs)
+    figures = []
+    for sign in (1, -1):
+        sessions = sessions_of([10.0 * np.exp(sign * moves)], 1000.0)
+        figures.append(play(sessions, rules, ticks, batch_of([(sign, 400.0, 0, 12)], 0), [shares])[0])
+    largest = np.abs(moves).max()
+    for name in ("pa", "pa_net"):
+        # exp(x) is within 0.51 x^2 of 1 + x here; the executed price and the TWAP each are means of such terms.
+        charged = 0.0 if name == "pa" else 0.01 * largest
+        bound = 1e4 * (4 * 0.51 * largest**2 + charged) + 1e-6
+        assert abs(figures[0][name][0] - figures[1][name][0]) <= bound, name
+
+
+def finish(state: BatchState, policy: Any) -> BatchState:
+    """Execute the orders to their end by a policy on states."""
+    while not state.now.done.all():
+        ask = np.where(state.now.done, 0.0, policy.act(state))
+        state = state.advance(*state.engine.step(state.orders, state.now, ask))
+    return state
+
+
+def changed_after(sessions: Sessions, row: int, tick: int) -> Sessions:
+    """Bars from `tick` of session `row` on have other values, and so have all of later dates; none comes or goes."""
+    rng = np.random.default_rng(5)
+    later = np.zeros((len(sessions), sessions.calendar.num_ticks), dtype=bool)
+    later[sessions.dates > sessions.dates[row]] = True
+    later[sessions.dates == sessions.dates[row], tick:] = True
+    fields = {
+        name: np.where(later, array * rng.uniform(0.5, 2.0, array.shape), array)
+        for name, array in sessions.fields.items()
+    }
+    return Sessions(sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, fields)
+
+
+def decisions(sessions: Sessions, row: int, tick: int, policy: str) -> list[tuple[Any, np.ndarray]]:
+    """Return observation and action of every decision that a policy takes up to `tick` of one session's orders."""
+    factory = OrderExecutionFactory(sessions, 4, ExecutionRules(volume_limit=0.05))
+    own = generate_orders(sessions)
+    stamp = np.datetime64(sessions.dates[row], "ns")
+    own = own[(own["instrument"] == sessions.instruments[row]) & (own["date"] == stamp)]
+    orders = factory.bind(own.assign(amount=own["amount"].round(-1) + 10.0))
+    if policy in BASELINES:
+        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy]())
+    else:
+        features = MarketFeatures.build(sessions, fit_rows=np.flatnonzero(sessions.dates < sessions.dates[row]))
+        net = make_network(NetworkSettings(policy, 8), 5, features=features, seed=0)  # type: ignore[arg-type]
+        learner = PPO(net, PPOSettings(), seed=0)
+        parts = (FullHistoryStateInterpreter(features, factory.engine.max_step), CategoricalActionInterpreter(4), learner)
+    observe, choose, chooser = parts
+    env = factory.vectorize(orders, state_interpreter=observe, action_interpreter=choose, by_reference=False)
+    active, taken = env.reset(), []
+    while len(active.episode) and env.state.now.tick.max() <= tick:
+        action = np.asarray(chooser.act(active.obs))
+        taken.append((active.obs if policy not in BASELINES else None, action))
+        _, active = env.step(action)
+    return taken
+
+
+@pytest.mark.parametrize("policy", [*BASELINES, "mlp", "recurrent", "convolution", "attention"])
+def test_the_future_moves_no_observation_and_no_action(policy: str) -> None:
+    sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=6, tick_minutes=15))
+    row = 4
+    for tick in (0, 4, 8, 12):
+        now, then = (decisions(one, row, tick, policy) for one in (sessions, changed_after(sessions, row, tick)))
+        assert len(now) == len(then) == tick // 4 + 1
+        for (obs, action), (other, same) in zip(now, then, strict=True):
+            np.testing.assert_array_equal(action, same)
+            for name in obs or ():
+                np.testing.assert_array_equal(obs[name], other[name], name)

@@ -1,0 +1,88 @@
+"""What rules are refused, what presets hold, and what is printed of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from rlwb.errors import ConfigError
+from rlwb.execution import ExecutionRules
+
+WITHOUT_EFFECT = {
+    "price_tick has no effect": {"price_tick": 0.05},
+    "odd_remainder 'leave' has no effect": {"odd_remainder": "leave"},
+    "half_spread_bps has no place": {"price_field": "quotes", "half_spread_bps": 1.0},
+    "temporary_impact_shape has no effect": {"temporary_impact_shape": "square_root", "volume_limit": 0.1},
+    "permanent_impact_shape has no effect": {"permanent_impact_shape": "square_root", "temporary_impact_bps": 1.0, "volume_limit": 1.0},
+    "temporary_impact_bps counts the share.*needs a volume_limit": {"temporary_impact_bps": 1.0},
+    "permanent_impact_bps counts the share.*needs a volume_limit": {"permanent_impact_bps": 1.0},
+}
+
+
+@pytest.mark.parametrize("message", WITHOUT_EFFECT)
+def test_a_setting_without_effect_is_refused(message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ExecutionRules(**WITHOUT_EFFECT[message])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temporary_impact_bps", -1.0),
+        ("permanent_impact_bps", float("nan")),
+        ("temporary_impact_shape", "cubic"),
+        ("halts", 1),
+        ("price_field", "mid"),
+        ("min_fee", float("inf")),
+    ],
+)
+def test_impossible_values_are_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        ExecutionRules(**{"volume_limit": 0.1, name: value})  # type: ignore[arg-type]
+
+
+def test_a_minimum_fee_alone_is_a_flat_fee_and_a_cost() -> None:
+    assert ExecutionRules(min_fee=5.0).have_costs
+    assert not ExecutionRules(volume_limit=0.1, lot_size=100, price_limit=0.1).have_costs
+    assert not ExecutionRules(commission_bps=1.0).costs_by_tick
+    assert ExecutionRules(price_field="quotes").costs_by_tick
+
+
+def test_presets_hold_the_published_figures_and_take_changes() -> None:
+    cn = ExecutionRules.preset("cn", volume_limit=0.1)
+    assert (cn.lot_size, cn.price_limit, cn.price_tick, cn.volume_limit) == (100, 0.1, 0.01, 0.1)
+    assert (cn.commission_bps, cn.sell_tax_bps, cn.min_fee) == (3.1, 5.0, 5.0)
+    assert ExecutionRules.preset("us") == ExecutionRules(lot_size=1, sell_tax_bps=0.206)
+    assert ExecutionRules.preset("crypto") == ExecutionRules(commission_bps=10.0)
+    with pytest.raises(ConfigError, match="no rules for the market 'eu'; choose one of cn, us, crypto"):
+        ExecutionRules.preset("eu")
+
+
+OTHER = {
+    "price_field": "vwap",
+    "halts": False,
+    "volume_limit": 0.125,
+    "complete_at_end": False,
+    "lot_size": 10.0,
+    "odd_remainder": "leave",
+    "price_limit": 0.3,
+    "price_tick": 0.5,
+    "commission_bps": 1.5,
+    "sell_tax_bps": 2.5,
+    "half_spread_bps": 3.5,
+    "min_fee": 4.5,
+    "temporary_impact_bps": 5.5,
+    "temporary_impact_shape": "square_root",
+    "permanent_impact_bps": 6.5,
+    "permanent_impact_shape": "square_root",
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ExecutionRules)])
+def test_the_description_tells_every_rule(name: str) -> None:
+    full = ExecutionRules(**OTHER)  # type: ignore[arg-type]
+    other = {"volume_limit": 0.25, "lot_size": 20.0, "price_limit": 0.2}.get(name, getattr(ExecutionRules(), name))
+    if name in ("temporary_impact_bps", "permanent_impact_bps", "price_tick"):
+        other = 0.75
+    assert dataclasses.replace(full, **{name: other}).describe() != full.describe()
