@@ -89,7 +89,7 @@ class Fills:
 
 @dataclass(frozen=True)
 class TickRecord:
-    """What each tick did, of shape (N, T): amount asked and filled, what bound it (a code), and spread and impact paid."""
+    """What each tick did, of shape (N, T): amount asked, amount filled, what bound it (a code), and cost paid."""
 
     ask: np.ndarray
     fill: np.ndarray

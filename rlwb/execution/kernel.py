@@ -112,6 +112,7 @@ def advance(
     """
     record = tick_fill.shape[0] > 0
     spread, impact = half_spread.shape[0] > 0, temporary > 0.0 or permanent > 0.0
+    charged = spread or impact
     limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
     for i in range(session.shape[0]):
         s = session[i]
@@ -168,17 +169,17 @@ def advance(
             filled += traded
             value += traded * p
             square += traded * traded
-            extra = 0.0
-            if spread and traded > 0.0:
-                extra += traded * half_spread[s, t]
-            if impact and traded > 0.0:
-                taken = min(traded / volume[s, t], 1.0)
-                extra += traded * p * (moved[i] + temporary * _impact(taken, temporary_root))
-                if permanent > 0.0:
-                    moved[i] += permanent * _impact(taken, permanent_root)
-            paid += extra
+            if charged and traded > 0.0:
+                extra = traded * half_spread[s, t] if spread else 0.0
+                if impact:
+                    taken = min(traded / volume[s, t], 1.0)
+                    extra += traded * p * (moved[i] + temporary * _impact(taken, temporary_root))
+                    if permanent > 0.0:
+                        moved[i] += permanent * _impact(taken, permanent_root)
+                paid += extra
+                if record:
+                    tick_cost[i, t] = extra
             if record:
-                tick_cost[i, t] = extra
                 tick_ask[i, t] = want
                 tick_fill[i, t] = traded
                 tick_bound[i, t] = bound

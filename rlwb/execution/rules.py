@@ -122,17 +122,15 @@ class ExecutionRules:
         if self.price_limit is None and self.price_tick != type(self).price_tick:
             raise ConfigError("price_tick has no effect without a price_limit; set one or drop it.")
         if self.price_field == "quotes" and self.half_spread_bps:
-            raise ConfigError(
-                "half_spread_bps has no place beside price_field 'quotes', which charges the quoted spread; drop one."
-            )
+            raise ConfigError("half_spread_bps has no place beside price_field 'quotes', which has its own; drop it.")
         for name in _IMPACT:
             size, shape = getattr(self, f"{name}_bps"), getattr(self, f"{name}_shape")
             if shape != "linear" and not size:
                 raise ConfigError(f"{name}_shape has no effect without {name}_bps; set it or drop the shape.")
             if size and self.volume_limit is None:
                 raise ConfigError(
-                    f"{name}_bps counts the share of a tick's volume that a fill takes and needs a volume_limit, beyond "
-                    "which there is none; set one, 1 for the whole volume."
+                    f"{name}_bps counts the share of a tick's volume that a fill takes and needs a volume_limit, lest "
+                    "one takes more than there is; set one, 1 for all of it."
                 )
 
     @classmethod

@@ -74,7 +74,11 @@ class SpecifiedOrder:
         """How much the tick can fill."""
         tick = self.ticks[t]
         lower, upper = self.limits
-        if (self.rules.halts and tick.halted) or (self.side > 0 and tick.price >= upper) or (self.side < 0 and tick.price <= lower):
+        if (
+            (self.rules.halts and tick.halted)
+            or (self.side > 0 and tick.price >= upper)
+            or (self.side < 0 and tick.price <= lower)
+        ):
             return 0.0
         if self.rules.volume_limit is None:
             return math.inf

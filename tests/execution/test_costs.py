@@ -42,7 +42,7 @@ def test_a_bar_with_one_quote_alone_has_no_price() -> None:
 
 def test_quotes_that_the_data_lack_are_refused_by_engine_and_binding() -> None:
     sessions, rules = sessions_of([[10.0] * 4]), ExecutionRules(price_field="quotes")
-    with pytest.raises(ConfigError, match="the data have no bid and no ask.*half_spread_bps"):
+    with pytest.raises(ConfigError, match=r"the data have no bid and no ask.*half_spread_bps"):
         Engine(sessions, 1, rules)
     with pytest.raises(ConfigError, match="the data have no bid and no ask"):
         bind_orders([order(1.0)], sessions, rules)

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ COSTS = st.fixed_dictionaries(
 
 def without_costs(rules: ExecutionRules) -> ExecutionRules:
     costs = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", "temporary_impact_bps")
-    plain: dict[str, Any] = {name: 0.0 for name in (*costs, "permanent_impact_bps")}
+    plain: dict[str, Any] = dict.fromkeys((*costs, "permanent_impact_bps"), 0.0)
     shapes = dict.fromkeys(("temporary_impact_shape", "permanent_impact_shape"), "linear")
     return dataclasses.replace(rules, **plain, **shapes)
 
@@ -137,6 +138,20 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
         assert abs(figures[0][name][0] - figures[1][name][0]) <= bound, name
 
 
+def fitted(policy: Any) -> Any:
+    """Return what makes `policy` from parameters that are estimated on earlier sessions."""
+    return lambda sessions, earlier: policy(ImpactParameters.fit(sessions, earlier))
+
+
+BASELINES: dict[str, Any] = {
+    "twap": lambda *_: TWAP(),
+    "vwap": lambda *_: VWAP(),
+    "pov": lambda *_: POV(),
+    "almgren_chriss": fitted(lambda impact: AlmgrenChriss(impact, 1e-6)),
+    "bertsimas_lo": fitted(lambda impact: BertsimasLo(impact, SignalParameters(gamma=-0.4, rho=0.5))),
+}
+
+
 def finish(state: BatchState, policy: Any) -> BatchState:
     """Execute the orders to their end by a policy on states."""
     while not state.now.done.all():
@@ -158,20 +173,23 @@ def changed_after(sessions: Sessions, row: int, tick: int) -> Sessions:
     return Sessions(sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, fields)
 
 
-def decisions(sessions: Sessions, row: int, tick: int, policy: str) -> list[tuple[Any, np.ndarray]]:
-    """Return observation and action of every decision that a policy takes up to `tick` of one session's orders."""
+def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> list[tuple[Any, np.ndarray]]:
+    """Return observation and action of every decision that a policy takes up to `tick` for orders of one session."""
     factory = OrderExecutionFactory(sessions, 4, ExecutionRules(volume_limit=0.05))
-    own = generate_orders(sessions)
-    stamp = np.datetime64(sessions.dates[row], "ns")
-    own = own[(own["instrument"] == sessions.instruments[row]) & (own["date"] == stamp)]
-    orders = factory.bind(own.assign(amount=own["amount"].round(-1) + 10.0))
+    orders = factory.bind(own)
+    row = int(orders.session[0])
+    earlier = np.flatnonzero(sessions.dates < sessions.dates[row])
     if policy in BASELINES:
-        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy]())
+        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy](sessions, earlier))
     else:
-        features = MarketFeatures.build(sessions, fit_rows=np.flatnonzero(sessions.dates < sessions.dates[row]))
+        features = MarketFeatures.build(sessions, fit_rows=earlier)
         net = make_network(NetworkSettings(policy, 8), 5, features=features, seed=0)  # type: ignore[arg-type]
         learner = PPO(net, PPOSettings(), seed=0)
-        parts = (FullHistoryStateInterpreter(features, factory.engine.max_step), CategoricalActionInterpreter(4), learner)
+        parts = (
+            FullHistoryStateInterpreter(features, factory.engine.max_step),
+            CategoricalActionInterpreter(4),
+            learner,
+        )
     observe, choose, chooser = parts
     env = factory.vectorize(orders, state_interpreter=observe, action_interpreter=choose, by_reference=False)
     active, taken = env.reset(), []
@@ -185,10 +203,12 @@ def decisions(sessions: Sessions, row: int, tick: int, policy: str) -> list[tupl
 @pytest.mark.parametrize("policy", [*BASELINES, "mlp", "recurrent", "convolution", "attention"])
 def test_the_future_moves_no_observation_and_no_action(policy: str) -> None:
     sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=6, tick_minutes=15))
-    row = 4
+    row, orders = 4, generate_orders(sessions)
+    own = orders["instrument"].eq(sessions.instruments[row]) & orders["date"].eq(pd.Timestamp(sessions.dates[row]))
     for tick in (0, 4, 8, 12):
-        now, then = (decisions(one, row, tick, policy) for one in (sessions, changed_after(sessions, row, tick)))
-        assert len(now) == len(then) == tick // 4 + 1
+        panels = sessions, changed_after(sessions, row, tick)
+        now, then = (decisions(panel, orders[own], tick, policy) for panel in panels)
+        assert len(now) == len(then) > 0
         for (obs, action), (other, same) in zip(now, then, strict=True):
             np.testing.assert_array_equal(action, same)
             for name in obs or ():

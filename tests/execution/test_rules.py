@@ -14,7 +14,11 @@ WITHOUT_EFFECT = {
     "odd_remainder 'leave' has no effect": {"odd_remainder": "leave"},
     "half_spread_bps has no place": {"price_field": "quotes", "half_spread_bps": 1.0},
     "temporary_impact_shape has no effect": {"temporary_impact_shape": "square_root", "volume_limit": 0.1},
-    "permanent_impact_shape has no effect": {"permanent_impact_shape": "square_root", "temporary_impact_bps": 1.0, "volume_limit": 1.0},
+    "permanent_impact_shape has no effect": {
+        "permanent_impact_shape": "square_root",
+        "temporary_impact_bps": 1.0,
+        "volume_limit": 1.0,
+    },
     "temporary_impact_bps counts the share.*needs a volume_limit": {"temporary_impact_bps": 1.0},
     "permanent_impact_bps counts the share.*needs a volume_limit": {"permanent_impact_bps": 1.0},
 }
