@@ -1,4 +1,4 @@
-"""One training in folders of its own: taken up where it stopped, never shortened."""
+"""The trainings of a run, of a policy and of its teacher: each in folders of its own, taken up where it stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEACHER_KEEPS = 2
 
 
 @dataclass(frozen=True)
-class Classroom:
+class Trainings:
     """What the trainings of a run share.
 
     Attributes

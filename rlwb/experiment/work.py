@@ -15,7 +15,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.training import Classroom, Progress, refuse_shorter, teacher_checkpoints
+from rlwb.experiment.training import Progress, Trainings, refuse_shorter, teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 
@@ -110,9 +110,9 @@ def train_policy(
     tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
     orders = {part: bench.bind(table) for part, table in tables.items()}
     features = bench.features(tables["train"])
-    room = Classroom(bench, features, orders, progress or ("bar" if is_attended() else "lines"))
-    teacher = room.teach(run) if settings.algorithm == "opd" else None
-    room.fit(
+    trainings = Trainings(bench, features, orders, progress or ("bar" if is_attended() else "lines"))
+    teacher = trainings.teach(run) if settings.algorithm == "opd" else None
+    trainings.fit(
         bench.learner(features, teacher),
         run.checkpoints,
         run.metrics,

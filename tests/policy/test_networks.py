@@ -96,6 +96,16 @@ def test_what_an_order_is_worth_does_not_depend_on_its_size(rollout: Rollout, ki
     assert torch.equal(a[1], b[1])
 
 
+@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "mlp"])
+def test_one_network_tells_buys_from_sells(rollout: Rollout, kind) -> None:
+    net = make_network(NetworkSettings(kind=kind, hidden=8), ACTIONS, features=small().features)
+    obs = rollout.reference.obs
+    assert set(np.unique(obs["acquiring"])) == {0, 1}
+    with torch.no_grad():
+        own, other = net(obs)[0], net({**obs, "acquiring": 1 - obs["acquiring"]})[0]
+    assert (own != other).any(dim=1).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "head"),
     [
