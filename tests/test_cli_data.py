@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rlwb.cli_data import reader_options
+from rlwb.cli_data import calendar_of, reader_options
 from rlwb.errors import ConfigError
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
@@ -38,3 +38,35 @@ def test_options_of_a_reader_keep_text_that_looks_like_a_number() -> None:
     assert reader_options(words) == wanted
     with pytest.raises(ConfigError, match="NAME=VALUE"):
         reader_options(["zone"])
+
+
+def test_import_and_info_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bars = random_bars(Calendar.preset("cn", tick_minutes=30, label="end"), ["000001", "NA"], ["2024-01-03"])
+    bars.rename(columns={"close": "last"}).to_csv(tmp_path / "bars.csv", index=False)
+    out = tmp_path / "set"
+    words = ("data", "import", str(tmp_path / "bars.csv"), "--out", str(out), "--column", "last=close")
+    code, _, err = call(capsys, *words)
+    assert (code, "which needs a calendar" in err) == (2, True)
+    clock = ("--calendar", "cn", "--tick-minutes", "30", "--label", "end")
+    code, text, _ = call(capsys, *words, *clock, "--json", str(tmp_path / "done.json"))
+    assert code == 0
+    assert text.startswith(f"16 rows of 1 sources read, 16 bars added to {out}, ")
+    assert json.loads((tmp_path / "done.json").read_text())["bars"] == 16
+    code, text, _ = call(capsys, *words)
+    assert (code, "1 sources were imported before and change nothing, first: bars.csv" in text) == (0, True)
+    code, text, _ = call(capsys, "data", "info", str(out), "--json", str(tmp_path / "info.json"))
+    assert "16 bars of 2 instruments on 1 days\n" in text
+    assert "calendar 09:30-11:30, 13:00-15:00 Asia/Shanghai, bars of 30 min named by their end\n" in text
+    assert "imported bars.csv: 16 rows, 16 bars" in text
+    assert json.loads((tmp_path / "info.json").read_text())["dataset"]["sources"][0]["rows"] == 16
+
+
+def test_a_calendar_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "clock.yaml").write_text("preset: null\nsegments: [['10:00', '11:00']]\nclosed: [2024-01-01]\n")
+    found = calendar_of(str(tmp_path / "clock.yaml"), 5.0, None)
+    assert found == Calendar((("10:00", "11:00"),), tick_minutes=5, closed=("2024-01-01",))
+    assert calendar_of(None, None, None) is None
+    with pytest.raises(ConfigError, match="--tick-minutes says nothing without --calendar"):
+        calendar_of(None, 5.0, None)
+    with pytest.raises(ConfigError, match="--calendar"):
+        calendar_of("us", -1.0, None)

@@ -94,12 +94,14 @@ class MarketConfig(Section):
     Parameters
     ----------
     source
-        ``synthetic`` for the embedded market, or the path of bars: a Parquet or CSV file, or a folder with one file an
-        instrument. In a configuration file, a relative path starts at that file.
+        ``synthetic`` for the embedded market, or the path of bars: a data set (``rlwb data import``), a saved panel, a
+        Parquet or CSV file, or a folder with one file an instrument. In a configuration file, a relative path starts at
+        that file.
     synthetic
         The embedded market; only with ``source: synthetic``.
     calendar
-        The session's clock; only with bars of your own, the embedded market has its own.
+        The session's clock; only with bars of your own, the embedded market has its own. A data set and a saved panel
+        bring theirs, which is used unless this one is changed from its default.
     columns
         The data's own column names to ours, for example ``{symbol: instrument, time: datetime}``.
     instruments

@@ -49,7 +49,8 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     report = bench.sessions.report
     found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
     write_json(run.orders / "data.json", found)
-    update_manifest(run, data={"market": bench.sessions.fingerprint}, rules=config.execution.rules.describe())
+    fingerprint = {"market": bench.sessions.fingerprint}
+    update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
 
 
 def order_summary(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -25,12 +25,21 @@ from rlwb.execution import (
     split_orders,
 )
 from rlwb.experiment.config import RunConfig
-from rlwb.market import MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
+from rlwb.experiment.sections import CalendarConfig, MarketConfig
+from rlwb.market import Calendar, MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
+from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.store import is_panel
 
 if TYPE_CHECKING:
     from rlwb.policy import DQN, PPO, PPOSettings
 
     Settings = TypeVar("Settings", bound=PPOSettings)
+
+
+def calendar_for(market: MarketConfig) -> Calendar | None:
+    """Return the calendar of bars; None where they bring their own and no other is asked for."""
+    brings = is_dataset(market.source) or is_panel(market.source)
+    return None if brings and market.calendar == CalendarConfig() else market.calendar.build()
 
 
 class Workbench:
@@ -57,7 +66,7 @@ class Workbench:
             return synthetic_sessions(market.synthetic)
         return load_sessions(
             market.source,
-            market.calendar.build(),
+            calendar_for(market),
             columns=market.columns or None,
             instruments=market.instruments or None,
             start=market.start,

@@ -1,6 +1,9 @@
 """Bars in, one dense panel out: calendar, readers, validation, `Sessions`, features, and a synthetic market."""
 
 from rlwb.market.calendar import Calendar
+from rlwb.market.dataset.conflicts import read_conflicts
+from rlwb.market.dataset.importing import import_bars
+from rlwb.market.dataset.state import read_state
 from rlwb.market.features import FeatureSettings, MarketFeatures
 from rlwb.market.load import load_sessions
 from rlwb.market.normaliser import Normaliser
@@ -21,8 +24,11 @@ __all__ = [
     "SyntheticSettings",
     "feature",
     "feature_names",
+    "import_bars",
     "load_sessions",
     "read_bars",
+    "read_conflicts",
+    "read_state",
     "resample",
     "sessions_to_bars",
     "synthetic_bars",

@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from rlwb.market.dataset.bars import NUMBERS
+from rlwb.market.dataset.layout import is_dataset, list_instruments, list_months
+from rlwb.market.dataset.partition import read_partition
+from rlwb.market.dataset.state import State, read_state
 from rlwb.market.read import bar_files, read_bars
 from rlwb.market.readers.registry import TABLE, find_reader
 from rlwb.market.report import Report
+
+_MOST = 20
+_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,9 @@ class Contents:
     columns
         Those of the schema that are there.
     report
-        What was ignored or changed while reading.
+        What was ignored or changed while reading; of a data set, what its imports dropped and repaired.
+    dataset
+        What a data set says of itself: its calendar and sources.
     """
 
     kind: str
@@ -45,10 +55,12 @@ class Contents:
     last: str | None
     columns: tuple[str, ...]
     report: Report
+    dataset: State | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
-        return {**vars(self), "columns": list(self.columns), "report": self.report.as_dict()}
+        found = {**vars(self), "columns": list(self.columns), "report": self.report.as_dict()}
+        return {**found, "dataset": None if self.dataset is None else self.dataset.as_dict()}
 
     def as_text(self) -> str:
         """Return the figures as lines for people."""
@@ -58,6 +70,18 @@ class Contents:
             f"columns  {', '.join(self.columns)}",
             f"source   {self.files:,} files of kind {self.kind}, {self.size:,} bytes",
         ]
+        if self.dataset is not None:
+            clock = self.dataset.calendar
+            spans = ", ".join("-".join(segment) for segment in clock.segments)
+            lines.append(
+                f"calendar {spans} {clock.timezone}, bars of {clock.tick_minutes:g} min named by their {clock.label}"
+            )
+            lines += [
+                f"imported {one.name}: {one.rows:,} rows, {one.bars:,} bars{'' if one.complete else ', in part'}"
+                for one in self.dataset.sources[:_MOST]
+            ]
+            more = len(self.dataset.sources) - _MOST
+            lines += [f"         and {more:,} more sources (--json has all)"] if more > 0 else []
         return "\n".join([*lines, *(self.report.as_text().splitlines() if self.report.counts else ())])
 
 
@@ -65,6 +89,8 @@ def read_contents(
     source: str | os.PathLike[str], *, kind: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Contents:
     """Read `source` whole and tell what it holds; parameters as for `rlwb.market.read.read_bars`."""
+    if is_dataset(source) and kind is None and not options:
+        return _of_dataset(Path(source))
     reader = find_reader(source, kind, options)
     files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
     report = Report()
@@ -82,4 +108,29 @@ def read_contents(
         last=dated.max().isoformat() if len(dated) else None,
         columns=tuple(str(name) for name in bars.columns),
         report=report,
+    )
+
+
+def _of_dataset(directory: Path) -> Contents:
+    """Tell what a data set holds, an unfinished one too, from its state and its stamps."""
+    state = read_state(directory)
+    paths = [path for folder in list_instruments(directory).values() for path in list_months(folder).values()]
+    days: set[int] = set()
+    span: list[int] = []
+    for path in paths:
+        stamp = read_partition(path, ()).stamp
+        days.update(np.unique(stamp // _DAY).tolist())
+        span += [int(stamp[0]), int(stamp[-1])]
+    return Contents(
+        kind="dataset",
+        files=len(paths),
+        size=sum(path.stat().st_size for path in paths),
+        bars=state.bars,
+        instruments=len(list_instruments(directory)),
+        days=len(days),
+        first=pd.Timestamp(min(span), unit="us").isoformat() if span else None,
+        last=pd.Timestamp(max(span), unit="us").isoformat() if span else None,
+        columns=("instrument", "datetime", *(name for name in (*NUMBERS, "halted") if name in state.columns)),
+        report=state.report(),
+        dataset=state,
     )

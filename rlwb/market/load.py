@@ -15,15 +15,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import build_sessions
 from rlwb.market.calendar import Calendar
+from rlwb.market.clock import day_of
+from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.dataset.reading import dataset_stamp
+from rlwb.market.dataset.state import read_state
 from rlwb.market.read import bar_files, read_bars
 from rlwb.market.readers.base import Reader
+from rlwb.market.readers.frames import check_found
 from rlwb.market.readers.registry import find_reader
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
-from rlwb.market.store import open_sessions, save_sessions
+from rlwb.market.store import is_panel, open_sessions, save_sessions
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 22
@@ -31,7 +38,7 @@ _CHUNK = 1 << 22
 
 def load_sessions(
     source: str | os.PathLike[str],
-    calendar: Calendar,
+    calendar: Calendar | None = None,
     *,
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -50,11 +57,25 @@ def load_sessions(
 ) -> Sessions:
     """Read, validate and lay out bars; see `read_bars` and `build_sessions` for the parameters.
 
+    A data set (`rlwb.market.dataset`) brings its own calendar; another one must have its zone and label. A saved panel
+    is opened as it is, less what `instruments`, `start` and `end` leave out.
+
     With a `cache_dir` the panel is built once and mapped from disk afterwards. Its folder is named by a key of all
     that the result depends on: the names and contents of the files, the calendar, every option, and the code of this
     room. A damaged panel is noticed by its checksums, built again, and counted in the report.
     """
-    reader = find_reader(source, kind, options)
+    if is_panel(source) and kind is None:
+        fixed: dict[str, Any] = {"options": options, "columns": columns, "source_timezone": source_timezone}
+        fixed |= {"instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
+        fixed |= {"volume_multiplier": volume_multiplier != 1, "min_coverage": min_coverage != 0.5}
+        fixed |= {"prices": prices != "traded"}
+        return _panel(Path(source), calendar, instruments, start, end, strict, fixed)
+    stored = is_dataset(source) and kind is None
+    if stored:
+        calendar = _calendar_of(Path(source), calendar)
+    if calendar is None:
+        raise ConfigError(f"{source} needs a calendar: the session's segments, zone and label.")
+    reader = None if stored else find_reader(source, kind, options)
     if reader is not None and reader.label not in (None, calendar.label):
         raise ConfigError(
             f"{source} is read as {reader.kind}, whose stamps name the {reader.label} of a bar, and the calendar's "
@@ -124,6 +145,53 @@ def load_sessions(
         return open_sessions(directory, verify=False)
 
 
+def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:
+    """Return the calendar that a data set's bars are laid on."""
+    own = read_state(source).calendar
+    for name in ("timezone", "label"):
+        if calendar is not None and getattr(calendar, name) != getattr(own, name):
+            raise ConfigError(
+                f"the stamps of {source} are stored with {name} {getattr(own, name)!r}, and the calendar's is "
+                f"{getattr(calendar, name)!r}; set it to that, or leave the calendar out."
+            )
+    return calendar or own
+
+
+def _panel(
+    source: Path,
+    calendar: Calendar | None,
+    instruments: Sequence[str] | None,
+    start: Any,
+    end: Any,
+    strict: bool,
+    fixed: Mapping[str, Any],
+) -> Sessions:
+    """Open a saved panel, and leave out what is not asked for."""
+    unused = next((name for name, value in fixed.items() if value), None)
+    if unused is not None:
+        raise ConfigError(f"{source} is a saved panel, where {unused} has no effect; drop it.")
+    sessions = open_sessions(source)
+    if calendar is not None and calendar != sessions.calendar:
+        raise ConfigError(f"{source} is a saved panel, which has a calendar of its own; leave the calendar out.")
+    if strict and sessions.report.problems():
+        found = "; ".join(sessions.report.sentence(reason) for reason in sessions.report.problems())
+        raise DataError(f"the bars of {source} were not clean: {found}. Mend them, or load with strict=False.")
+    keep = np.ones(len(sessions), dtype=bool)
+    if instruments is not None:
+        names = [instruments] if isinstance(instruments, str) else list(instruments)
+        check_found(names, sessions.index.names.tolist(), source)
+        keep &= np.isin(sessions.instruments, names)
+    keep &= True if start is None else sessions.dates >= day_of(start)
+    keep &= True if end is None else sessions.dates <= day_of(end)
+    if not keep.any():
+        raise DataError(f"{source} has no session from {start} to {end}; its days are {_span(sessions)}.")
+    return sessions if keep.all() else sessions.select(keep)
+
+
+def _span(sessions: Sessions) -> str:
+    return f"{sessions.dates.min()} to {sessions.dates.max()}" if len(sessions) else "none"
+
+
 @contextmanager
 def _only_one(directory: Path) -> Iterator[None]:
     """Let one process at a time build this panel; the lock goes with the process that holds it."""
@@ -140,6 +208,10 @@ def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], reade
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
     if reader is not None:  # which may be another package's
         digest.update(Path(inspect.getfile(type(reader))).read_bytes())
+    if is_dataset(source) and reader is None:
+        for line in dataset_stamp(Path(source)):
+            digest.update(f"{line}\n".encode())
+        return digest.hexdigest()
     files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
     for path in files:
         name = path.name if reader is None else path.absolute()  # the folders say what the files are

@@ -14,6 +14,8 @@ import pandas as pd
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.clock import day_of
 from rlwb.market.columns import match_columns
+from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.dataset.reading import read_dataset
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.frames import canonical_fault, check_found
 from rlwb.market.readers.registry import find_reader
@@ -63,7 +65,8 @@ def read_bars(
     ----------
     source
         A .parquet, .csv or .csv.gz file, or a folder of them. A file without an instrument column is one instrument,
-        named as the file without its ending: ``BRK.B.csv`` holds ``BRK.B``. Or what one of `rlwb.market.readers` reads.
+        named as the file without its ending: ``BRK.B.csv`` holds ``BRK.B``. Or what one of `rlwb.market.readers` reads,
+        or a data set (`rlwb.market.dataset`).
     kind
         ``"table"`` for Parquet and CSV, or the reader: ``"qlib"``, ``"binance"`` (`rlwb.market.readers`). Without it,
         the names of the files and folders say, or it is a `DataError` that they could be two kinds.
@@ -95,6 +98,14 @@ def read_bars(
     """
     wanted = _wanted(instruments)
     report = report if report is not None else Report()
+    if is_dataset(source) and kind is None:
+        asked = {"options": options, "columns": columns, "instrument_pattern": instrument_pattern}
+        asked |= {"source_timezone": source_timezone, "datetime_format": datetime_format}
+        _refuse(asked, f"{source} is a data set")
+        bars = read_dataset(Path(source), wanted, start, end, report)
+        if wanted is not None:
+            check_found(wanted, bars["instrument"].unique(), source)
+        return bars
     reader = find_reader(source, kind, options)
     if reader is not None:
         of_tables = {"columns": columns, "instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
@@ -110,7 +121,7 @@ def read_bars(
         used = set(found.values())
         report.add("column_ignored", len(header) - len(used), ", ".join(n for n in header if n not in used))
         if "instrument" not in found:
-            name = _id_of(path, instrument_pattern)
+            name = id_of(path, instrument_pattern)
             if name in origin and instrument_pattern is None:
                 raise DataError(f"{path.name} and {origin[name].name} are both instrument {name}; keep one of them.")
             origin.setdefault(name, path)
@@ -138,9 +149,7 @@ def _read_by(
     report: Report,
 ) -> pd.DataFrame:
     """Return the bars of a source that is neither Parquet nor CSV."""
-    unused = next((name for name, value in of_tables.items() if value is not None), None)
-    if unused is not None:
-        raise ConfigError(f"{source} is read as {reader.kind}, where {unused} has no effect; drop it, or set kind.")
+    _refuse(of_tables, f"{source} is read as {reader.kind}")
     try:
         bars = reader.read(source, None if wanted is None else frozenset(wanted), report)
     except OSError as error:
@@ -157,6 +166,12 @@ def _read_by(
     return bars
 
 
+def _refuse(options: Mapping[str, Any], where: str) -> None:
+    unused = next((name for name, value in options.items() if value), None)
+    if unused is not None:
+        raise ConfigError(f"{where}, where {unused} has no effect; drop it, or set kind.")
+
+
 def _wanted(instruments: Sequence[str] | None) -> set[str] | None:
     if instruments is None:
         return None
@@ -169,7 +184,8 @@ def _wanted(instruments: Sequence[str] | None) -> set[str] | None:
     return set(names)
 
 
-def _id_of(path: Path, pattern: str | None) -> str:
+def id_of(path: Path, pattern: str | None) -> str:
+    """Return the instrument that a file's name stands for: all of it without the ending, or group 1 of `pattern`."""
     stem = path.name[: -len(suffix_of(path) or "")]
     if pattern is None:
         return stem

@@ -26,6 +26,8 @@ REASONS: dict[str, Reason] = {
     "after_early_close": Reason("bars", "dropped", "after an early close"),
     "duplicate_identical": Reason("bars", "dropped", "repeats an earlier bar exactly"),
     "duplicate_conflicting": Reason("bars", "dropped", "another bar of the same tick follows (the last is kept)"),
+    "overlap_identical": Reason("bars", "dropped", "also in a source imported earlier, with the same values"),
+    "overlap_conflicting": Reason("bars", "dropped", "differ from the bar of another source (see the conflicts)"),
     "unsorted": Reason("bars", "repaired", "earlier than the bar before it (sorted)"),
     "price_zero": Reason("bars", "repaired", "a price of 0 (made missing)"),
     "price_negative": Reason("bars", "repaired", "a negative price (made missing)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,11 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
             f"{where}: the stamp {bad.iloc[0]!r} (row {bad.index[0]}) cannot be read; write YYYY-MM-DD HH:MM:SS "
             "or give datetime_format."
         ) from None
+
+
+def has_offset(text: str) -> bool:
+    """Tell whether the text of a stamp carries an offset or names UTC."""
+    return re.search(_OFFSET, text) is not None
 
 
 def local_nanoseconds(stamps: pd.Series, timezone: str | None) -> np.ndarray:

@@ -7,8 +7,8 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,13 @@ from rlwb.market.sessions import Sessions
 
 META = "sessions.json"
 FORMAT = 1
+_VERIFIED = ".verified.json"
 _CHUNK = 1 << 22
+
+
+def is_panel(source: str | os.PathLike[str]) -> bool:
+    """Tell whether `source` is the folder of a saved panel."""
+    return (Path(source) / META).is_file()
 
 
 def save_sessions(
@@ -80,18 +86,25 @@ def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> 
     """Map a saved panel into memory.
 
     A panel that is missing, incomplete, of another format, or (when `verify`) whose checksums differ is a `DataError`.
+    Checksums that fitted are computed again only when a file was touched since, by size, time or inode; so a large
+    panel opens at once.
     """
     path = Path(directory).absolute()
     try:
         meta = json.loads((path / META).read_text(encoding="utf-8"))
         if meta["format"] != FORMAT or meta["schema"] != SCHEMA_VERSION:
             raise DataError(f"the panel in {path} was saved in another format; build it again from the bars.")
+        touched = _touched(path, meta["files"])
+        verified = _last_verified(path) == touched
         for name, stated in meta["files"].items():
             size = (path / name).stat().st_size
             if size != stated["bytes"]:
                 raise ValueError(f"{name} has {size} bytes, not {stated['bytes']}")
-            if verify and _checksum(path / name) != stated["crc32"]:
+            if verify and not verified and _checksum(path / name) != stated["crc32"]:
                 raise ValueError(f"the checksum of {name} differs")
+        if verify and not verified and _touched(path, meta["files"]) == touched:
+            with suppress(OSError):  # a panel that can only be read is verified each time
+                write_json(path / _VERIFIED, touched)
         report = Report.from_dict(meta["report"])
         sessions = _map(path, meta["files"], Calendar(**meta["calendar"]), report, directory=path)
         sessions.__dict__["fingerprint"] = meta["fingerprint"]
@@ -100,6 +113,22 @@ def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> 
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"the panel in {path} is damaged ({error}); delete it and build it again.") from None
     return sessions
+
+
+def _touched(path: Path, files: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return what changes when a file of the panel is written: its size, time and inode; and its stated checksum."""
+    stats = {name: (path / name).stat() for name in files}
+    return {
+        name: [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, files[name]["crc32"]]
+        for name, stat in stats.items()
+    }
+
+
+def _last_verified(path: Path) -> Any:
+    try:
+        return json.loads((path / _VERIFIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _write_arrays(folder: Path, parts: Iterable[Sessions]) -> tuple[Calendar, Report]:

@@ -16,7 +16,8 @@ from rlwb.errors import DataError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _AS_TEXT = ("instrument", "datetime", "date", "time")
-_MISSING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
+#: What stands for a missing number.
+MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 _CHUNK = 1 << 20
 _DAMAGE = (pd.errors.ParserError, pa.ArrowException, OSError, EOFError)
 
@@ -68,7 +69,7 @@ def read_table(path: Path, found: Mapping[str, str]) -> pd.DataFrame:
                 index_col=False,
                 encoding="utf-8-sig",
                 keep_default_na=False,
-                na_values=dict.fromkeys(numbers, _MISSING),
+                na_values=dict.fromkeys(numbers, MISSING_WORDS),
                 float_precision="round_trip",
                 low_memory=False,
             )[list(names)]

@@ -32,12 +32,15 @@ class Reader(ABC):
         The name by which the reader is chosen.
     label
         Whether stamps name the start or the end of a bar; None where it depends on who wrote the source.
+    separable
+        Whether each file can be read alone, so that an import takes only those that are new.
     """
 
     max_megabytes: int = 512
 
     kind: ClassVar[str]
     label: ClassVar[Literal["start", "end"] | None]
+    separable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

@@ -55,6 +55,7 @@ class BinanceReader(Reader):
 
     kind: ClassVar[str] = "binance"
     label: ClassVar[Literal["start", "end"] | None] = "start"
+    separable: ClassVar[bool] = True
 
     @classmethod
     def recognises(cls, source: Path) -> bool:

@@ -1,0 +1,58 @@
+"""How far an import is: a bar where someone watches, else a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+
+class ImportProgress:
+    """Takes the calls of `rlwb.market.dataset.importing.import_bars`.
+
+    Parameters
+    ----------
+    bar
+        Whether to draw a bar with bars a second.
+    echo
+        Says a line, where no bar is drawn.
+    every
+        Seconds between two lines.
+    """
+
+    def __init__(self, *, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> None:
+        self._drawn = bar
+        self._echo = echo
+        self._every = every
+        self._bar: Any = None
+        self._name = ""
+        self._before = 0
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, name: str, rows: int, total: int | None) -> None:
+        if self._drawn:
+            self._draw(name, rows, total)
+            return
+        before = self._before if name == self._name else 0
+        now = time.monotonic()
+        if now - self._said >= self._every:
+            of = "" if total is None else f" of {total:,}"
+            self._echo(f"{name}: {rows:,}{of} bars, {(rows - before) / (now - self._said):,.0f} bars/s")
+            self._name, self._before, self._said = name, rows, now
+
+    def _draw(self, name: str, rows: int, total: int | None) -> None:
+        from tqdm.auto import tqdm
+
+        if self._bar is None or name != self._name:
+            if self._bar is not None:
+                self._bar.close()
+            self._name = name
+            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True)
+        self._bar.update(rows - self._bar.n)
