@@ -23,6 +23,7 @@ from rlwb.experiment.sections import (
 )
 from rlwb.experiment.yamlfile import dump_yaml, parse_yaml, read_yaml
 from rlwb.market import FeatureSettings
+from rlwb.market.own import is_file
 
 
 class RunConfig(Section):
@@ -129,8 +130,14 @@ def _rooted(layer: Layer, base: Path) -> Layer:
     values = flatten(layer.values, RunConfig, layer.origin)
     for name, keyword in (("market.source", "synthetic"), ("orders.source", "generated")):
         if isinstance(path := values.get(name), str) and path != keyword:
-            values[name] = str((base / Path(path).expanduser()).resolve())
+            values[name] = _from(base, path)
+    if isinstance(sources := values.get("features.imports"), (list, tuple)):
+        values["features.imports"] = [_from(base, s) if isinstance(s, str) and is_file(s) else s for s in sources]
     return Layer(layer.origin, values)
+
+
+def _from(base: Path, path: str) -> str:
+    return str((base / Path(path).expanduser()).resolve())
 
 
 def _described(config: RunConfig) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import rlwb
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.files import write_json
+from rlwb.market.own import describe
 
 PACKAGES = (
     *("torch", "tianshou", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
@@ -28,7 +29,9 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
     now = _now()
     if path.is_file():
         manifest = read_json(path)
-        manifest.setdefault("resumed", []).append({"at": now, "command": list(command), **_made_with()})
+        imports = describe(run.config.features.imports)
+        again = {"at": now, "command": list(command), **_made_with(), "imports": imports}
+        manifest.setdefault("resumed", []).append(again)
         manifest |= {"ended": None, "status": "running"}
     else:
         config = run.config
@@ -37,6 +40,7 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
             **_made_with(),
             "seeds": {"seed": config.seed, "market.synthetic.seed": config.market.synthetic.seed},
             "threads": config.threads,
+            "imports": describe(config.features.imports),
             "data": {},
             "started": now,
             "ended": None,

@@ -17,6 +17,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import leaves
 from rlwb.experiment.run import RunDirectory
+from rlwb.market.own import describe
 
 Work = Callable[[RunDirectory, RunConfig], None]
 
@@ -69,9 +70,14 @@ def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
         value: Any = tree
         for part in name.split("."):
             value = value[part]
-        outside = name in stage.sources and value not in ("synthetic", "generated")
-        chosen[name] = hash_path(Path(value)) if outside else value
+        if name in stage.sources:
+            value = describe(value) if name == "features.imports" else _contents(value)
+        chosen[name] = value
     return chosen
+
+
+def _contents(source: str) -> str:
+    return source if source in ("synthetic", "generated") else hash_path(Path(source))
 
 
 def inputs_of(stage: Stage, run: RunDirectory) -> str:

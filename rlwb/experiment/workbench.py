@@ -28,6 +28,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.sections import CalendarConfig, MarketConfig
 from rlwb.market import Calendar, MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
 from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.own import describe
 from rlwb.market.store import is_panel
 
 if TYPE_CHECKING:
@@ -198,6 +199,10 @@ class Workbench:
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
         config = self.config
+        seen = dataclasses.asdict(config.features)
+        imports = seen.pop("imports")
+        if imports:  # known by their content, wherever they lie
+            seen["imports"] = describe(imports)
         return {
             "rlwb": rlwb.__version__,
             "algorithm": config.train.algorithm,
@@ -206,7 +211,7 @@ class Workbench:
             "ticks_per_step": config.execution.ticks_per_step,
             "max_step": self.simulator.engine.max_step,
             "rules": dataclasses.asdict(config.execution.rules),
-            "features": dataclasses.asdict(config.features),
+            "features": seen,
             "normaliser": features.normaliser.as_dict(),
         }
 

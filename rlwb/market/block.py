@@ -60,6 +60,11 @@ class Block:
         return self._references.price[self.rows][:, None]
 
     @cached_property
+    def previous_close(self) -> np.ndarray:
+        """The last valid close of the instrument's earlier sessions, float64 of shape ``(n, 1)``; NaN where none is."""
+        return self._references.previous_close[self.rows][:, None]
+
+    @cached_property
     def volume_reference(self) -> np.ndarray:
         """`References.volume`, float64 of shape ``(n, 1)``."""
         return self._references.volume[self.rows][:, None]

@@ -5,6 +5,9 @@ With ``p`` a price and ``v`` a volume or size at tick t of a session:
 ========================== ============================================================================================
 open, high, low, close,    ``log(p[t] / reference)``, the reference being the last valid close of the instrument's
 bid, ask, vwap             earlier sessions, or, in a first session, the session's own first valid price
+returns                    ``log(close[t])`` less the log of the last valid close before it, of today or else of earlier
+                           sessions
+gap                        log of today's first valid price over the last valid close of earlier sessions, once known
 volume, bid_size, ask_size ``log1p(v[t] / reference)``, the reference being the mean tick volume of the instrument's
                            last earlier session that traded, or, where there is none, today's mean so far
 spread                     ``log(ask[t] / bid[t])``
@@ -14,6 +17,8 @@ volatility                 root mean square of today's log returns so far, from 
 volume_share               today's volume so far as a share of a usual day's, less the usual share by then; the usual
                            day is the mean of the instrument's last 5 sessions, as far as they traded
 time                       share of the clock's ticks that are over, ``(t + 1) / T``
+yesterday_return           log of the last valid close over the first valid price of the instrument's session before
+yesterday_volatility       ``volatility`` at the end of the session before
 ========================== ============================================================================================
 
 Each value is known when tick t is over; `MarketFeatures` shows a decision at tick t the values before t.
@@ -55,14 +60,51 @@ def _imbalance(block: Block) -> np.ndarray:
     return (bid - ask) / (bid + ask)
 
 
-def _volatility(block: Block) -> np.ndarray:
-    price = np.log(block["close"])
+def _changes(price: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log return of each tick from the last valid price before it, and whether there is one; ``(n, T)``."""
+    price = np.log(price)
     valid = np.isfinite(price)
     last = np.maximum.accumulate(np.where(valid, np.arange(price.shape[1]), -1), axis=1)
     before = np.concatenate([np.full((len(price), 1), -1), last[:, :-1]], axis=1)
     moved = valid & (before >= 0)
-    change = np.where(moved, price - np.take_along_axis(price, np.maximum(before, 0), axis=1), 0.0)
+    return np.where(moved, price - np.take_along_axis(price, np.maximum(before, 0), axis=1), 0.0), moved
+
+
+def _volatility_of(price: np.ndarray) -> np.ndarray:
+    change, moved = _changes(price)
     return np.sqrt(np.cumsum(change**2, axis=1) / np.cumsum(moved, axis=1))
+
+
+def _volatility(block: Block) -> np.ndarray:
+    return _volatility_of(block["close"])
+
+
+def _returns(block: Block) -> np.ndarray:
+    change, moved = _changes(block["close"])
+    overnight = np.log(block["close"]) - np.log(block.previous_close)  # of the first close, which has none before it
+    return np.where(moved, change, np.where(np.isfinite(block["close"]), overnight, np.nan))
+
+
+def _gap(block: Block) -> np.ndarray:
+    price = np.where(np.isfinite(block["open"]), block["open"], block["close"])
+    seen = np.isfinite(price)
+    known = np.logical_or.accumulate(seen, axis=1)
+    first = np.take_along_axis(price, np.argmax(seen, axis=1)[:, None], axis=1)
+    return np.where(known, np.log(first) - np.log(block.previous_close), np.nan)
+
+
+def _yesterday_return(block: Block) -> np.ndarray:
+    close, opening = block.earlier("close", 1), block.earlier("open", 1)
+    price = np.where(np.isfinite(opening), opening, close)
+    first = np.take_along_axis(price, np.argmax(np.isfinite(price), axis=1)[:, None], axis=1)
+    last = close.shape[1] - 1 - np.argmax(np.isfinite(close)[:, ::-1], axis=1)
+    move = np.log(np.take_along_axis(close, last[:, None], axis=1)) - np.log(first)
+    return np.broadcast_to(move, close.shape)
+
+
+def _yesterday_volatility(block: Block) -> np.ndarray:
+    volatility = _volatility_of(block.earlier("close", 1))
+    return np.broadcast_to(volatility[:, -1:], volatility.shape)
 
 
 def _volume_share(block: Block) -> np.ndarray:
@@ -89,5 +131,9 @@ BUILT_IN: dict[str, Piece] = {
         Piece("volatility", ("close",), _volatility),
         Piece("volume_share", ("volume",), _volume_share),
         Piece("time", (), _time),
+        Piece("returns", ("close",), _returns),
+        Piece("gap", ("open", "close"), _gap),
+        Piece("yesterday_return", ("open", "close"), _yesterday_return),
+        Piece("yesterday_volatility", ("close",), _yesterday_volatility),
     )
 }

@@ -10,6 +10,7 @@ import numpy as np
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.computed import ComputedFeatures, raw_blocks
 from rlwb.market.normaliser import Normaliser
+from rlwb.market.own import import_features
 from rlwb.market.pieces import find_piece
 from rlwb.market.references import References
 from rlwb.market.sessions import Sessions
@@ -26,19 +27,26 @@ class FeatureSettings:
     ----------
     columns
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
-        volatility, volume_share, time (`rlwb.market.catalogue` defines them), and your own (`rlwb.market.feature`).
+        volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (`rlwb.market.catalogue`
+        defines them), and your own (`rlwb.market.feature`).
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
     clip
         Normalised values are cut to ``[-clip, clip]``, so an unadjusted split cannot swamp a network.
+    imports
+        Where features of your own are added by `rlwb.market.feature`: Python files (``my_features.py``) and modules
+        (``package.module``). Their code is run.
     """
 
     columns: tuple[str, ...] = ("open", "high", "low", "close", "volume")
     previous_day: bool = True
     clip: float = 20.0
+    imports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "imports", tuple(self.imports))
+        import_features(self.imports)
         for name in self.columns:
             find_piece(name)
         if not self.columns or len(set(self.columns)) != len(self.columns):
@@ -137,6 +145,7 @@ class MarketFeatures:
             Statistics to use instead, for example a checkpoint's. Exactly one of the two must be given.
         """
         settings = settings or FeatureSettings()
+        import_features(settings.imports)
         if (fit_rows is None) == (normaliser is None):
             raise ConfigError(
                 "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."

@@ -54,10 +54,20 @@ def feature(name: str, *, needs: Sequence[str]) -> Callable[[Function], Function
     def add(function: Function) -> Function:
         piece = Piece(name, tuple(needs), function)
         check_causal(piece)
-        _PIECES[name] = piece
+        register(piece)
         return function
 
     return add
+
+
+def register(piece: Piece) -> None:
+    """Let `piece` be found by its name."""
+    _PIECES[piece.name] = piece
+
+
+def registered() -> dict[str, Piece]:
+    """Return all features by name, a copy."""
+    return dict(_PIECES)
 
 
 def feature_names() -> tuple[str, ...]:

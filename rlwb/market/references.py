@@ -33,12 +33,17 @@ class References:
         self.sessions = sessions
 
     @cached_property
+    def previous_close(self) -> np.ndarray:
+        """`previous_close` of the panel."""
+        return previous_close(self.sessions)
+
+    @cached_property
     def price(self) -> np.ndarray:
         """The last valid close of the instrument's earlier sessions, float64 of shape ``(S,)``.
 
         Where there is none, the first valid price of the session itself; NaN where there is no price at all.
         """
-        reference = previous_close(self.sessions)
+        reference = self.previous_close.copy()
         unknown = np.flatnonzero(~np.isfinite(reference))
         reference[unknown] = first_price(self.sessions, unknown, _ANCHORS)
         return reference

@@ -44,11 +44,11 @@ def yesterday_close(block: Block) -> np.ndarray:
     return block.earlier("close", 1)
 
 
-OWN = {"gap": Piece("gap", ("open",), gap), "yesterday_close": Piece("yesterday_close", ("close",), yesterday_close)}
+OWN = (Piece("own_gap", ("open",), gap), Piece("yesterday_close", ("close",), yesterday_close))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("piece", [*BUILT_IN.values(), *OWN.values()], ids=lambda piece: piece.name)
+@pytest.mark.parametrize("piece", [*BUILT_IN.values(), *OWN], ids=lambda piece: piece.name)
 def test_no_piece_sees_the_future(piece: Piece, seed: int) -> None:
     check_causal(piece, trials=60, seed=seed)
 
@@ -117,6 +117,31 @@ def test_volume_share_forgets_what_is_older_than_five_sessions() -> None:
     np.testing.assert_allclose(raw_column(sessions, "volume_share")[6], [0.25, 0.5, 0.75, 1.0])
 
 
+def two_days() -> Sessions:
+    """Return a day that closes at 12 after a silent last tick, and a day that opens late and at 15."""
+    first = day("2024-01-03", [10.0, np.nan, 12.0, np.nan]).assign(open=[9.0, np.nan, 10.0, np.nan])
+    second = day("2024-01-05", [np.nan, 16.0, 16.0, 8.0]).assign(open=[np.nan, 15.0, 16.0, 16.0])
+    for bars in (first, second):
+        bars["high"], bars["low"] = bars[["open", "close"]].max(axis=1), bars[["open", "close"]].min(axis=1)
+    return build(first, second)
+
+
+def test_returns_by_hand() -> None:
+    expected = [[np.nan, np.nan, np.log(12 / 10), np.nan], [np.nan, np.log(16 / 12), 0.0, np.log(8 / 16)]]
+    np.testing.assert_allclose(raw_column(two_days(), "returns"), expected, rtol=1e-12)
+
+
+def test_gap_by_hand() -> None:
+    expected = [[np.nan] * 4, [np.nan, *[np.log(15 / 12)] * 3]]
+    np.testing.assert_allclose(raw_column(two_days(), "gap"), expected, rtol=1e-12)
+
+
+def test_yesterday_by_hand() -> None:
+    sessions = two_days()
+    np.testing.assert_allclose(raw_column(sessions, "yesterday_return"), [[np.nan] * 4, [np.log(12 / 9)] * 4])
+    np.testing.assert_allclose(raw_column(sessions, "yesterday_volatility"), [[np.nan] * 4, [np.log(12 / 10)] * 4])
+
+
 def test_time_is_the_share_of_the_clock() -> None:
     np.testing.assert_array_equal(raw_column(build(day("2024-01-03", [10.0] * 4)), "time"), [[0.25, 0.5, 0.75, 1.0]])
 
@@ -140,15 +165,15 @@ def test_earlier_sessions_are_the_instruments_own() -> None:
 
 
 def test_ones_own_feature_is_seen_under_its_name() -> None:
-    feature("gap", needs=("open",))(gap)
-    assert feature_names()[-1] == "gap"
+    feature("own_gap", needs=("open",))(gap)
+    assert feature_names()[-1] == "own_gap"
     sessions = build(day("2024-01-03", [10.0] * 4), day("2024-01-04", [11.0] * 4), day("2024-01-05", [11.0] * 4))
-    features = MarketFeatures.build(sessions, FeatureSettings(("close", "gap")), fit_rows=np.arange(2))
-    assert features.columns == features.normaliser.columns == ("close", "gap")
+    features = MarketFeatures.build(sessions, FeatureSettings(("close", "own_gap")), fit_rows=np.arange(2))
+    assert features.columns == features.normaliser.columns == ("close", "own_gap")
     raw = features.today[:, :, 1] * features.normaliser.scale[1] + features.normaliser.mean[1]
     np.testing.assert_allclose(raw[:, 0], [0.0, np.log(1.1), 0.0], atol=1e-6)
-    feature("gap", needs=("open",))(lambda block: np.zeros_like(block["open"]))  # a notebook's cell, run again
-    assert not raw_column(sessions, "gap").any()
+    feature("own_gap", needs=("open",))(lambda block: np.zeros_like(block["open"]))  # a notebook's cell, run again
+    assert not raw_column(sessions, "own_gap").any()
 
 
 def test_the_documented_example_runs() -> None:
