@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from rlwb.experiment import work
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stage import run_stage
+from rlwb.experiment.stages import ORDERS, TRAIN
 from rlwb.trainer import list_checkpoints, load_checkpoint
 
 TINY = {
@@ -187,6 +190,25 @@ def test_a_distillation_that_is_taken_up_again_ends_as_one_without_a_break(
         pd.testing.assert_frame_equal(trained_rows(run, folder), trained_rows(distilled, folder), check_exact=True)
     ends = [load_checkpoint(one.checkpoints / "0003.pt")["vessel"]["policy"] for one in (run, distilled)]
     assert ends[0]["_teacher"] == ends[1]["_teacher"]
+
+
+def test_a_teacher_of_other_settings_is_set_aside_with_its_student(distilled: RunDirectory, tmp_path: Path) -> None:
+    said: list[str] = []
+    shutil.copytree(distilled.path, tmp_path / "run", symlinks=True)
+    run = RunDirectory.open(tmp_path / "run")
+    train = partial(work.train_policy, progress="none")
+    for stage, task in ((ORDERS, work.make_orders), (TRAIN, train)):
+        run_stage(stage, run, run.config, task, echo=said.append)
+    longer = tiny(**{**DISTILLED, "train.opd.teacher_iterations": 4})
+    run_stage(TRAIN, run, longer, train, echo=said.append)
+    assert "train.opd.teacher_iterations 3 there, 4 now" in said[-1]
+    assert max(list_checkpoints(run.checkpoints / "teacher")) == 4
+    (aside,) = (run.path / "superseded").glob("*-train")
+    assert max(list_checkpoints(aside / "checkpoints" / "teacher")) == 3
+    begun = [
+        load_checkpoint(folder / "0001.pt")["vessel"]["policy"] for folder in (run.checkpoints, aside / "checkpoints")
+    ]
+    assert begun[0]["_teacher"] != begun[1]["_teacher"]
 
 
 def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
