@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import Interval, average_day_interval, paired_difference
-from rlwb.evaluation.results import PolicyResult, check_same_orders, of_kind
+from rlwb.evaluation.results import Kind, PolicyResult, check_same_orders, of_kind
 from rlwb.evaluation.statistics import ZERO_BP, count_missing, gain_loss_ratio, mean, standard_deviation, win_rate
 from rlwb.evaluation.summary import weighted_by_value
 
@@ -122,14 +122,13 @@ def headline(
     check_same_orders(results)
     title = f"best checkpoints by validation (n = {len(checkpoints)})"
     groups = [(title, checkpoints)]
-    groups += [
-        (r.display_name, [r]) for kind in ("last", "baseline", "unattainable") for r in results if r.kind == kind
-    ]
+    kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
+    groups += [(r.display_name, [r]) for kind in kinds for r in of_kind(results, kind)]
     twap = next((result for result in results if result.policy == "twap"), None)
     rows = [_group_row(name, members, twap, level, resamples, seed) for name, members in groups]
     frame = pd.DataFrame(rows)
     notes = _notes(frame, checkpoints, requested, candidates, level, resamples)
-    return Headline(frame, (*notes, *_mirrored(results), *_unattainable(results)), level)
+    return Headline(frame, (*notes, *_mirrored(results), *_unattainable(results), *_ceilings(results)), level)
 
 
 def _group_row(
@@ -233,9 +232,32 @@ def _unattainable(results: Sequence[PolicyResult]) -> list[str]:
     return [note]
 
 
+def _ceilings(results: Sequence[PolicyResult]) -> list[str]:
+    """Say what a ceiling is, and which of two holds."""
+    names = [result.policy for result in of_kind(results, "ceiling")]
+    if not names:
+        return []
+    notes = []
+    if "hindsight" in names:
+        notes.append(
+            "The ceiling knows every price of the day before it trades: under these rules and steps no policy passes "
+            "it on any order. Its PA is that of the part that it fills."
+        )
+    if "hindsight_uncapped" in names:
+        notes.append(
+            "The ceiling without cap is that of the same rules without the volume cap; it does not bound policies "
+            "under the cap, and shows what the cap takes from what is to gain."
+        )
+    return notes
+
+
 def _twap_is_off(frame: pd.DataFrame) -> bool:
-    """Tell whether TWAP is there and has a price advantage of its own, so that 0 is not the mark to beat."""
-    return bool(((frame["pa_mean"] - frame["over_twap"]).abs() > ZERO_BP).any())
+    """Tell whether TWAP is there and has a price advantage of its own, so that 0 is not the mark to beat.
+
+    A ceiling tells nothing of it: it may have a PA on orders of which TWAP fills nothing.
+    """
+    policies = frame[frame["kind"] != "ceiling"]
+    return bool(((policies["pa_mean"] - policies["over_twap"]).abs() > ZERO_BP).any())
 
 
 def _interval(value: float, lo: float, hi: float) -> str:

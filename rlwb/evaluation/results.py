@@ -12,12 +12,21 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "baseline", "unattainable"]
+Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
 
 #: Columns that every result table has; all others are optional.
 REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
-_DISPLAY_NAMES = {"twap": "TWAP", "vwap": "VWAP", "pov": "POV", "last": "last checkpoint"}
+_DISPLAY_NAMES = {
+    "twap": "TWAP",
+    "vwap": "VWAP",
+    "pov": "POV",
+    "almgren_chriss": "Almgren-Chriss",
+    "bertsimas_lo": "Bertsimas-Lo",
+    "hindsight_uncapped": "hindsight without cap",
+    "last": "last checkpoint",
+}
+_ASIDES = {"unattainable": " (sees the future)", "ceiling": " (ceiling)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +38,8 @@ class PolicyResult:
     policy
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
-        ``"checkpoint"`` (one of the chosen), ``"last"``, ``"baseline"``, or ``"unattainable"`` for what knew prices
-        that lay ahead of its decisions, as no one who trades can.
+        ``"checkpoint"`` (one of the chosen), ``"last"``, ``"baseline"``, ``"unattainable"`` for what knew prices
+        that lay ahead of its decisions, as no one who trades can, or ``"ceiling"``: no policy, but a bound on all.
     orders
         One row an order with at least `REQUIRED_COLUMNS`; `pa` in basis points, NaN where it cannot be computed.
     iteration
@@ -78,9 +87,8 @@ class PolicyResult:
 
     @property
     def display_name(self) -> str:
-        """The name that tables and plots show; it says so where the policy sees the future."""
-        name = _DISPLAY_NAMES.get(self.policy, self.policy)
-        return f"{name} (sees the future)" if self.kind == "unattainable" else name
+        """The name that tables and plots show; it says so where the policy sees the future or is a ceiling."""
+        return _DISPLAY_NAMES.get(self.policy, self.policy) + _ASIDES.get(self.kind, "")
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from rlwb.evaluation.statistics import (
 #: The columns of the summary, in order. PAs are in basis points, rates are shares of 1.
 SUMMARY_COLUMNS = {
     "policy": "name of the policy",
-    "kind": "checkpoint, last, baseline, or unattainable: it sees the future",
+    "kind": "checkpoint, last, baseline, unattainable (it sees the future) or ceiling (a bound, no policy)",
     "iteration": "training iteration; empty for a baseline",
     "validation_pa": "mean PA on the validation orders",
     "pa_mean": "mean PA over orders, each order counting the same",

@@ -75,6 +75,11 @@ class RunConfig(Section):
                 f"train.algorithm opd asks a teacher that reads the rest of the day, and the observations of train.env "
                 f"{self.train.env} end at the current bar; set train.env to native."
             )
+        if "hindsight_uncapped" in self.backtest.baselines and self.execution.rules.volume_limit is None:
+            raise ValueError(
+                "backtest.baselines names hindsight_uncapped, but the rules have no cap to leave out; use hindsight, "
+                "or set execution.rules.volume_limit."
+            )
         return self
 
     @classmethod

@@ -32,6 +32,8 @@ BACKTEST = Stage(
     notebook="03_backtest.ipynb",
     depends=(*_MARKET, "backtest"),
     inputs=(
+        "orders/train.parquet",
+        "orders/valid.parquet",
         "orders/test.parquet",
         "checkpoints/*.pt",
         "checkpoints/teacher/*.pt",

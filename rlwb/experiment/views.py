@@ -13,14 +13,14 @@ import pandas as pd
 
 from rlwb.errors import CheckpointError, DataError, OrderError
 from rlwb.execution import (
-    TWAP,
-    VWAP,
     AmountItself,
     BatchedOrderExecution,
     StateItself,
     audit,
 )
+from rlwb.experiment.baselines import Estimates
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.sections import CEILINGS
 from rlwb.experiment.stage import Stage
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.experiment.training import teacher_checkpoints
@@ -172,8 +172,12 @@ def _policy(run: RunDirectory, bench: Workbench, name: str) -> tuple[Any, Any, A
     """Return a policy of the summary with its interpreters."""
     from rlwb.trainer import list_checkpoints, load_checkpoint
 
-    if name in ("twap", "vwap"):
-        return {"twap": TWAP, "vwap": VWAP}[name](), StateItself(), AmountItself()
+    baselines = [one for one in bench.config.backtest.baselines if one not in CEILINGS]
+    if name in baselines:
+        known = json.loads(_there(run.backtest / "baselines.json", BACKTEST).read_text(encoding="utf-8"))
+        return Estimates.from_dict(known).policy(name), StateItself(), AmountItself()
+    if name in CEILINGS:
+        raise CheckpointError(f"{name} is a ceiling and no policy, so it has no trades to show; name a policy.")
     if name == "teacher" and (taught := list_checkpoints(teacher_checkpoints(run))):
         path = taught[max(taught)]
         teacher, features = bench.restore_teacher(load_checkpoint(path), path)
@@ -183,7 +187,7 @@ def _policy(run: RunDirectory, bench: Workbench, name: str) -> tuple[Any, Any, A
     if paths:
         named["last"] = paths[max(paths)]
     if name not in named:
-        raise CheckpointError(f"the run has no policy {name!r}; it has {', '.join([*named, 'twap', 'vwap'])}.")
+        raise CheckpointError(f"the run has no policy {name!r}; it has {', '.join([*named, *baselines])}.")
     learner, features = bench.restore(load_checkpoint(named[name]), named[name])
     return learner, bench.state_interpreter(features), bench.action_interpreter
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import CheckpointError, DataError
-from rlwb.execution import TWAP, VWAP, AmountItself, OrderBatch, StateItself, read_orders, write_orders
+from rlwb.execution import OrderBatch, read_orders, write_orders
+from rlwb.experiment.baselines import Estimates, baseline_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
 from rlwb.experiment.notebook import is_attended
@@ -129,7 +130,8 @@ def train_policy(
 def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     """Judge the chosen checkpoints, the last one, the baselines and a teacher on the test orders; write ``backtest/``.
 
-    ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step;
+    ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step (a
+    ceiling has none); ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
     which checkpoints were chosen, which were left out and why, and the noise of their validation.
     """
@@ -162,10 +164,12 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     last = int(path.stem)
     logged = validation.loc[validation["iteration"] == last, "pa"]
     results.append(_judge(bench, path, test, "last", "last", last, float(logged.iloc[0]) if len(logged) else np.nan))
-    results += [baseline_result(bench, name, test) for name in settings.baselines]
+    known = Estimates.fit(bench, load_orders(run, bench, "train"))
+    results += baseline_results(bench, known, test)
     if config.train.algorithm == "opd":
         results.append(_teacher_result(run, bench, test))
 
+    write_json(run.backtest / "baselines.json", known)
     for result in results:
         _write_result(run.backtest, result)
     shared: dict[str, Any] = {
@@ -210,16 +214,6 @@ def _run_greedily(bench: Workbench, learner: Any, features: MarketFeatures, orde
     return backtest(bench.simulator, interpreter, orders, bench.action_interpreter, learner, reward=bench.reward)
 
 
-def baseline_result(bench: Workbench, name: str, orders: OrderBatch) -> PolicyResult:
-    """Run a baseline on orders."""
-    from rlwb.evaluation import PolicyResult
-    from rlwb.trainer import backtest, result_table
-
-    policy = {"twap": TWAP, "vwap": VWAP}[name]()
-    episodes = backtest(bench.simulator, StateItself(), orders, AmountItself(), policy, reward=bench.reward)
-    return PolicyResult(name, "baseline", result_table(orders.table, episodes), inventory=episodes.details["inventory"])
-
-
 def _teacher_result(run: RunDirectory, bench: Workbench, orders: OrderBatch) -> PolicyResult:
     """Run the teacher on orders, to show what there is to gain for those who know the rest of the day."""
     from rlwb.evaluation import PolicyResult, read_validation
@@ -258,6 +252,8 @@ def _judge(
 def _write_result(folder: Path, result: PolicyResult) -> None:
     with atomic_path(folder / "orders" / f"{result.policy}.parquet") as path:
         result.orders.to_parquet(path, index=False)
+    if result.inventory is None:
+        return
     with atomic_path(folder / "inventory" / f"{result.policy}.npy") as path, path.open("wb") as file:
         np.save(file, np.asarray(result.inventory, dtype=np.float32))
 
@@ -278,7 +274,8 @@ def read_results(run: RunDirectory) -> list[PolicyResult]:
     results = []
     for row in pd.read_csv(summary).itertuples():
         orders = pd.read_parquet(run.backtest / "orders" / f"{row.policy}.parquet")
-        inventory = np.load(run.backtest / "inventory" / f"{row.policy}.npy")
+        path = run.backtest / "inventory" / f"{row.policy}.npy"
+        inventory = np.load(path) if path.is_file() else None
         iteration = None if pd.isna(row.iteration) else int(row.iteration)
         results.append(PolicyResult(row.policy, row.kind, orders, iteration, row.validation_pa, inventory))
     return results

@@ -171,7 +171,8 @@ class PPO(TianshouPPO):
             return logits.argmax(dim=1).cpu().numpy()
         cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
         choice = (cumulative <= np.asarray(noise)[:, None]).sum(axis=1)
-        return np.minimum(choice, cumulative.shape[1] - 1)
+        # The sum may end just below 1 and the noise lie above it; what has no probability is never chosen.
+        return np.minimum(choice, (cumulative < cumulative[:, -1:]).sum(axis=1))
 
     def learn(
         self,

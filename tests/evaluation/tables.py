@@ -39,6 +39,11 @@ def unattainable(pa: Sequence[float], policy: str = "teacher", **table) -> Polic
     return PolicyResult(policy, "unattainable", order_table(pa, **table))
 
 
+def ceiling(pa: Sequence[float], policy: str = "hindsight", **table) -> PolicyResult:
+    """Make the result of a bound, which has no inventory."""
+    return PolicyResult(policy, "ceiling", order_table(pa, **table))
+
+
 def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult:
     """Make the result of a baseline."""
     orders = order_table(pa, **table)

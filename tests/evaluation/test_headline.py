@@ -5,7 +5,7 @@ import pytest
 
 from rlwb.errors import DataError
 from rlwb.evaluation import PolicyResult, headline
-from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
+from tests.evaluation.tables import baseline, ceiling, checkpoint, order_table, unattainable
 
 
 def example():
@@ -115,3 +115,26 @@ def test_what_sees_the_future_is_the_last_row_and_called_unattainable():
     for text in (table.to_text(), table.to_markdown()):
         assert "Not attainable by trading: teacher." in text
     assert "attainable" not in headline(example()).to_text()
+
+
+def test_a_ceiling_is_the_last_row_and_told_from_policies():
+    bounds = [ceiling([40.0, 60.0], days=2), ceiling([50.0, 60.0], "hindsight_uncapped", days=2)]
+    table = headline([*bounds, checkpoint([2.0, 4.0], days=2), baseline([0.0, 0.0], days=2)])
+    names = ["TWAP", "hindsight (ceiling)", "hindsight without cap (ceiling)"]
+    assert table.frame["policy"].tolist()[1:] == names
+    assert table.frame["pa_mean"].tolist() == [3.0, 0.0, 50.0, 55.0]
+    assert table.frame["over_twap"].tolist() == [3.0, 0.0, 50.0, 55.0]
+    text = table.to_text()
+    assert "no policy passes it on any order" in text
+    assert "does not bound policies under the cap" in text
+    assert "does not bound" not in headline([bounds[0], checkpoint([2.0, 4.0], days=2)]).to_text()
+    assert "ceiling" not in headline(example()).to_text()
+
+
+def test_a_ceiling_says_nothing_of_twaps_own_advantage():
+    # It has a PA on the order of which TWAP filled nothing, so its mean and its mean over TWAP are of different orders.
+    results = [checkpoint([2.0, np.nan], days=2), baseline([0.0, np.nan], days=2), ceiling([40.0, 60.0], days=2)]
+    table = headline(results)
+    assert table.frame["over_twap"].tolist() == [2.0, 0.0, 40.0]
+    assert "over TWAP" not in table.to_text()
+    assert "TWAP's own PA is not 0" not in table.to_text()

@@ -18,7 +18,7 @@ from tests.notebooks.small import small_config
 def test_b17_an_audit_adds_up_to_the_order_s_row(commanded: tuple[RunDirectory, str]) -> None:
     run = commanded[0]
     bench = workbench(run, run.config)
-    for policy in ("last", "twap", "vwap", views.selection_tables(run)[0]["policy"].iloc[0]):
+    for policy in ("last", "twap", "vwap", "pov", "almgren_chriss", views.selection_tables(run)[0]["policy"].iloc[0]):
         order_id = views.typical_order(run, policy)
         audit = views.audit_order(run, bench, policy, order_id)
         checks = audit.checks()
@@ -35,6 +35,8 @@ def test_an_unknown_order_or_policy_is_named(commanded: tuple[RunDirectory, str]
         views.audit_order(run, bench, "twap", "x")
     with pytest.raises(CheckpointError, match="the run has no policy 'best'; it has checkpoint-0001, "):
         views.audit_order(run, bench, "best", views.typical_order(run, "twap"))
+    with pytest.raises(CheckpointError, match="hindsight is a ceiling and no policy, so it has no trades to show"):
+        views.audit_order(run, bench, "hindsight", views.typical_order(run, "hindsight"))
 
 
 def test_g07_a_long_training_shows_a_table_of_readable_length(commanded: tuple[RunDirectory, str]) -> None:
@@ -51,7 +53,7 @@ def test_tables_of_the_backtest(commanded: tuple[RunDirectory, str]) -> None:
     assert list(chosen.index) == [1, 2, 3]
     assert chosen["validation PA"].is_monotonic_decreasing
     assert excluded.empty
-    assert list(views.summary_table(run).index)[-3:] == ["last", "twap", "vwap"]
+    assert list(views.summary_table(run).index)[3:] == ["last", "twap", "vwap", "pov", "almgren_chriss", "hindsight"]
     assert list(views.order_parts(run)) == ["training", "validation", "test"]
 
 

@@ -271,6 +271,16 @@ def test_noise_picks_by_the_inverse_of_the_distribution() -> None:
     assert frequency[1] == 0
 
 
+def test_an_action_without_probability_is_never_drawn_however_the_sum_rounds() -> None:
+    """Ten tenths add up to 1 - 2^-53, which is also the largest number that noise can be."""
+    noise = np.array([np.nextafter(1.0, 0.0)])
+    assert np.cumsum(np.full(10, 0.1))[-1] == noise[0]
+    for masked in (1, 3):
+        logits = np.zeros((1, 10 + masked), dtype=np.float32)
+        logits[:, 10:] = np.finfo(np.float32).min
+        assert table(10 + masked).act(logits, noise).tolist() == [9]
+
+
 def test_without_noise_the_most_probable_action() -> None:
     logits = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     np.testing.assert_array_equal(table().act(logits), logits.argmax(axis=1))

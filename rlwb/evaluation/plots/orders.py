@@ -33,9 +33,12 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @styled
 def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
-    """Draw the distribution of PA over orders, one row a policy: 5, 25, 50, 75, 95 % points, and the mean."""
+    """Draw the distribution of PA over orders, one row a policy: 5, 25, 50, 75, 95 % points, and the mean.
+
+    A ceiling is no policy and is not drawn.
+    """
     title = "PA of single orders"
-    drawn = [result for result in results if np.isfinite(result.pa).any()]
+    drawn = [result for result in results if result.kind != "ceiling" and np.isfinite(result.pa).any()]
     if not drawn:
         return note_figure(title, "No policy has an order with a PA.")
     subtitle = "line: 5 to 95 % of orders; box: 25 to 75 %; bar: median; diamond: mean"

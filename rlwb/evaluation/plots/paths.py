@@ -75,7 +75,7 @@ def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
     baselines = of_kind(results, "baseline")
     for result in results:
         line = days[result.policy].dropna().cumsum()
-        if result.kind in ("checkpoint", "unattainable") or line.empty:
+        if result.kind in ("checkpoint", "unattainable", "ceiling") or line.empty:
             continue
         color, dash = look(result, baselines)
         axis.plot(

@@ -29,6 +29,7 @@ _BASELINE_LOOKS = (
     (GREEN, (0, (1, 1.2))),
     (PURPLE, (0, (5, 1.5, 1, 1.5))),
     (GREY, (0, (3, 1))),
+    (INK, (0, (8, 2, 2, 2))),
 )
 
 # Tried in order, letter by letter; whatever of these is not installed is skipped.

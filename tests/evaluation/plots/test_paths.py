@@ -3,7 +3,7 @@ import pytest
 
 from rlwb.evaluation import PolicyResult
 from rlwb.evaluation.plots import cumulative_pa, inventory_paths, pa_distribution
-from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
+from tests.evaluation.tables import baseline, ceiling, checkpoint, order_table, unattainable
 
 
 def lines(axes):
@@ -47,4 +47,15 @@ def test_what_sees_the_future_is_named_so_and_presses_no_line_together():
     axes = pa_distribution(results).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][-1] == "teacher (sees the future)"
     assert "teacher" not in " ".join(lines(cumulative_pa(results).axes[0]))
+    assert max(np.max(line.get_ydata()) for line in cumulative_pa(results).axes[0].get_lines()) == 3.0
+
+
+def test_a_ceiling_is_no_policy_and_in_no_comparing_figure():
+    results = [checkpoint([1.0, 2.0], days=2), baseline([0.0, 0.0], days=2), ceiling([90.0, 80.0], days=2)]
+    assert [label.get_text() for label in pa_distribution(results).axes[0].get_yticklabels()] == [
+        "checkpoint-0001",
+        "TWAP",
+    ]
+    for figure in (cumulative_pa(results), inventory_paths(results)):
+        assert "ceiling" not in " ".join(lines(figure.axes[0]))
     assert max(np.max(line.get_ydata()) for line in cumulative_pa(results).axes[0].get_lines()) == 3.0

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from rlwb.evaluation import PolicyResult
 from rlwb.evaluation.plots import learning_curves, save_figure
 from rlwb.evaluation.plots.style import canvas, look, note_figure, number, readable, robust_limits
-from tests.evaluation.tables import baseline, checkpoint
+from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
 
 
 def test_png_and_svg_are_written_whole_and_the_same_each_time(tmp_path):
@@ -74,8 +75,9 @@ def test_limits_show_zero_and_the_bulk():
 
 
 def test_policies_are_told_apart():
-    baselines = [baseline([1.0], "twap"), baseline([1.0], "vwap")]
-    looks = [look(result, baselines) for result in [checkpoint([1.0]), *baselines]]
-    assert len({color for color, _ in looks}) == 3
-    assert len({str(dash) for _, dash in looks}) == 3
+    baselines = [baseline([1.0], name) for name in ("twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo")]
+    last = PolicyResult("last", "last", order_table([1.0]))
+    looks = [look(result, baselines) for result in [checkpoint([1.0]), last, unattainable([1.0]), *baselines]]
+    assert len({color for color, _ in looks}) == 8
+    assert len({str(dash) for _, dash in looks}) == 8
     assert number(-1234.5, ",.1f") == "\N{MINUS SIGN}1,234.5"
