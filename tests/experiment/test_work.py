@@ -217,7 +217,7 @@ def test_a_teacher_of_other_settings_is_set_aside_with_its_student(distilled: Ru
 
 def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
     summary = pd.read_csv(distilled.backtest / "summary.csv").set_index("policy")
-    assert summary["kind"].tolist() == ["checkpoint", "checkpoint", "last", "baseline", "baseline", "unattainable"]
+    assert summary["kind"].tolist() == [*["checkpoint"] * 2, "last", *["baseline"] * 4, "ceiling", "unattainable"]
     logged = pd.read_csv(distilled.metrics / "teacher" / "validation.csv")["pa"].iloc[-1]
     assert summary.loc["teacher", "validation_pa"] == pytest.approx(logged, abs=1e-9)
     assert "Not attainable by trading: teacher." in (distilled.backtest / "headline.txt").read_text()
