@@ -233,7 +233,7 @@ def _unattainable(results: Sequence[PolicyResult]) -> list[str]:
 
 
 def _ceilings(results: Sequence[PolicyResult]) -> list[str]:
-    """Say what a ceiling is, and which of two holds."""
+    """Say what the ceilings are, and which one bounds the policies."""
     names = [result.policy for result in of_kind(results, "ceiling")]
     if not names:
         return []
@@ -245,8 +245,8 @@ def _ceilings(results: Sequence[PolicyResult]) -> list[str]:
         )
     if "hindsight_uncapped" in names:
         notes.append(
-            "The ceiling without cap is that of the same rules without the volume cap; it does not bound policies "
-            "under the cap, and shows what the cap takes from what is to gain."
+            "The ceiling without cap is that of the same rules without the volume cap. It does not bound policies "
+            "under the cap, which may fill less at better prices."
         )
     return notes
 

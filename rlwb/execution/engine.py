@@ -181,11 +181,12 @@ class Engine:
             prefetch(values, orders.session)
         return Benchmarks(*window_prices(self.price, self.volume, orders.session, orders.start, orders.end))
 
-    def room(self, orders: OrderBatch) -> np.ndarray:
+    def room(self, orders: OrderBatch, *, capped: bool = True) -> np.ndarray:
         """Return the most that each tick of each order's window can fill, float64 of shape (N, T).
 
         0 outside of the window and where the tick has no price, is halted or at a limit that blocks the side; infinity
-        where nothing caps it; in whole lots. It is of the whole session, and so knows the future.
+        where nothing caps it, as everywhere with `capped` off; in whole lots. It is of the whole session, and so knows
+        the future.
         """
         return window_room(
             self.price,
@@ -197,7 +198,7 @@ class Engine:
             orders.side,
             orders.start,
             orders.end,
-            self._cap,
+            self._cap if capped else np.inf,
             self.rules.lot_size,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from rlwb.execution import (
     AlmgrenChriss,
     AmountItself,
     BertsimasLo,
-    Engine,
     ImpactParameters,
     OrderBatch,
     SignalParameters,
@@ -58,12 +56,11 @@ class Estimates:
         settings, engine = bench.config.backtest, bench.simulator.engine
         days = train_orders["date"].to_numpy().astype("datetime64[D]")
         rows = np.flatnonzero(np.isin(bench.sessions.dates, days))
-        field: Any = engine.rules.price_field
         impact = signal = risk_aversion = None
         if {"almgren_chriss", "bertsimas_lo"} & set(settings.baselines):
-            impact = ImpactParameters.fit(bench.sessions, rows, price_field=field)
+            impact = ImpactParameters.fit(engine, rows)
         if "bertsimas_lo" in settings.baselines:
-            signal = SignalParameters.fit(bench.sessions, rows, ticks_per_step=engine.ticks_per_step, price_field=field)
+            signal = SignalParameters.fit(engine, rows)
         if impact is not None and "almgren_chriss" in settings.baselines:
             orders = bench.bind(train_orders)
             risk_aversion = AlmgrenChriss.of_urgency(impact, engine, orders, settings.urgency).risk_aversion
@@ -113,8 +110,5 @@ def _baseline(bench: Workbench, name: str, known: Estimates, orders: OrderBatch)
 def _ceiling(bench: Workbench, name: str, orders: OrderBatch) -> PolicyResult:
     from rlwb.evaluation import PolicyResult
 
-    engine = bench.simulator.engine
-    if name == "hindsight_uncapped":
-        rules = dataclasses.replace(engine.rules, volume_limit=None)
-        engine = Engine(bench.sessions, engine.ticks_per_step, rules)
-    return PolicyResult(name, "ceiling", hindsight_table(engine, orders).reset_index(drop=True))
+    table = hindsight_table(bench.simulator.engine, orders, capped=name == "hindsight")
+    return PolicyResult(name, "ceiling", table.reset_index(drop=True))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError
-from rlwb.execution import BertsimasLo, ImpactParameters, SignalParameters
+from rlwb.execution import BertsimasLo, Engine, ImpactParameters, SignalParameters
 from rlwb.execution.baselines.bertsimas_lo import signal_weights
 from rlwb.execution.baselines.signal import deviation
 from tests.execution.markets import order, run, sessions_of
@@ -115,7 +115,7 @@ def test_the_fit_finds_how_prices_come_back() -> None:
             price.append(price[-1] + 0.2 * (10.0 - price[-1]) + rng.normal(0, 0.1))
         rows.append(price)
     sessions = sessions_of(rows)
-    found = SignalParameters.fit(sessions, np.arange(200), ticks_per_step=2)
+    found = SignalParameters.fit(Engine(sessions, 2), np.arange(200))
     signal, after, moved = [], [], []
     for row in np.array(rows)[:200]:
         for step in (2, 4, 6):
@@ -126,14 +126,14 @@ def test_the_fit_finds_how_prices_come_back() -> None:
     assert found.gamma == pytest.approx(np.linalg.lstsq(x, np.array(moved), rcond=None)[0][0], rel=1e-9)
     assert found.rho == pytest.approx(np.linalg.lstsq(x, np.array(after), rcond=None)[0][0], rel=1e-9)
     assert found.gamma < -0.1
-    again = SignalParameters.fit(sessions, np.arange(300) < 200, ticks_per_step=2)
+    again = SignalParameters.fit(Engine(sessions, 2), np.arange(300) < 200)
     assert again == found, "rows by number and by mask are one"
 
 
 def test_nothing_to_fit_gives_no_signal() -> None:
-    assert SignalParameters.fit(sessions_of([[10.0, 11.0]]), np.array([0]), ticks_per_step=2) == SignalParameters(0, 0)
+    assert SignalParameters.fit(Engine(sessions_of([[10.0, 11.0]]), 2), np.array([0])) == SignalParameters(0, 0)
     flat = sessions_of([[10.0] * 4])
-    assert SignalParameters.fit(flat, np.array([0]), ticks_per_step=1) == SignalParameters(0, 0)
+    assert SignalParameters.fit(Engine(flat, 1), np.array([0])) == SignalParameters(0, 0)
 
 
 @pytest.mark.parametrize("wrong", [(np.nan, 0.5), (1.0, 1.5), (1.0, np.nan)])

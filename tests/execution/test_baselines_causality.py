@@ -108,6 +108,6 @@ def test_estimates_read_the_named_sessions_alone() -> None:
     rng = np.random.default_rng(1)
     sessions = panel(rng, rng.uniform(size=(DAYS, TICKS)) < 0.1)
     changed, rows = other_future(sessions, rng, 2, 0), np.array([0, 1])
-    assert ImpactParameters.fit(sessions, rows) == ImpactParameters.fit(changed, rows)
-    fits = [SignalParameters.fit(each, rows, ticks_per_step=3) for each in (sessions, changed)]
+    assert ImpactParameters.fit(Engine(sessions, 3), rows) == ImpactParameters.fit(Engine(changed, 3), rows)
+    fits = [SignalParameters.fit(Engine(each, 3), rows) for each in (sessions, changed)]
     assert dataclasses.astuple(fits[0]) == dataclasses.astuple(fits[1])

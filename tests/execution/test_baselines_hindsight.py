@@ -222,6 +222,21 @@ def test_bounds_by_hand() -> None:
     assert bound_of(price, [100.0, 100.0, 100.0, 0.0, 100.0, 100.0], 60.0, 2, volume_limit=0.1) == (290 / 30, 30.0)
 
 
+def test_without_its_cap_the_bound_is_that_of_rules_that_have_none() -> None:
+    price, volume = [11.0, 13.0, 8.0, 12.0, 10.0, 12.0], [100.0, 100.0, 100.0, 0.0, 100.0, 0.0]
+    rules = ExecutionRules(volume_limit=0.1, temporary_impact_bps=5.0, lot_size=7.0)
+    batch = batch_of([(1, 60.0, 0, 6), (-1, 60.0, 1, 5)], 0)
+    engine = Engine(sessions_of([price], [volume]), 2, rules)
+    free = Engine(engine.sessions, 2, ExecutionRules(lot_size=7.0))
+    off, none = HindsightBound.of(engine, batch, capped=False), HindsightBound.of(free, batch)
+    np.testing.assert_array_equal(off.price, none.price)
+    np.testing.assert_array_equal(off.filled, none.filled)
+    assert off.price[0] != HindsightBound.of(engine, batch).price[0]
+    table = hindsight_table(engine, batch, capped=False)
+    np.testing.assert_array_equal(table["price"], none.price)
+    assert table["pa_net"].isna().all(), "impact depends on which tick takes how much"
+
+
 def test_nothing_to_fill_has_no_bound() -> None:
     price, filled = bound_of([10.0, 11.0], 0.0, 5.0, 1, volume_limit=0.1)
     assert math.isnan(price)

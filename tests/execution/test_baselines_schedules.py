@@ -103,3 +103,15 @@ def test_a_rate_is_a_share(rate: float) -> None:
 def test_days_look_back_no_further_than_the_instruments_first_session() -> None:
     sessions: Sessions = sessions_of([[10.0] * 2] * 2, [[100.0, 300.0], [1.0, 1.0]])
     assert run(sessions, [order(40.0, day=2)], 1, VWAP(days=10**9))[1]["fill"].tolist() == [10.0, 30.0]
+
+
+def test_pov_reads_earlier_volumes_in_shares_of_today() -> None:
+    """Overnight a share became two: 100, 200, 300, 400 of yesterday are 200, 400, 600, 800 of today."""
+    plain = sessions_of([[10.0] * 4] * 2, [[100.0, 200, 300, 400], [200.0, 400, 600, 800]])
+    factor = np.array([1.0, 2.0])
+    parts = (plain.calendar, plain.instruments, plain.dates, plain.num_ticks, dict(plain.fields))
+    sessions = Sessions(*parts, factor=factor)
+    _, steps, _ = run(sessions, [order(1000.0, day=2)], 1, POV(0.1))
+    np.testing.assert_allclose(steps["fill"], [20.0, 40.0, 60.0, 880.0])
+    _, steps, _ = run(plain, [order(1000.0, day=2)], 1, POV(0.1))
+    np.testing.assert_allclose(steps["fill"].iloc[0], 10.0)

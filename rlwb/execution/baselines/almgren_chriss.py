@@ -125,7 +125,7 @@ class AlmgrenChriss:
         """
         if not 0 < urgency < np.inf:
             raise ConfigError(f"the urgency is {urgency!r}; give a finite number above 0.")
-        own = parameters.of(engine.sessions.instruments[orders.session])
+        own = parameters.of(engine.sessions, orders.session)
         ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
         size = orders.amount / own.volume
         with np.errstate(divide="ignore"):
@@ -137,7 +137,7 @@ class AlmgrenChriss:
     def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the amounts to trade in the step to come, float64 of shape (N,)."""
         engine, orders, now = obs.engine, obs.orders, obs.now
-        own = self.parameters.of(engine.sessions.instruments[orders.session])
+        own = self.parameters.of(engine.sessions, orders.session)
         size = orders.amount / own.volume
         kappa = urgency_of(self.risk_aversion, own.volatility, own.temporary * size, own.permanent * size)
         left = count_priced(engine.price, orders.session, now.tick, orders.end)

@@ -62,7 +62,7 @@ class BertsimasLo:
     def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the amounts to trade in the step to come, float64 of shape (N,)."""
         engine, orders, now = obs.engine, obs.orders, obs.now
-        own = self.impact.of(engine.sessions.instruments[orders.session])
+        own = self.impact.of(engine.sessions, orders.session)
         weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
         pull = orders.side * weights[np.maximum(obs.num_steps - 1 - now.step, 0)] * deviation(seen_price(obs))
         # Nothing pulls where the signal is 0 or unknown, however small theta is.

@@ -51,14 +51,14 @@ class HindsightBound:
     filled: np.ndarray
 
     @classmethod
-    def of(cls, engine: Engine, orders: OrderBatch) -> HindsightBound:
-        """Return the bound of each order under the engine's rules."""
+    def of(cls, engine: Engine, orders: OrderBatch, *, capped: bool = True) -> HindsightBound:
+        """Return the bound of each order under the engine's rules, or the same without their volume cap."""
         rules, columns = engine.rules, []
         for first in range(0, max(len(orders), 1), _BLOCK):
             some = orders[first : first + _BLOCK]
             found = least_average(
                 engine.price,
-                engine.room(some),
+                engine.room(some, capped=capped),
                 engine.cell,
                 some.session,
                 some.side,
@@ -74,14 +74,14 @@ class HindsightBound:
         return cls(orders.side * cost, filled)
 
 
-def hindsight_table(engine: Engine, orders: OrderBatch) -> pd.DataFrame:
-    """Return one row an order: the order, and the bound's figures as `order_metrics` names them.
+def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) -> pd.DataFrame:
+    """Return one row an order: the order, and the figures of `HindsightBound.of` as `order_metrics` names them.
 
     The bound of the average price is also the bound against VWAP and arrival price, and after costs in proportion to
     the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under
     quotes and impact, whose cost depends on the tick. Steps and reward are NaN: the bound is no policy.
     """
-    bound, rules = HindsightBound.of(engine, orders), engine.rules
+    bound, rules = HindsightBound.of(engine, orders, capped=capped), engine.rules
     notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
     zero = np.zeros(len(orders))
     state = EngineState(

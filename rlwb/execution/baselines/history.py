@@ -7,6 +7,7 @@ import numpy as np
 from rlwb.errors import ConfigError
 from rlwb.execution.state import BatchState
 from rlwb.market import Sessions
+from rlwb.market.factors import price_ratio
 
 
 def check_days(days: int) -> int:
@@ -39,8 +40,8 @@ def earlier_volume(
     Returns
     -------
     total, count
-        Sum over the sessions, float64 of shape (N, T), a missing volume counting 0; and their number, int64 of
-        shape (N,). With `shares`, a session without volume is counted and adds nothing.
+        Sum over the sessions in shares of the order's, float64 of shape (N, T), a missing volume counting 0; and their
+        number, int64 of shape (N,). With `shares`, a session without volume is counted and adds nothing.
     """
     wanted, index = np.unique(session, return_inverse=True)
     total = np.zeros((len(wanted), sessions.calendar.num_ticks))
@@ -54,6 +55,8 @@ def earlier_volume(
         if shares:
             whole = volume.sum(axis=1, keepdims=True)
             volume = np.divide(volume, whole, out=np.zeros_like(volume), where=whole > 0)
+        else:
+            volume = volume / price_ratio(sessions, row[have], wanted[have])[:, None]
         total[have] += volume
         count[have] += 1
         row[have] = np.asarray(sessions.previous)[row[have]]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlwb.execution.engine import Engine
 from rlwb.market import Sessions
 
 
@@ -30,7 +31,7 @@ class ImpactParameters:
     instruments
         Names, ascending.
     volume
-        Mean volume of a tick, in shares; above 0.
+        Mean volume of a tick, in shares, which are adjusted ones where the sessions have factors; above 0.
     volatility
         Square root of the mean squared return of a tick.
     temporary
@@ -55,28 +56,27 @@ class ImpactParameters:
     permanent: tuple[float, ...]
 
     @classmethod
-    def fit(cls, sessions: Sessions, rows: np.ndarray, *, price_field: str = "close") -> ImpactParameters:
-        """Estimate from the sessions `rows` alone.
+    def fit(cls, engine: Engine, rows: np.ndarray) -> ImpactParameters:
+        """Estimate from the prices that the engine fills at, of the sessions `rows` alone.
 
         Parameters
         ----------
         rows
             Bool of shape (S,), or row numbers: the sessions of the training part.
-        price_field
-            The bar field that fills are priced at.
 
         Returns
         -------
         ImpactParameters
             Without the instruments that never traded or whose price never moved in `rows`.
         """
+        sessions = engine.sessions
         chosen = np.arange(len(sessions))[rows]
         names, group = np.unique(sessions.instruments[chosen], return_inverse=True)
         segment = sessions.calendar.cells(sessions.calendar.num_ticks)
         found: dict[str, tuple[float, float, float, float]] = {}
         for number, name in enumerate(names.tolist()):
             own = chosen[group == number]
-            one = _estimate(sessions.fields[price_field][own], sessions.fields["volume"][own], segment)
+            one = _estimate(engine.price[own], engine.volume[own] / _factor(sessions, own)[:, None], segment)
             if one is not None:
                 found[name] = one
         columns = zip(*found.values(), strict=True) if found else ((),) * len(Impact._fields)
@@ -87,14 +87,21 @@ class ImpactParameters:
         """Return the parameters that `dataclasses.asdict` took apart."""
         return cls(**{field.name: tuple(values[field.name]) for field in dataclasses.fields(cls)})
 
-    def of(self, instruments: np.ndarray) -> Impact:
-        """Return the parameters of each instrument in `instruments`, text of shape (N,)."""
+    def of(self, sessions: Sessions, rows: np.ndarray) -> Impact:
+        """Return the parameters of the instruments of the sessions `rows`, volumes in shares of those sessions."""
+        instruments = sessions.instruments[rows]
         known = np.array(self.instruments, dtype=np.str_)
         place = np.searchsorted(known, instruments)
         place[place == len(known)] = -1
         there = known[place] == instruments if len(known) else np.zeros(len(instruments), dtype=bool)
         columns = (np.array([*getattr(self, name), np.nan]) for name in Impact._fields)
-        return Impact(*(column[np.where(there, place, -1)] for column in columns))
+        found = Impact(*(column[np.where(there, place, -1)] for column in columns))
+        return found._replace(volume=found.volume * _factor(sessions, rows))
+
+
+def _factor(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
+    """Return the adjustment factors of sessions, float64 of shape (N,); 1 where they have none."""
+    return np.ones(len(rows)) if sessions.factor is None else sessions.factor[rows]
 
 
 def returns_in(price: np.ndarray, segment: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.market import Sessions
+from rlwb.execution.engine import Engine
 
 
 def deviation(price: np.ndarray) -> np.ndarray:
@@ -55,28 +55,22 @@ class SignalParameters:
             raise ConfigError(f"gamma is {self.gamma!r} and rho {self.rho!r}; gamma must be finite, rho from -1 to 1.")
 
     @classmethod
-    def fit(
-        cls, sessions: Sessions, rows: np.ndarray, *, ticks_per_step: int, price_field: str = "close"
-    ) -> SignalParameters:
-        """Estimate from the sessions `rows` alone.
+    def fit(cls, engine: Engine, rows: np.ndarray) -> SignalParameters:
+        """Estimate from the prices that the engine fills at, of the sessions `rows` alone; for its step alone.
 
         Parameters
         ----------
         rows
             Bool of shape (S,), or row numbers: the sessions of the training part.
-        ticks_per_step
-            Ticks of a step; the parameters hold for this length alone.
-        price_field
-            The bar field that fills are priced at.
 
         Returns
         -------
         SignalParameters
             Both 0 when no session has a signal before a step that has a price.
         """
-        price = sessions.fields[price_field][rows]
+        price = engine.price[rows]
         price = np.where((price > 0) & (price < np.inf), price, np.nan)
-        cell = sessions.calendar.cells(ticks_per_step)
+        cell = engine.cell
         followed, squared, lasted = 0.0, 0.0, 0.0
         for step in range(1, int(cell[-1]) + 1):
             before, after = np.searchsorted(cell, [step, step + 1])
