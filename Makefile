@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-data fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,12 @@ bench-scale: $(VENV)/.installed ## how time and memory grow with orders and tick
 
 bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the peer (some 20 minutes)
 	$(BIN)/python -m benchmarks.quality --python $(PYTHON) $(ARGS)
+
+bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, and whether Qlib's reader agrees
+	$(BIN)/python -m benchmarks.data --python $(PYTHON) $(ARGS)
+
+fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--seconds 60", ARGS="--quick")
+	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
 # The stamp is written last, so an installation that was cut short is done again.
 $(VENV)/.installed: pins.txt pyproject.toml

@@ -41,6 +41,7 @@ _MODULES = {
     "peer": "benchmarks.peer.worker",
     "rlwb quality": "benchmarks.quality_job",
     "peer quality": "benchmarks.peer.quality",
+    "data": "benchmarks.data_job",
 }
 #: Largest difference between the two networks' answers that counts as the same: some roundings of float32.
 _SAME = 1e-5

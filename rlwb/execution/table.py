@@ -17,6 +17,7 @@ from rlwb.execution.moments import order_dates, order_stamps
 from rlwb.execution.order import Order, parse_direction
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
+from rlwb.market.readers.content import one_line
 from rlwb.market.tables import holds_nul
 
 COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
@@ -189,7 +190,9 @@ def read_orders(
     except pd.errors.ParserWarning:
         raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
     except Exception as error:
-        raise OrderError(f"{path} cannot be read as orders: {error}. Write it again or convert it.") from error
+        raise OrderError(
+            f"{path} cannot be read as orders ({one_line(error)}); write it again or convert it."
+        ) from error
     return order_table(frame, calendar, codes=codes, source=str(path))
 
 

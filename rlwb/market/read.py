@@ -197,7 +197,8 @@ def id_of(path: Path, pattern: str | None) -> str:
 
 def _in_schema(frame: pd.DataFrame, where: str, datetime_format: str | None) -> pd.DataFrame:
     if "datetime" not in frame.columns and {"date", "time"} <= set(frame.columns):
-        moments = frame.pop("date").map(_as_text) + " " + frame.pop("time").map(_as_text)
+        dates, times = (frame.pop(name).map(_as_text).astype(object) for name in ("date", "time"))
+        moments = dates + " " + times
         frame.insert(0, "datetime", moments)
     if "datetime" in frame.columns and frame["datetime"].dtype.kind not in "Mmiuf":
         frame["datetime"] = parse_stamps(frame["datetime"], where, datetime_format)

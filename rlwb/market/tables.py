@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +21,9 @@ _AS_TEXT = ("instrument", "datetime", "date", "time")
 #: What stands for a missing number.
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 _CHUNK = 1 << 20
-_DAMAGE = (pd.errors.ParserError, pa.ArrowException, OSError, EOFError)
+#: A table is held some three times while it is read: as it is parsed, as columns, and joined to those of other files.
+_COPIES = 3
+_DAMAGE = (pd.errors.ParserError, pa.ArrowException, OSError, EOFError, zlib.error)
 
 
 def suffix_of(path: Path) -> str | None:
@@ -32,11 +36,13 @@ def read_header(path: Path) -> list[str]:
     if suffix_of(path) == ".parquet":
         try:
             return [str(name) for name in pq.read_schema(path).names]
-        except _DAMAGE as error:
+        except (*_DAMAGE, UnicodeDecodeError) as error:
             raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); replace it.") from None
     try:
-        if holds_nul(path):
+        nul, size = _scan(path)
+        if nul:
             raise DataError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
+        _check_memory(path, size)
         header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig", dtype=str).columns]
         other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
         if other is not None:
@@ -55,9 +61,15 @@ def read_table(path: Path, found: Mapping[str, str]) -> pd.DataFrame:
     names = {name: target for target, name in found.items()}
     if suffix_of(path) == ".parquet":
         try:
+            _check_memory(path, pq.read_metadata(path).num_rows * len(names) * 8)
             table = pq.read_table(path, columns=list(names))
         except _DAMAGE as error:
             raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); replace it.") from None
+        empty = [place for place, field in enumerate(table.schema) if pa.types.is_null(field.type)]
+        for place in empty:  # of no type, which pandas would take for objects
+            name = table.schema.names[place]
+            kind = pa.string() if names[name] in _AS_TEXT else pa.float64()
+            table = table.set_column(place, name, table.column(place).cast(kind))
         return table.to_pandas(ignore_metadata=True).rename(columns=names)
     numbers = [name for name, target in names.items() if target not in _AS_TEXT]
     try:
@@ -98,11 +110,35 @@ def read_table(path: Path, found: Mapping[str, str]) -> pd.DataFrame:
 
 def holds_nul(path: Path) -> bool:
     """Tell whether a text file holds NUL bytes, at which the parser would cut a value short in silence."""
+    return _scan(path)[0]
+
+
+def _scan(path: Path) -> tuple[bool, int]:
+    """Return whether a text file holds NUL bytes, and how many bytes it has, unpacked, as far as was looked."""
+    size = 0
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-        head: bytes = file.read(2)
-        if head in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which the reader names
-            return False
-        return b"\0" in head or any(b"\0" in chunk for chunk in iter(lambda: file.read(_CHUNK), b""))
+        while chunk := file.read(_CHUNK):
+            if not size and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which the reader names
+                return False, len(chunk)
+            size += len(chunk)
+            if b"\0" in chunk:
+                return True, size
+    return False, size
+
+
+def _check_memory(path: Path, size: int) -> None:
+    """Refuse a table of `size` bytes for which the machine's memory does not suffice, however small its file is."""
+    memory = _memory()
+    if size * _COPIES > memory:
+        raise DataError(
+            f"{path} unpacks to {size / 1e9:,.1f} GB, of which some {_COPIES} times is needed, and this machine has "
+            f"{memory / 1e9:,.1f} GB of memory; part it into smaller files and read some at a time."
+        )
+
+
+def _memory() -> int:
+    """Return the bytes of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _first_line(error: BaseException) -> str:

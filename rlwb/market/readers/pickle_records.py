@@ -40,19 +40,39 @@ class Record:
         self.state = state
 
 
-def read_records(content: bytes) -> Any:
+def read_records(content: bytes, most: int) -> Any:
     """Return what a pickle holds, with a `Record` for every object that is not plain (text, number, list, dict …).
 
     Only Python's own reader in Python runs, which neither imports nor calls what the pickle names.
 
+    Parameters
+    ----------
+    most
+        Operations that are done at most. A table's numbers take one a column; a byte that makes an object of its own
+        takes some hundred bytes of memory.
+
     Raises
     ------
     pickle.UnpicklingError
-        For names outside pandas and numpy.
+        For names outside pandas and numpy, and beyond `most` operations.
     Exception
         For damaged content, of any kind.
     """
-    return _Unpickler(io.BytesIO(content)).load()
+    return _Unpickler(io.BytesIO(content), most).load()
+
+
+class _Counted(dict[int, Callable[[Any], None]]):
+    """The operations by their code, looked up so many times at most."""
+
+    def __init__(self, operations: dict[int, Callable[[Any], None]], most: int) -> None:
+        super().__init__(operations)
+        self.left = most
+
+    def __getitem__(self, code: int) -> Callable[[Any], None]:
+        self.left -= 1
+        if self.left < 0:
+            raise pickle.UnpicklingError("it makes more objects than a table of bars has")
+        return super().__getitem__(code)
 
 
 class _Unpickler(pickle._Unpickler):  # the one in Python: the one in C reserves memory for any size that it reads
@@ -61,8 +81,9 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: the one in C reserves
     read: Callable[[int], bytes]
     append: Callable[[Any], None]
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, most: int) -> None:
         super().__init__(file)
+        self.dispatch = _Counted(type(self).dispatch, most)  # type: ignore[misc]
         self._known: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> type[Record]:

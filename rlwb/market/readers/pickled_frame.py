@@ -28,8 +28,8 @@ class NotATableError(Exception):
     """What the pickle holds is not a pandas table of numbers over a MultiIndex; the message says how."""
 
 
-def read_frame(content: bytes) -> Frame:
-    """Return the table in a pickle of pandas 0.25 to 2.x, protocol 2 or later.
+def read_frame(content: bytes, most: int) -> Frame:
+    """Return the table in a pickle of pandas 0.25 to 2.x, protocol 2 or later, made by `most` operations at most.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def read_frame(content: bytes) -> Frame:
         Where it is something else, or damaged.
     """
     try:
-        return _frame(read_records(content))
+        return _frame(read_records(content, most))
     except NotATableError:
         raise
     except Exception as error:  # a damaged pickle may raise anything

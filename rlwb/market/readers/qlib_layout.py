@@ -58,7 +58,8 @@ def read_instruments(path: Path, limit: int) -> tuple[dict[str, list[tuple[np.da
         first, last = _stamps([cell.strip() for cell in cells[1:3]], [row, row], path)
         if len(cells[2].strip()) == len("YYYY-MM-DD"):
             last = last + np.timedelta64(86_399, "s")
-        spans.setdefault(name, []).append((first, last))
+        # An open end is often written as a year that nanoseconds do not reach.
+        spans.setdefault(name, []).append((max(first, _FIRST), min(last, _LAST)))
     if not spans:
         raise DataError(f"{path} lists no instrument; write it again.")
     return spans, padded

@@ -25,6 +25,8 @@ _TABLES = (".parquet", ".csv", ".csv.gz")
 _NAME = re.compile(r".+\.pkl(\.backtest)?")
 #: Names in the tables, without their ``$`` and a closing 0, that are not the schema's own.
 _OTHER_NAMES = {"bidv": "bid_size", "askv": "ask_size"}
+#: Operations that any pickle may take; of some 100 bytes each, more are allowed as `max_megabytes` grows.
+_OPERATIONS = 500_000
 _FIRST, _LAST = np.datetime64("1700-01-01"), np.datetime64("2260-01-01")
 
 
@@ -80,7 +82,7 @@ class QlibPickleReader(Reader):
     def _table(self, path: Path) -> Frame:
         content = read_file(path, self.max_bytes)
         try:
-            return read_frame(content)
+            return read_frame(content, max(_OPERATIONS, self.max_bytes // 32))
         except NotATableError as error:
             raise DataError(f"{path} is not a table of bars pickled by pandas ({one_line(error)[:200]}).") from None
 
@@ -103,7 +105,8 @@ def _parts(table: Frame, path: Path, instruments: frozenset[str] | None, report:
     known = np.append(moments.astype("datetime64[ns]"), np.datetime64("NaT"))
     stamps = known[np.where(places < 0, len(moments), places)]
     lost = codes < 0
-    report.add("instrument_missing", int(lost.sum()), f"{path}, row {int(np.argmax(lost)) + 1}")
+    if lost.any():
+        report.add("instrument_missing", int(lost.sum()), f"{path}, row {int(np.argmax(lost)) + 1}")
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
     for place, name in enumerate(names):

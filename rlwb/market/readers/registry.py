@@ -55,11 +55,20 @@ def find_reader(
     kind = kind or _recognise(Path(source))
     if kind != TABLE and not Path(source).exists():
         raise DataError(f"there is no file or folder {source}; check the path of the bars.")
+    return make_reader(kind, options)
+
+
+def make_reader(kind: str, options: Mapping[str, Any] | None = None) -> Reader | None:
+    """Return the reader of a kind with its options set, or None for ``"table"``, which has none.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown kind or option, or an option of another type.
+    """
     if kind == TABLE:
         if options:
-            raise ConfigError(
-                f"{source} is read as Parquet or CSV, which has no option {next(iter(options))}; drop it."
-            )
+            raise ConfigError(f"Parquet and CSV ({TABLE}) are read without options; drop {next(iter(options))}.")
         return None
     if kind not in BUILT_IN and kind not in _offered():
         near = difflib.get_close_matches(str(kind), reader_kinds(), n=1, cutoff=0.0)[0]

@@ -1,0 +1,44 @@
+"""Reading and laying out bars, one job a process. Run as ``python -m benchmarks.data_job JOB FOLDER OUT``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data_sources import WRITERS
+from benchmarks.measure import peak_memory, run_job, seconds
+from rlwb.market import Calendar, Sessions, load_sessions, read_bars
+
+
+def read(name: str, folder: Path) -> dict[str, float]:
+    """Read the source of one format: once for the memory, then again and again for the time."""
+    source, options = folder / name, WRITERS[name][1]
+    size = sum(path.stat().st_size for path in source.rglob("*") if path.is_file()) / 1e6
+    bare = peak_memory()
+    bars = len(read_bars(source, options=options))
+    peak = peak_memory() - bare
+    took = seconds(lambda: read_bars(source, options=options))
+    return {"bars": bars, "files_mb": size, "seconds": took, "peak_mb": peak}
+
+
+def lay_out(name: str, folder: Path) -> dict[str, float]:
+    """Read, validate and lay out one format into a cached panel, then open that."""
+    bare, began = peak_memory(), time.perf_counter()
+    cache = folder / f"cache of {name}"
+    sessions = load_sessions(folder / name, _CALENDAR, cache_dir=cache)
+    took, peak = time.perf_counter() - began, peak_memory() - bare
+    opened = seconds(lambda: Sessions.open(sessions.directory, verify=False))
+    return {"bars": sessions.report.totals["bars_read"], "seconds": took, "peak_mb": peak, "open_seconds": opened}
+
+
+_CALENDAR = Calendar.preset("cn", tick_minutes=1)
+JOBS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    **{f"read {name}": partial(read, name) for name in WRITERS},
+    **{f"lay out {name}": partial(lay_out, name) for name in ("csv", "parquet")},
+}
+
+if __name__ == "__main__":
+    run_job(JOBS)

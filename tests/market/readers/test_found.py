@@ -1,0 +1,107 @@
+"""Faults that fuzzing found, each in the smallest source that shows it."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.fuzzing.check import check_refusal
+from rlwb.errors import DataError
+from rlwb.market import read_bars, tables
+from rlwb.market.readers.pickle_records import read_records
+from tests.market.readers.sources import PRICES, flat, price_table, write_qlib
+
+LINES = "datetime,open,high,low,close,volume\n2024-01-03 09:30:00,1,2,1,2,5\n2024-01-03 09:31:00,2,3,2,3,6\n"
+
+
+def table(**columns: object) -> pa.Table:
+    stamps = pd.to_datetime(["2024-01-03 09:30", "2024-01-03 09:31"])
+    plain = {"datetime": stamps, **{name: [1.0, 2.0] for name in PRICES}, "volume": [5.0, 6.0]}
+    return pa.table({name: values for name, values in {**plain, **columns}.items() if values is not None})
+
+
+def test_every_damaged_byte_of_a_packed_csv_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    whole = gzip.compress(LINES.encode(), mtime=0)
+    path = tmp_path / "A.csv.gz"
+    read = 0
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            read += len(read_bars(path)) == 2
+        except DataError as error:
+            check_refusal(error, tmp_path)
+    assert read == 6  # the time and the system in the header, which say nothing of the content
+
+
+def test_a_column_whose_name_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "A.parquet"
+    pq.write_table(table(extra_1=[1, 2]), path)
+    path.write_bytes(path.read_bytes().replace(b"extra_1", b"extra\xff\xfe"))
+    with pytest.raises(DataError, match=r"A\.parquet is not a readable Parquet file"):
+        read_bars(path)
+
+
+def test_columns_of_no_type_are_missing_values(tmp_path: Path) -> None:
+    for name, low in (("A", pa.nulls(2)), ("B", pa.array([1.0, 1.5]))):
+        pq.write_table(table(low=low, instrument=[name, name]), tmp_path / f"{name}.parquet")
+    bars = read_bars(tmp_path)
+    assert bars["low"].dtype == np.float64
+    np.testing.assert_array_equal(bars["low"], [np.nan, np.nan, 1.0, 1.5])
+
+
+def test_date_and_time_without_a_single_row(tmp_path: Path) -> None:
+    empty = table(datetime=None, date=pa.array([0.5, 1.5]), time=pa.array([0.5, 1.5])).slice(0, 0)
+    pq.write_table(empty, tmp_path / "A.parquet")
+    assert len(read_bars(tmp_path)) == 0
+
+
+@pytest.mark.parametrize("last", ["2262-04-11 23:47:17", "9999-12-31", "2262-04-12"])
+def test_a_listing_may_end_beyond_the_years_of_nanoseconds(last: str, tmp_path: Path) -> None:
+    steps = ["2024-01-03", "2024-01-04"]
+    listing = f"A\t0001-01-01\t{last}\n"
+    source = write_qlib(tmp_path / "q", {"A": flat([1, 2], [3, 4])}, steps, freq="day", listing=listing)
+    assert read_bars(source)["close"].tolist() == [1, 2]
+
+
+def test_a_pickled_table_without_rows_has_no_bars(tmp_path: Path) -> None:
+    price_table(["A"], [1.0, 2.0]).iloc[:0].to_pickle(tmp_path / "A.pkl")
+    assert len(read_bars(tmp_path, options={"trust_pickle": True})) == 0
+
+
+@pytest.mark.parametrize("code", [b"]", b"(", b"N0", b"]\x94"])
+def test_a_pickle_of_endless_objects_is_refused_before_they_fill_the_memory(code: bytes, tmp_path: Path) -> None:
+    (tmp_path / "A.pkl").write_bytes(b"\x80\x04" + code * 600_000 + b".")
+    with pytest.raises(DataError, match="more objects than a table of bars has"):
+        read_bars(tmp_path, options={"trust_pickle": True, "max_megabytes": 4})
+
+
+def test_a_table_takes_fewer_operations_than_are_allowed() -> None:
+    names = [f"S{number:05d}" for number in range(1000)]
+    content = pickle.dumps(price_table(names, [1.0] * 20))
+    read_records(content, 10_000)
+    with pytest.raises(pickle.UnpicklingError, match="more objects"):
+        read_records(content, 100)
+
+
+@pytest.mark.parametrize("name", ["A.csv", "A.csv.gz", "A.parquet"])
+def test_a_table_beyond_the_memory_is_refused_before_it_is_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(table(), path)
+    else:
+        path.write_bytes(gzip.compress(LINES.encode()) if name.endswith("gz") else LINES.encode())
+    needed = 3 * (2 * 6 * 8 if name.endswith("parquet") else len(LINES))
+    monkeypatch.setattr(tables, "_memory", lambda: needed)
+    assert len(read_bars(path)) == 2
+    monkeypatch.setattr(tables, "_memory", lambda: needed - 1)
+    with pytest.raises(DataError, match=rf"{name} unpacks to 0\.0 GB, of which some 3 times is needed"):
+        read_bars(path)
