@@ -11,6 +11,7 @@ from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, SplitSettings
 from rlwb.experiment.parameters import Section
 from rlwb.market import Calendar, SyntheticSettings
+from rlwb.market.readers.registry import TABLE, make_reader
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -100,8 +101,14 @@ class MarketConfig(Section):
     ----------
     source
         ``synthetic`` for the embedded market, or the path of bars: a data set (``rlwb data import``), a saved panel, a
-        Parquet or CSV file, or a folder with one file an instrument. In a configuration file, a relative path starts at
-        that file.
+        Parquet or CSV file, a folder with one file an instrument, or what another reader reads. In a configuration
+        file, a relative path starts at that file.
+    kind
+        What reads the source: ``table`` for Parquet and CSV, ``qlib``, ``binance``, ``lean``, ``lobster``,
+        ``qlib_pickle``, or the reader of an installed package. None goes by the names of the files.
+    options
+        Options of that reader, for example ``{freq: 1min, prices: raw}`` of ``qlib``. A pickle is read only with
+        ``{trust_pickle: true}``.
     synthetic
         The embedded market; only with ``source: synthetic``.
     calendar
@@ -129,6 +136,8 @@ class MarketConfig(Section):
     """
 
     source: str = "synthetic"
+    kind: str | None = None
+    options: dict[str, bool | int | float | str] = Field(default_factory=dict)
     synthetic: SyntheticSettings = SyntheticSettings(days=240)
     calendar: CalendarConfig = CalendarConfig()
     columns: dict[str, str] = Field(default_factory=dict)
@@ -149,7 +158,23 @@ class MarketConfig(Section):
         unused = "synthetic" if self.source != "synthetic" else "calendar"
         if getattr(self, unused) != type(self).model_fields[unused].default:
             raise ValueError(f"{unused} has no effect with source {self.source!r}; drop it or change the source.")
+        self._check_reader()
         return self
+
+    def _check_reader(self) -> None:
+        """Refuse a kind or options of no reader, and what the reader would not look at."""
+        given = [name for name in ("kind", "options") if getattr(self, name)]
+        if self.source == "synthetic" and given:
+            raise ValueError(f"{given[0]} has no effect with source 'synthetic'; drop it or change the source.")
+        if self.kind is None:
+            return
+        try:
+            make_reader(self.kind, self.options)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        unused = [name for name in ("columns", "instrument_pattern", "datetime_format") if getattr(self, name)]
+        if self.kind != TABLE and unused:
+            raise ValueError(f"{unused[0]} has no effect with kind {self.kind!r}; drop it or change the kind.")
 
 
 class OrdersConfig(Section):

@@ -68,6 +68,8 @@ class Workbench:
         return load_sessions(
             market.source,
             calendar_for(market),
+            kind=market.kind,
+            options=market.options or None,
             columns=market.columns or None,
             instruments=market.instruments or None,
             start=market.start,

@@ -81,6 +81,25 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market__source": "x", "market__calendar__preset": None}, "needs a preset, an exchange, or the segments"),
         ({"market__source": "x", "market__calendar__tick_minutes": 7}, "market.calendar: "),
         ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
+        ({"market__kind": "qlib"}, "market: kind has no effect with source 'synthetic'"),
+        ({"market__options": {"freq": "day"}}, "market: options has no effect with source 'synthetic'"),
+        ({"market__source": "x", "market__kind": "qlb"}, "there is no reader 'qlb'; did you mean 'qlib'?"),
+        (
+            {"market__source": "x", "market__kind": "qlib", "market__options": {"frq": "day"}},
+            "the reader qlib has no option 'frq'; did you mean 'freq'?",
+        ),
+        (
+            {"market__source": "x", "market__kind": "qlib_pickle", "market__options": {"trust_pickle": "yes"}},
+            "qlib_pickle's option trust_pickle is 'yes'; it must be of bool",
+        ),
+        (
+            {"market__source": "x", "market__kind": "table", "market__options": {"freq": "day"}},
+            "Parquet and CSV (table) are read without options; drop freq",
+        ),
+        (
+            {"market__source": "x", "market__kind": "lean", "market__columns": {"a": "close"}},
+            "market: columns has no effect with kind 'lean'",
+        ),
         ({"orders__source": "x", "orders__generate__log_std": 2}, "orders: generate has no effect"),
         ({"train__dqn__n_step": 3}, "train: dqn has no effect with algorithm 'ppo'; drop it or change the algorithm"),
         ({"train__algorithm": "dqn", "train__clip": 0.1}, "train: clip has no effect with algorithm 'dqn'"),

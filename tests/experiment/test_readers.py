@@ -1,0 +1,77 @@
+"""The orders of a run on bars that other readers than those of Parquet and CSV read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.data_sources import WRITERS, market
+from rlwb.errors import DataError, RlwbError
+from rlwb.experiment import work
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.parameters import Layer
+from rlwb.experiment.run import RunDirectory
+from rlwb.market import Sessions
+
+DAYS = 10
+
+
+def run(folder: Path, files: str, changes: dict[str, Any]) -> tuple[RunDirectory, Sessions]:
+    """Make the orders of a run on a small market in the `files` of one reader."""
+    source = folder / "bars"
+    if files != "qlib":
+        source.mkdir()
+    WRITERS[files][0](market(2, DAYS), source)
+    calendar = {"preset": None, "segments": [["09:30", "11:30"], ["13:00", "15:00"]]}
+    settings = {"source": str(source), **changes, "calendar": calendar | changes.get("calendar", {})}
+    config = RunConfig.load(None, Layer("test", {"market": settings, "seed": 3}))
+    made = RunDirectory.create(folder / "run", config)
+    work.make_orders(made, config)
+    return made, work.workbench(made, config).sessions
+
+
+@pytest.mark.parametrize(
+    ("files", "changes"),
+    [
+        ("qlib", {}),
+        ("qlib", {"kind": "qlib", "options": {"freq": "1min", "max_megabytes": 4}}),
+        ("binance", {"kind": "binance", "calendar": {"timezone": "UTC"}}),
+        ("lean", {"calendar": {"timezone": "America/New_York"}}),
+        ("qlib_pickle", {"options": {"trust_pickle": True}}),
+        ("csv", {"kind": "table"}),
+    ],
+)
+def test_a_run_draws_orders_on_bars_of_every_kind(files: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    made, sessions = run(tmp_path, files, changes)
+    assert sessions.fields["close"].shape == (2 * DAYS, 240)
+    assert np.isfinite(sessions.fields["close"]).all()
+    orders = pd.read_parquet(made.orders / "all.parquet")
+    assert set(orders["instrument"]) == {"SH600000", "SH600001"}
+    assert orders["date"].nunique() == DAYS
+
+
+@pytest.mark.parametrize(
+    ("files", "changes", "words"),
+    [
+        ("qlib_pickle", {}, "set trust_pickle"),
+        ("qlib_pickle", {"kind": "qlib_pickle", "options": {"trust_pickle": False}}, "set trust_pickle"),
+        ("qlib", {"options": {"frequency": "day"}}, "no option 'frequency'; did you mean 'freq'"),
+        ("csv", {"options": {"freq": "day"}}, "read without options; drop freq"),
+        ("qlib", {"columns": {"a": "close"}}, "where columns has no effect"),
+        ("lean", {"calendar": {"timezone": "America/New_York", "label": "end"}}, "calendar's label is 'end'"),
+    ],
+)
+def test_what_cannot_be_read_as_asked_is_refused(
+    files: str, changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RlwbError, match=words):
+        run(tmp_path, files, changes)
+
+
+def test_nothing_but_the_plain_word_trusts_a_pickle(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="set trust_pickle"):
+        run(tmp_path, "qlib_pickle", {"options": {"max_megabytes": 4}})
