@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def calendar_for(market: MarketConfig) -> Calendar | None:
     """Return the calendar of bars; None where they bring their own and no other is asked for."""
-    brings = is_dataset(market.source) or is_panel(market.source)
+    brings = market.kind is None and (is_dataset(market.source) or is_panel(market.source))
     return None if brings and market.calendar == CalendarConfig() else market.calendar.build()
 
 
