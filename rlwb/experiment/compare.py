@@ -44,11 +44,11 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "ddqn": Method("DDQN", {"train.algorithm": "dqn"}),
-    "ppo": Method("PPO"),
+    "ppo": Method("PPO", {"train.algorithm": "ppo"}),
     "opd": Method("OPD", {"train.algorithm": "opd"}),
-    "ppo_convolution": Method("PPO, convolution", {"policy.network": "convolution"}),
-    "ppo_attention": Method("PPO, attention", {"policy.network": "attention"}),
-    "ppo_mlp": Method("PPO, order's state alone", {"policy.network": "mlp"}),
+    "ppo_convolution": Method("PPO, convolution", {"train.algorithm": "ppo", "policy.network": "convolution"}),
+    "ppo_attention": Method("PPO, attention", {"train.algorithm": "ppo", "policy.network": "attention"}),
+    "ppo_mlp": Method("PPO, order's state alone", {"train.algorithm": "ppo", "policy.network": "mlp"}),
 }
 """Name to learner, in the order of the table."""
 
@@ -125,7 +125,7 @@ def compared(folder: Path, methods: Sequence[str] = tuple(METHODS)) -> Compariso
         f"Rules: {config.execution.rules.describe()}.",
     ]
     return comparison(
-        {**_fixed(folder / methods[0]), **best_results(folder, methods)},
+        {**_fixed(folder, methods), **best_results(folder, methods)},
         level=settings.confidence,
         resamples=settings.bootstrap_samples,
         seed=config.seed,
@@ -172,10 +172,16 @@ def _see_through(path: Path, config: RunConfig, echo: Callable[[str], None]) -> 
         end_manifest(run, state)
 
 
-def _fixed(path: Path) -> dict[str, PolicyResult]:
-    """Return title to result of what needs no learning, from the backtest of one run."""
-    results = read_results(RunDirectory.open(path))
-    return {result.display_name: result for result in results if result.kind not in ("checkpoint", "last")}
+def _fixed(folder: Path, methods: Sequence[str]) -> dict[str, PolicyResult]:
+    """Return title to result of what stands beside the learners: schedules, the same in every run, and ceilings."""
+    beside = [
+        result
+        for name in methods
+        for result in read_results(RunDirectory.open(folder / name))
+        if result.kind not in ("checkpoint", "last")
+    ]
+    beside.sort(key=lambda result: result.kind == "unattainable")
+    return {result.display_name: result for result in beside}
 
 
 def _best(run: RunDirectory) -> PolicyResult:
