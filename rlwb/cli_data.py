@@ -107,6 +107,54 @@ def import_(
 
 
 @app.command()
+def check(
+    source: Source,
+    json: JsonFile = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with pictures.")] = None,
+    limit: Annotated[int, typer.Option(help="Findings of a kind that are listed; all are counted.")] = 1000,
+    calendar: CalendarName = None,
+    tick_minutes: TickMinutes = None,
+    label: Label = None,
+    kind: Kind = None,
+    option: Options = None,
+    column: Columns = None,
+    source_timezone: Zone = None,
+    instrument_pattern: Pattern = None,
+    datetime_format: Format = None,
+    debug: Debug = False,
+) -> None:
+    """Tell whether the bars of SOURCE are sound, and name what is not by file, instrument, date and row.
+
+    A data set has its calendar; other sources need --calendar and are imported for the time of the check.
+
+    Exit codes: 0 sound, 3 not sound, 2 nothing that could be checked.
+    """
+    from rlwb.files import write_json
+    from rlwb.market.quality import check_bars
+
+    quality = check_bars(
+        source,
+        limit=limit,
+        calendar=calendar_of(calendar, tick_minutes, label),
+        kind=kind,
+        options=reader_options(option),
+        columns=pairs_of(column, "--column"),
+        source_timezone=source_timezone,
+        instrument_pattern=instrument_pattern,
+        datetime_format=datetime_format,
+    )
+    typer.echo(quality.as_text())
+    if json is not None:
+        write_json(json, quality.as_dict())
+    if html is not None:
+        from rlwb.evaluation.quality import write_quality_page
+
+        write_quality_page(quality, html)
+    if not quality.sound:
+        raise typer.Exit(3)
+
+
+@app.command()
 def info(
     source: Source, kind: Kind = None, option: Options = None, json: JsonFile = None, debug: Debug = False
 ) -> None:

@@ -70,3 +70,32 @@ def test_a_calendar_of_ones_own(tmp_path: Path) -> None:
         calendar_of(None, 5.0, None)
     with pytest.raises(ConfigError, match="--calendar"):
         calendar_of("us", -1.0, None)
+
+
+def test_check_says_sound_or_not_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bars = random_bars(Calendar.preset("cn", tick_minutes=5, label="end"), ["000001"], ["2024-01-03"])
+    bars["volume"] += 1
+    bars.to_csv(tmp_path / "good.csv", index=False)
+    clock = ("--calendar", "cn", "--tick-minutes", "5", "--label", "end")
+    code, out, _ = call(capsys, "data", "check", str(tmp_path / "good.csv"), *clock)
+    assert (code, out.splitlines()[-1]) == (0, "sound")
+    bars.loc[7, "close"] = 0.0
+    bars.to_csv(tmp_path / "bad.csv", index=False)
+    words = ("data", "check", str(tmp_path / "bad.csv"), *clock)
+    code, out, _ = call(
+        capsys, *words, "--json", str(tmp_path / "bad.json"), "--html", str(tmp_path / "bad.html"), "--limit", "5"
+    )
+    assert (code, out.splitlines()[-1]) == (3, "not sound")
+    assert "      000001 2024-01-03 10:10:00 (bad.csv row 8): close\n" in out
+    found = json.loads((tmp_path / "bad.json").read_text())
+    assert found["sound"] is False
+    assert {name: found["findings"][0][name] for name in ("kind", "instrument", "date", "file", "row")} == {
+        "kind": "price_zero",
+        "instrument": "000001",
+        "date": "2024-01-03",
+        "file": "bad.csv",
+        "row": 8,
+    }
+    assert (tmp_path / "bad.html").read_text().startswith("<!doctype html>")
+    code, _, err = call(capsys, "data", "check", str(tmp_path / "none"))
+    assert (code, err.count("\n")) == (2, 1)

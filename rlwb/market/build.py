@@ -65,7 +65,7 @@ def build_sessions(
     bars = Bars(frame, calendar, report)
     drop_misplaced(bars, calendar)
     drop_duplicates(bars)
-    _check_spacing(bars, calendar)
+    check_spacing(bars, calendar)
     repair_values(bars, volume_multiplier)
     if prices == "adjusted":
         bring_back(bars)
@@ -81,7 +81,7 @@ def build_sessions(
     return sessions
 
 
-def _check_spacing(bars: Bars, calendar: Calendar) -> None:
+def check_spacing(bars: Bars, calendar: Calendar) -> None:
     """Refuse bars that are longer than the calendar's ticks."""
     gaps = np.diff(bars.placed.tick)
     together = (np.diff(bars.code) == 0) & (np.diff(bars.placed.day) == 0) & (np.diff(bars.placed.segment) == 0)
@@ -121,8 +121,7 @@ def _session_ends(bars: Bars, calendar: Calendar) -> dict[int, int]:
 def _inferred_lengths(bars: Bars, calendar: Calendar, index: np.ndarray, days: int) -> tuple[np.ndarray, np.ndarray]:
     """Return for each day the ticks until the market fell silent, and whether that is an early close.
 
-    `index` is each bar's day, ``0..days-1``. A tick counts when at least a third of the number of instruments that
-    usually trade in a tick of that day trade in it, so that a few late prints do not keep a closed market open.
+    `index` is each bar's day, ``0..days-1``.
     """
     ticks = calendar.num_ticks
     priced = np.isfinite(bars.values["close"])
@@ -130,12 +129,31 @@ def _inferred_lengths(bars: Bars, calendar: Calendar, index: np.ndarray, days: i
     silent = np.bincount(index, traded, days) == 0  # an index never has volume
     traded |= priced & silent[index]
     breadth = np.bincount(index[traded] * ticks + bars.placed.tick[traded], minlength=days * ticks).reshape(days, ticks)
+    return early_lengths(breadth, calendar, closing_auction=bars.closing_auction)
+
+
+def early_lengths(
+    breadth: np.ndarray, calendar: Calendar, *, closing_auction: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each day the ticks until the market fell silent, and whether that is an early close; both ``(days,)``.
+
+    A tick counts when at least a third of the number of instruments that usually trade in a tick of that day trade in
+    it, so that a few late prints do not keep a closed market open.
+
+    Parameters
+    ----------
+    breadth
+        How many instruments trade in each tick, of shape ``(days, T)``.
+    closing_auction
+        Whether nearly every session has a bar stamped at the close, outside its ticks.
+    """
+    ticks = calendar.num_ticks
     usual = np.median(breadth[:, : max(1, ticks // 2)], axis=1)
     printed = breadth >= np.maximum(1, _BREADTH * usual)[:, None]
     length = np.where(printed.any(axis=1), ticks - np.argmax(printed[:, ::-1], axis=1), ticks)
     lost = (ticks - length) * calendar.tick_minutes
     trusted = (lost > 0) & (lost >= calendar.infer_early_close_minutes)
-    if bars.closing_auction:  # the last bar of a short day is its auction, which regular days keep outside the session
+    if closing_auction:  # the last bar of a short day is its auction, which regular days keep outside the session
         length = np.where(trusted, length - 1, length)
     trusted &= (length >= _SHORTEST * ticks) & (printed.sum(axis=1) >= _SHORTEST * length)
     return length, trusted

@@ -15,11 +15,14 @@ from rlwb.evaluation.plots.market import (
 from rlwb.evaluation.plots.methods import method_intervals
 from rlwb.evaluation.plots.orders import pa_by_instrument, pa_by_month, pa_distribution
 from rlwb.evaluation.plots.paths import cumulative_pa, inventory_paths
+from rlwb.evaluation.plots.quality import coverage_calendar, finding_days, worst_findings, zero_volumes
 from rlwb.evaluation.plots.style import save_figure
 from rlwb.evaluation.plots.training import learning_curves, validation_against_test
 
 __all__ = [
+    "coverage_calendar",
     "cumulative_pa",
+    "finding_days",
     "intraday_profiles",
     "inventory_paths",
     "learning_curves",
@@ -36,4 +39,6 @@ __all__ = [
     "validation_against_test",
     "volatility_clustering",
     "volume_and_volatility",
+    "worst_findings",
+    "zero_volumes",
 ]
