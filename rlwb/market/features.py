@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -33,6 +34,9 @@ class FeatureSettings:
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
     clip
         Normalised values are cut to ``[-clip, clip]``, so an unadjusted split cannot swamp a network.
+    scaling
+        What values are normalised by: ``standard``, mean and standard deviation; ``robust``, median and quartiles,
+        which wrong or wild values do not move.
     imports
         Where features of your own are added by `rlwb.market.feature`: Python files (``my_features.py``) and modules
         (``package.module``). Their code is run.
@@ -41,6 +45,7 @@ class FeatureSettings:
     columns: tuple[str, ...] = ("open", "high", "low", "close", "volume")
     previous_day: bool = True
     clip: float = 20.0
+    scaling: Literal["standard", "robust"] = "standard"
     imports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -53,6 +58,8 @@ class FeatureSettings:
             raise ConfigError(f"feature columns {self.columns} must be one or more different names.")
         if not self.clip > 0:
             raise ConfigError(f"clip is {self.clip}; give a number above 0.")
+        if self.scaling not in ("standard", "robust"):
+            raise ConfigError(f"scaling is {self.scaling!r}; write 'standard' or 'robust'.")
 
 
 def raw_column(sessions: Sessions, name: str) -> np.ndarray:
@@ -161,7 +168,9 @@ class MarketFeatures:
         if normaliser is None:
             rows = np.arange(len(sessions))[fit_rows]
             normaliser = Normaliser.stream(
-                settings.columns, [partial(raw_blocks, references, piece, rows) for piece in pieces]
+                settings.columns,
+                [partial(raw_blocks, references, piece, rows) for piece in pieces],
+                robust=settings.scaling == "robust",
             )
         computed = ComputedFeatures(references, pieces, normaliser, settings.clip)
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES

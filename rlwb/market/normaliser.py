@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import DataError
+from rlwb.market.quantiles import stream_quantiles
 
 #: Gives the values of a column, array by array.
 Source = Callable[[], Iterable[np.ndarray]]
 _LEAF = 1 << 18
+#: Standard deviation of a normal law over the distance between its quartiles.
+_NORMAL = 0.7413011092528009
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +28,8 @@ class Normaliser:
     columns
         Names of the ``C`` columns.
     mean, scale
-        float64 of shape ``(C,)``; the scale is a standard deviation, or 1 where a column is constant.
+        float64 of shape ``(C,)``: mean and standard deviation, or median and the deviation of a normal law with the
+        same quartiles; the scale is 1 where a column is constant.
     """
 
     columns: tuple[str, ...]
@@ -51,14 +55,17 @@ class Normaliser:
         return cls.stream(columns, [partial(iter, [values[..., index]]) for index in range(len(columns))])
 
     @classmethod
-    def stream(cls, columns: tuple[str, ...], sources: Sequence[Source]) -> Normaliser:
+    def stream(cls, columns: tuple[str, ...], sources: Sequence[Source], *, robust: bool = False) -> Normaliser:
         """`fit` for columns that need not be in memory.
 
         Parameters
         ----------
         sources
             One a column; each call gives all values of the column, in arrays of any shapes. Each is called three
-            times: to count, for the mean, and for the deviation from it.
+            times: to count, for the mean, and for the deviation from it; four times more when `robust`.
+        robust
+            Take the median, and 0.7413 times the distance between the quartiles, which a quarter of the values cannot
+            move. Where the quartiles meet, it is the standard deviation still.
 
         Notes
         -----
@@ -73,6 +80,9 @@ class Normaliser:
                 )
             mean = stream_sum(_present(source), count) / count
             deviation = np.sqrt(stream_sum(((values - mean) ** 2 for values in _present(source)), count) / count)
+            if robust:
+                low, mean, high = stream_quantiles(partial(_present, source), count, (0.25, 0.5, 0.75))
+                deviation = (high - low) * _NORMAL if high > low else deviation
             means.append(mean)
             scales.append(deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0)
         return cls(tuple(columns), np.array(means), np.array(scales))

@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.errors import DataError
-from rlwb.market import Normaliser, normaliser
+from rlwb.errors import ConfigError, DataError
+from rlwb.market import (
+    FeatureSettings,
+    MarketFeatures,
+    Normaliser,
+    SyntheticSettings,
+    normaliser,
+    synthetic_sessions,
+)
+from rlwb.market.features import raw_column
+from rlwb.market.quantiles import stream_quantiles
 
 
 def cut(values: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
@@ -61,3 +70,58 @@ def test_a_long_stream_has_the_bits_of_the_whole() -> None:
     assert (fitted.mean[0], fitted.scale[0]) == (values.mean(), values.std())
     # the order of adding shows: the same numbers added one after the other give other bits
     assert normaliser.stream_sum(iter([values]), len(values)) != np.cumsum(values)[-1]
+
+
+@given(
+    values=st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=3),
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=3),
+)
+def test_streamed_quantiles_are_those_of_numpy(values: list[float], cuts: list[int], shares: list[float]) -> None:
+    array = np.array(values) / 4
+    parts = np.split(array, sorted(min(cut, len(array)) for cut in cuts))
+    found = stream_quantiles(lambda: parts, len(array), shares)
+    size = np.abs(array).max()
+    np.testing.assert_allclose(found, np.quantile(array, shares), rtol=1e-12, atol=1e-15 * size)
+
+
+def test_order_statistics_are_exact() -> None:
+    array = np.random.default_rng(0).standard_normal(1001) * 10.0 ** np.random.default_rng(1).integers(-8, 8, 1001)
+    assert stream_quantiles(lambda: [array[:300], array[300:]], 1001, (0.0, 0.25, 0.5, 1.0)) == [
+        *np.sort(array)[[0, 250, 500, 1000]]
+    ]
+
+
+def test_a_robust_normaliser_is_not_moved_by_wild_values() -> None:
+    clean = np.random.default_rng(0).normal(3.0, 2.0, (200, 50, 1))
+    wild = clean.copy()
+    wild[:40] = 1e6  # a fifth of all
+    robust = Normaliser.stream(("x",), [lambda: iter([wild[..., 0]])], robust=True)
+    plain = Normaliser.fit(wild, ("x",))
+    assert abs(plain.mean[0]) > 1e5
+    assert plain.scale[0] > 1e5
+    usual = Normaliser.stream(("x",), [lambda: iter([clean[..., 0]])], robust=True)
+    np.testing.assert_allclose([usual.mean[0], usual.scale[0]], [3.0, 2.0], atol=0.06)
+    assert abs(robust.mean[0] - 3.0) < 1.0
+    assert 1.5 < robust.scale[0] < 4.0
+
+
+def test_a_robust_normaliser_by_hand() -> None:
+    values = np.array([[1.0, 2.0, np.nan, 3.0], [4.0, 5.0, 1000.0, np.nan]])
+    robust = Normaliser.stream(("x",), [lambda: iter([values])], robust=True)
+    assert robust.mean[0] == 3.5  # of 1, 2, 3, 4, 5, 1000
+    np.testing.assert_allclose(robust.scale[0], (4.75 - 2.25) / (2 * 0.6744897501960817), rtol=1e-12)
+    mostly = np.array([[0.0] * 9 + [10.0]])
+    assert Normaliser.stream(("x",), [lambda: iter([mostly])], robust=True).scale[0] == 3.0  # the quartiles meet
+
+
+def test_features_by_robust_scaling_come_from_the_training_part() -> None:
+    market = synthetic_sessions(SyntheticSettings(instruments=2, days=8, tick_minutes=30))
+    train = market.dates < market.dates[5]
+    features = MarketFeatures.build(market, FeatureSettings(("returns",), scaling="robust"), fit_rows=train)
+    raw = raw_column(market, "returns")[train]
+    assert features.normaliser.mean[0] == pytest.approx(np.nanmedian(raw), rel=1e-12)
+    again = MarketFeatures.build(market, FeatureSettings(("returns",)), normaliser=features.normaliser)
+    np.testing.assert_array_equal(again.today, features.today)
+    with pytest.raises(ConfigError, match="scaling is 'quantile'; write 'standard' or 'robust'"):
+        FeatureSettings(scaling="quantile")  # type: ignore[arg-type]
