@@ -2,6 +2,7 @@
 
 from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval
 from rlwb.evaluation.comparison import Comparison, comparison
+from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.headline import Headline, headline
 from rlwb.evaluation.overfitting import (
     Overfitting,
@@ -31,11 +32,13 @@ __all__ = [
     "day_means",
     "expected_shrinkage",
     "gain_loss_ratio",
+    "gap_table",
     "headline",
     "mean_of_largest",
     "overfitting_probability",
     "paired_interval",
     "read_validation",
+    "rule_steps",
     "select_checkpoints",
     "summarise",
     "value_weighted_mean",

@@ -18,6 +18,7 @@ FIGURES = {
     "pa": "PA, bp",
     "over_twap": "over TWAP, bp",
     "pa_net": "net PA, bp",
+    "net_over_twap": "net over TWAP, bp",
     "glr": "gain/loss",
     "reward": "reward",
     "win_rate": "win rate",
@@ -60,6 +61,8 @@ class Comparison:
 
     def shows(self, name: str) -> bool:
         """Tell whether a figure of `FIGURES` is there at all and, where it is another PA, says more than the PA."""
+        if name == "net_over_twap" and not self.shows("pa_net"):
+            return False
         other = name in ("over_twap", "pa_net") and ((self.frame[name] - self.frame["pa"]).abs() <= ZERO_BP).all()
         return bool(self.frame[name].notna().any()) and not other
 
@@ -104,15 +107,12 @@ def _row(
     }
     columns = {name: _column(result, name) for name in ("pa", "pa_net", "reward", "ffr")}
     pa = columns["pa"]
-    over = np.full(len(pa), math.nan)
-    if twap is not None:
-        other = twap.orders.set_index("order_id")["pa"].reindex(result.orders["order_id"])
-        over = pa - finite_or_nan(other)
+    over = {"over_twap": _over(result, twap, "pa"), "net_over_twap": _over(result, twap, "pa_net")}
     has_pa = ~np.isnan(pa)
     gain, loss = has_pa & (pa > ZERO_BP), has_pa & (pa < -ZERO_BP)
     won = np.where(has_pa, gain, math.nan)
     parts = {
-        **{name: _for_mean(values) for name, values in {**columns, "over_twap": over, "win_rate": won}.items()},
+        **{name: _for_mean(values) for name, values in {**columns, **over, "win_rate": won}.items()},
         "glr": np.stack([np.where(gain, pa, 0.0), gain, np.where(loss, -pa, 0.0), loss], axis=1).astype(np.float64),
     }
     for name in FIGURES:
@@ -121,6 +121,14 @@ def _row(
         found = statistic_interval(parts[name], result.dates, statistic, rng, level=level, resamples=resamples)
         row |= dict(zip((name, f"{name}_lo", f"{name}_hi"), found, strict=True))
     return row
+
+
+def _over(result: PolicyResult, twap: PolicyResult | None, name: str) -> np.ndarray:
+    """Return a figure less that of TWAP on the same order, float64 of shape (orders,); NaN where one lacks it."""
+    if twap is None:
+        return np.full(len(result.orders), math.nan)
+    other = pd.Series(_column(twap, name), index=twap.orders["order_id"]).reindex(result.orders["order_id"])
+    return _column(result, name) - finite_or_nan(other)
 
 
 def _column(result: PolicyResult, name: str) -> np.ndarray:

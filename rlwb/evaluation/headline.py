@@ -21,13 +21,15 @@ _COLUMNS = (
     "PA mean ± std, bp",
     "{level} interval, bp",
     "over TWAP, bp",
+    "net PA, bp",
+    "net over TWAP, bp",
     "value-weighted, bp",
     "win rate",
     "gain/loss",
     "ffr",
 )
 _ABSENT = "-"
-_OVER_TWAP = _COLUMNS.index("over TWAP, bp")
+_OVER_TWAP, _NET = "over TWAP, bp", ("net PA, bp", "net over TWAP, bp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +43,9 @@ class Headline:
         the group), `validation_pa`, `pa_mean`, `pa_std_checkpoints` (standard deviation over the n checkpoints'
         mean PAs; NaN for a single policy), `pa_lo`, `pa_hi`, `over_twap`, `over_twap_lo`, `over_twap_hi` (mean and
         interval of the PA less that of the policy ``twap`` on the same order; NaN without one),
-        `pa_value_weighted`, `win_rate`, `glr`, `ffr` (means over the group), `orders`, `days`, `pa_missing`.
+        `pa_net_mean`, `pa_net_std_checkpoints`, `pa_net_lo`, `pa_net_hi`, `net_over_twap`, `net_over_twap_lo`,
+        `net_over_twap_hi` (the same after costs), `pa_value_weighted`, `win_rate`, `glr`, `ffr` (means over the
+        group), `orders`, `days`, `pa_missing`.
     notes
         Sentences to print below the table.
     level
@@ -74,21 +78,28 @@ class Headline:
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         header = [column.format(level=f"{100 * self.level:g} %") for column in _COLUMNS]
         rows = [self._row(row) for _, row in self.frame.iterrows()]
-        if not _twap_is_off(self.frame):  # the column would repeat the PA
-            header, *rows = ([*row[:_OVER_TWAP], *row[_OVER_TWAP + 1 :]] for row in [header, *rows])
+        hidden = {_OVER_TWAP} if not _twap_is_off(self.frame) else set()  # it would repeat the PA
+        hidden |= set(_NET) if not _net_is_off(self.frame) else set()
+        shown = [i for i, column in enumerate(_COLUMNS) if column not in hidden]
+        header, *rows = ([row[i] for i in shown] for row in [header, *rows])
         return header, rows
 
     @staticmethod
     def _row(row: pd.Series) -> list[str]:
-        pa = _number(row["pa_mean"])
+        pa, net = _number(row["pa_mean"]), _number(row["pa_net_mean"])
         if row["kind"] == "checkpoint":
             pa += f" ± {_number(row['pa_std_checkpoints'])}"
+            net += f" ± {_number(row['pa_net_std_checkpoints'])}"
         return [
             row["policy"],
             str(row["n"]),
             pa,
             _ABSENT if math.isnan(row["pa_lo"]) else f"[{_number(row['pa_lo'])}, {_number(row['pa_hi'])}]",
             _interval(row["over_twap"], row["over_twap_lo"], row["over_twap_hi"]),
+            net
+            if math.isnan(row["pa_net_lo"])
+            else f"{net} [{_number(row['pa_net_lo'])}, {_number(row['pa_net_hi'])}]",
+            _interval(row["net_over_twap"], row["net_over_twap_lo"], row["net_over_twap_hi"]),
             _number(row["pa_value_weighted"]),
             _percent(row["win_rate"]),
             _number(row["glr"]),
@@ -138,9 +149,13 @@ def _group_row(
         rng, dates = np.random.default_rng(seed), [m.dates for m in members]
         return average_day_interval(pas, dates, rng, level=level, resamples=resamples)
 
-    interval = interval_of([m.pa for m in members])
-    absent = [np.full(len(m.orders), np.nan) for m in members]
-    over = interval_of(absent if twap is None else [paired_difference(m, twap) for m in members])
+    def over_twap(policies: Sequence[PolicyResult], base: PolicyResult | None) -> Interval:
+        absent = [np.full(len(m.orders), np.nan) for m in policies]
+        return interval_of(absent if base is None else [paired_difference(m, base) for m in policies])
+
+    nets = [m.after_costs() for m in members]
+    interval, net = interval_of([m.pa for m in members]), interval_of([m.pa for m in nets])
+    over, net_over = over_twap(members, twap), over_twap(nets, None if twap is None else twap.after_costs())
     return {
         "policy": name,
         "kind": members[0].kind,
@@ -153,6 +168,13 @@ def _group_row(
         "over_twap": over.estimate,
         "over_twap_lo": over.lo,
         "over_twap_hi": over.hi,
+        "pa_net_mean": net.estimate,
+        "pa_net_std_checkpoints": standard_deviation(np.array([mean(m.pa) for m in nets])),
+        "pa_net_lo": net.lo,
+        "pa_net_hi": net.hi,
+        "net_over_twap": net_over.estimate,
+        "net_over_twap_lo": net_over.lo,
+        "net_over_twap_hi": net_over.hi,
         "pa_value_weighted": _mean_of(weighted_by_value(m) for m in members),
         "win_rate": _mean_of(win_rate(m.pa) for m in members),
         "glr": _mean_of(gain_loss_ratio(m.pa) for m in members),
@@ -183,14 +205,21 @@ def _notes(
     notes = [basis, spread]
     if n < requested:
         notes.append(f"{requested} checkpoints were asked for; there are only n = {n} to use.")
+    costs = _net_is_off(frame)
+    if costs:
+        notes.append(
+            "PA is before costs, net PA after all of them: spread, impact, commission and tax. Checkpoints are chosen "
+            "by net PA; value-weighted, win rate and gain/loss are before costs."
+        )
     if not math.isnan(group["validation_pa"]):
-        fall = group["validation_pa"] - group["pa_mean"]
+        net = "net " if costs else ""
+        fall = group["validation_pa"] - group["pa_net_mean" if costs else "pa_mean"]
         side = "above" if fall >= 0 else "below"
         chosen = candidates is None or candidates > n
         cause = ": in part because the best were chosen by it, in part because other days are other days"
         notes.append(
-            f"The chosen checkpoints' validation PA was {group['validation_pa']:.2f} bp, {abs(fall):.2f} bp {side} "
-            f"their test PA{cause if fall >= 0 and chosen else ''}."
+            f"The chosen checkpoints' {net}validation PA was {group['validation_pa']:.2f} bp, {abs(fall):.2f} bp "
+            f"{side} their {net}test PA{cause if fall >= 0 and chosen else ''}."
         )
     if _twap_is_off(frame):
         notes.append(
@@ -258,6 +287,11 @@ def _twap_is_off(frame: pd.DataFrame) -> bool:
     """
     policies = frame[frame["kind"] != "ceiling"]
     return bool(((policies["pa_mean"] - policies["over_twap"]).abs() > ZERO_BP).any())
+
+
+def _net_is_off(frame: pd.DataFrame) -> bool:
+    """Tell whether costs make any net PA differ from the PA."""
+    return bool(((frame["pa_net_mean"] - frame["pa_mean"]).abs() > ZERO_BP).any())
 
 
 def _interval(value: float, lo: float, hi: float) -> str:

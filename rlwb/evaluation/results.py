@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -79,6 +79,12 @@ class PolicyResult:
     def pa(self) -> np.ndarray:
         """PA of each order in basis points, float64 of shape ``(orders,)``; NaN where missing."""
         return finite_or_nan(self.orders["pa"])
+
+    def after_costs(self) -> PolicyResult:
+        """Return the same with the net PA in place of the PA; itself where the table has no net PA."""
+        if "pa_net" not in self.orders:
+            return self
+        return replace(self, orders=self.orders.assign(pa=self.orders["pa_net"]))
 
     @property
     def dates(self) -> np.ndarray:

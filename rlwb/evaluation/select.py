@@ -14,7 +14,7 @@ from rlwb.errors import CheckpointError, ConfigError, DataError
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint with the PA it had on the validation orders, in basis points."""
+    """A checkpoint with the PA, net under rules with costs, that it had on the validation orders, in basis points."""
 
     iteration: int
     path: Path
@@ -83,6 +83,7 @@ def select_checkpoints(
     folder: Path,
     *,
     count: int = 10,
+    figure: str = "pa",
     check: Callable[[Path], object] | None = None,
 ) -> Selection:
     """Choose the `count` checkpoints with the best validation PA.
@@ -93,9 +94,11 @@ def select_checkpoints(
     Parameters
     ----------
     validation
-        One row a validated iteration with the columns `iteration` and `pa` (basis points).
+        One row a validated iteration with the columns `iteration` and `figure` (basis points).
     folder
         Holds the files ``0001.pt``, ``0002.pt``, … named by iteration.
+    figure
+        The column to choose by: ``pa``, or ``pa_net`` under rules with costs.
     check
         Opens a file and raises `CheckpointError` if it is damaged; what it returns is ignored.
 
@@ -106,7 +109,7 @@ def select_checkpoints(
     """
     if count < 1:
         raise ConfigError(f"count is {count}; ask for at least one checkpoint.")
-    pas = _validation_pas(validation)
+    pas = _validation_pas(validation, figure)
     files, excluded = _checkpoint_files(folder)
     excluded += [Exclusion(i, files[i], "it has no validation PA row") for i in files if i not in pas]
 
@@ -137,11 +140,12 @@ def select_checkpoints(
     return Selection(tuple(chosen), tuple(excluded), count, len(candidates))
 
 
-def _validation_pas(validation: pd.DataFrame) -> dict[int, float]:
-    for column in ("iteration", "pa"):
+def _validation_pas(validation: pd.DataFrame, figure: str) -> dict[int, float]:
+    for column in ("iteration", figure):
         if column not in validation:
             raise DataError(f"The validation metrics lack the column {column!r}; they have {list(validation)}.")
-    rows = validation[["iteration", "pa"]].apply(pd.to_numeric, errors="coerce").drop_duplicates()
+    rows = validation[["iteration", figure]].rename(columns={figure: "pa"})
+    rows = rows.apply(pd.to_numeric, errors="coerce").drop_duplicates()
     if rows["iteration"].isna().any():
         raise DataError("The validation metrics hold a row without an iteration number; restore the file.")
     twice = rows.loc[rows["iteration"].duplicated(), "iteration"]

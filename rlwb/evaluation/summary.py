@@ -40,6 +40,11 @@ SUMMARY_COLUMNS = {
     "over_twap_hi": "upper end of the day-clustered interval of over_twap",
     "pa_value_weighted": "mean PA weighted by value traded at TWAP",
     "pa_net": "mean PA after costs, each order counting the same",
+    "pa_net_lo": "lower end of the day-clustered interval of pa_net",
+    "pa_net_hi": "upper end of the day-clustered interval of pa_net",
+    "net_over_twap": "mean over orders of the net PA less that of the policy twap on the same order",
+    "net_over_twap_lo": "lower end of the day-clustered interval of net_over_twap",
+    "net_over_twap_hi": "upper end of the day-clustered interval of net_over_twap",
 }
 
 
@@ -61,8 +66,15 @@ def _row(result: PolicyResult, twap: PolicyResult | None, level: float, resample
     def interval_of(pa: np.ndarray) -> Interval:
         return day_interval(pa, result.dates, np.random.default_rng(seed), level=level, resamples=resamples)
 
-    interval = interval_of(result.pa)
-    over = interval_of(np.full(len(result.orders), np.nan) if twap is None else paired_difference(result, twap))
+    def over_twap(one: PolicyResult, base: PolicyResult | None) -> Interval:
+        return interval_of(np.full(len(one.orders), np.nan) if base is None else paired_difference(one, base))
+
+    interval, over = interval_of(result.pa), over_twap(result, twap)
+    has_net = "pa_net" in result.orders
+    net = result.after_costs() if has_net else None
+    net_interval = interval_of(np.full(len(result.orders), np.nan) if net is None else net.pa)
+    base = twap.after_costs() if twap is not None and has_net and "pa_net" in twap.orders else None
+    net_over = over_twap(result if net is None else net, base)
     return {
         "policy": result.policy,
         "kind": result.kind,
@@ -83,7 +95,12 @@ def _row(result: PolicyResult, twap: PolicyResult | None, level: float, resample
         "over_twap_lo": over.lo,
         "over_twap_hi": over.hi,
         "pa_value_weighted": weighted_by_value(result),
-        "pa_net": mean(result.orders["pa_net"].to_numpy()) if "pa_net" in result.orders else np.nan,
+        "pa_net": net_interval.estimate,
+        "pa_net_lo": net_interval.lo,
+        "pa_net_hi": net_interval.hi,
+        "net_over_twap": net_over.estimate,
+        "net_over_twap_lo": net_over.lo,
+        "net_over_twap_hi": net_over.hi,
     }
 
 

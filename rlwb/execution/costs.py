@@ -14,6 +14,20 @@ def fees(notional: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.nd
     return np.where(notional > 0, commission + tax, 0.0)
 
 
+def net_value(notional: np.ndarray, tick_costs: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:
+    """Return what whole orders paid or got after all costs in currency, float64 of shape (N,).
+
+    Parameters
+    ----------
+    notional, tick_costs
+        Value traded, and paid for quoted spread and impact.
+    side
+        +1 buy, -1 sell.
+    """
+    crossed = notional * (1.0 + side * rules.half_spread_bps / BASIS_POINTS)
+    return np.asarray(crossed + side * (fees(notional, side, rules) + tick_costs))
+
+
 def step_costs(
     notional: np.ndarray,
     tick_costs: np.ndarray,

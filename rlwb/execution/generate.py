@@ -75,7 +75,9 @@ class SplitSettings:
     test: float | tuple[str, str] = 0.2
 
 
-def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *, seed: int = 0) -> pd.DataFrame:
+def generate_orders(
+    sessions: Sessions, settings: OrderSettings | None = None, *, seed: int = 0, lot_size: float = 0.0
+) -> pd.DataFrame:
     """Draw orders for every session.
 
     Parameters
@@ -86,6 +88,8 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
         The recipe.
     seed
         Seed of all draws.
+    lot_size
+        Amounts are rounded to the nearest multiple of this, at least one; 0 means any amount.
 
     Returns
     -------
@@ -127,6 +131,11 @@ def generate_orders(sessions: Sessions, settings: OrderSettings | None = None, *
     # Both sides are always drawn, so that asking for one side gives the same amounts.
     amounts = _draw(sessions, rows, settings, seed) * mean[:, None]
     sides = sorted(settings.directions)
+    if lot_size:
+        small = int((amounts[:, [_SIDES.index(side) for side in sides]] < lot_size / 2).sum())
+        amounts = np.maximum(np.floor(amounts / lot_size + 0.5), 1.0) * lot_size
+        if small:
+            notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
     order = np.argsort(sessions.dates[rows], kind="stable")  # by date, then instrument as the rows are
     rows, stop, amounts = rows[order], stop[order], amounts[order]
     date = np.repeat(sessions.dates[rows], len(sides)).astype("datetime64[ns]")

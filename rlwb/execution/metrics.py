@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlwb.execution.costs import fees
+from rlwb.execution.costs import net_value
 from rlwb.execution.engine import Benchmarks, EngineState
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
@@ -53,8 +53,7 @@ def order_metrics(
     """
     filled, side = state.filled, orders.side.astype(np.float64)
     price = average_price(state.notional, filled)
-    crossed = state.notional * (1.0 + side * rules.half_spread_bps / BASIS_POINTS)
-    net = average_price(crossed + side * (fees(state.notional, side, rules) + state.cost), filled)
+    net = average_price(net_value(state.notional, state.cost, side, rules), filled)
     volume = benchmarks.volume
     with np.errstate(over="ignore"):
         share = np.divide(filled, volume, out=np.full(len(filled), np.nan), where=volume > 0)

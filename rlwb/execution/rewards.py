@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlwb.execution.costs import step_costs
+from rlwb.execution.costs import net_value, step_costs
 from rlwb.execution.metrics import average_price, price_advantage
 from rlwb.execution.rules import BASIS_POINTS
 from rlwb.execution.state import BatchState, OrderState
@@ -81,7 +81,8 @@ class PPOReward(_BatchReward):
 
     def parts_batch(self, states: Sequence[OrderState]) -> dict[str, np.ndarray]:
         batch: BatchState = states  # type: ignore[assignment]
-        price = average_price(batch.now.notional, batch.now.filled)
+        now, side = batch.now, batch.orders.side.astype(np.float64)
+        price = average_price(net_value(now.notional, now.cost, side, batch.engine.rules), now.filled)
         ratio = price / batch.benchmarks.twap
         ratio = np.where(batch.orders.side > 0, 1.0 / ratio, ratio)
         ratio = ratio + self._ROUNDING

@@ -156,6 +156,11 @@ class ExecutionRules:
         """Whether anything makes the net PA differ from the gross one."""
         return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
 
+    @property
+    def judged_by(self) -> Literal["pa", "pa_net"]:
+        """The figure that checkpoints are chosen by: the PA, or the net PA where there are costs."""
+        return "pa_net" if self.have_costs else "pa"
+
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
         quotes = self.price_field == "quotes"

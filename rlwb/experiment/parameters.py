@@ -46,6 +46,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
+    @classmethod
+    def group_default(cls, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the default of the group `name`, of another room, beside the `values` that are given."""
+        return cls.model_fields[name].default
+
 
 def children(owner: type[Any]) -> dict[str, type[Any] | None]:
     """Return the settings of a section or dataclass: name to the class of its own settings, None for a plain value."""
@@ -227,16 +232,16 @@ def build(owner: type[Tree], layers: Sequence[Layer]) -> Tree:
         raise ConfigError(" ".join(_sentence(found[name], owner, origins) for name in list(found)[-3:][::-1])) from None
 
 
-def _complete(owner: type[BaseModel], values: dict[str, Any]) -> None:
+def _complete(owner: type[Section], values: dict[str, Any]) -> None:
     """Fill the groups that were given in part with the tree's own defaults, where a room's own may differ."""
     for name, child in children(owner).items():
         given = values.get(name)
         if child is None or not isinstance(given, dict):
             continue
-        if issubclass(child, BaseModel):
+        if issubclass(child, Section):
             _complete(child, given)
         else:
-            values[name] = {**dataclasses.asdict(owner.model_fields[name].default), **given}
+            values[name] = {**dataclasses.asdict(owner.group_default(name, values)), **given}
 
 
 def _check_rooms_own(owner: type[Any], values: Mapping[str, Any], origins: Mapping[str, str], prefix: str = "") -> None:

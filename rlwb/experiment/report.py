@@ -42,11 +42,24 @@ _SUMMARY = {
     "pa_mean": "test PA",
     "pa_lo": "low",
     "pa_hi": "high",
+    "pa_net": "net test PA",
     "win_rate": "win rate",
     "glr": "gain/loss",
     "ffr": "ffr",
     "orders": "orders",
     "days": "days",
+}
+
+_GAP = {
+    "cause": "with",
+    "pa": "PA",
+    "pa_net": "net PA",
+    "difference": "difference",
+    "difference_lo": "low",
+    "difference_hi": "high",
+    "ffr": "ffr",
+    "orders": "orders",
+    "left_out": "left out",
 }
 
 _ORDERS = {
@@ -100,12 +113,13 @@ def write_report(run: RunDirectory) -> Path:
         "<h2>How stable is that?</h2>",
         *_figures(run),
         "<h2>Each policy on the test orders</h2>",
-        _csv_table(run.backtest / "summary.csv", "the summary", _SUMMARY),
+        _csv_table(run.backtest / "summary.csv", "the summary", _summary(run)),
         "<h2>Data and orders</h2>",
         _csv_table(run.orders / "summary.csv", "the orders", _ORDERS),
         _data(run),
         "<h2>Rules of execution</h2>",
         f"<p>{_text(config.execution.rules.describe())}; a decision every {config.execution.ticks_per_step} bars.</p>",
+        *_gap(run),
         "<h2>How it was made</h2>",
         _stages(run),
         _details("Configuration", config.as_yaml()),
@@ -121,6 +135,12 @@ def write_report(run: RunDirectory) -> Path:
     return run.report
 
 
+def _summary(run: RunDirectory) -> dict[str, str]:
+    """Return the columns of the summary to show; without costs the net PA would repeat the PA."""
+    costs = run.config.execution.rules.have_costs
+    return {name: title for name, title in _SUMMARY.items() if costs or name != "pa_net"}
+
+
 def _verdict(run: RunDirectory) -> str:
     """Say in a sentence what the headline's first row shows; nothing when it is not there.
 
@@ -131,9 +151,12 @@ def _verdict(run: RunDirectory) -> str:
         return ""
     with path.open(newline="", encoding="utf-8") as file:
         first = next(csv.DictReader(file), {})
+    net = run.config.execution.rules.have_costs
+    names = ("pa_net_mean", "pa_net_lo", "pa_net_hi") if net else ("pa_mean", "pa_lo", "pa_hi")
+    stem = "net_over_twap" if net else "over_twap"
     try:
-        mean, low, high = (float(first[name]) for name in ("pa_mean", "pa_lo", "pa_hi"))
-        over = [float(first.get(name) or "nan") for name in ("over_twap", "over_twap_lo", "over_twap_hi")]
+        mean, low, high = (float(first[name]) for name in names)
+        over = [float(first.get(name) or "nan") for name in (stem, f"{stem}_lo", f"{stem}_hi")]
     except (KeyError, ValueError):
         return ""
     compared = not math.isnan(over[0])
@@ -146,7 +169,7 @@ def _verdict(run: RunDirectory) -> str:
         answer = "This test does not show it" if low <= 0 <= high else "One day of orders cannot show it"
     span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
     verb = "gain" if mean >= 0 else "lose"
-    gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}on average"
+    gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}{'after costs ' if net else ''}on average"
     return f"<p><strong>{answer}.</strong> The chosen checkpoints {verb} {gain}{span}.</p>"
 
 
@@ -189,6 +212,20 @@ def _settled(manifest: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in manifest.items() if name not in ("status", "ended")}
 
 
+def _gap(run: RunDirectory) -> Iterable[str]:
+    """Show what each rule does to the best checkpoint; nothing under the simple rules, which have no such table."""
+    path = run.backtest / "gap.csv"
+    if not path.is_file():
+        return
+    level = 100 * run.config.backtest.confidence
+    yield (
+        "<p>The best checkpoint, run again under the simple rules and then with one rule more a row. The difference is "
+        f"that of net PA to the row before, in basis points, with its {level:g} % interval over days; the last row is "
+        "the sum. Orders that a rule leaves without a PA are left out of all rows; ffr counts them.</p>"
+    )
+    yield _csv_table(path, "the gap", _GAP)
+
+
 def _headline(run: RunDirectory) -> str:
     path = run.backtest / "headline.md"
     if not path.is_file():
@@ -210,6 +247,8 @@ def _data(run: RunDirectory) -> str:
 
 
 def _figures(run: RunDirectory) -> Iterable[str]:
+    if run.config.execution.rules.have_costs:
+        yield "<p>All PAs in the figures are net of costs.</p>"
     found = {path.stem: path for path in sorted(run.figures.glob("*.png"))}
     if not found:
         yield _missing("the figures", run.figures)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, SplitSettings
+from rlwb.execution.presets import PRESETS
 from rlwb.experiment.parameters import Section
 from rlwb.market import Calendar, SyntheticSettings
 from rlwb.market.readers.registry import TABLE, make_reader
@@ -208,12 +210,28 @@ class ExecutionConfig(Section):
     ----------
     ticks_per_step
         Bars between two decisions; larger means fewer, coarser decisions.
+    preset
+        Rules of a market to start from, ``cn``, ``us`` or ``crypto``, with published figures (see
+        ``rlwb.execution.presets``); `rules` changes them. None starts from the simple rules.
     rules
         Market rules and costs.
     """
 
     ticks_per_step: Count = 6
+    preset: Literal["cn", "us", "crypto"] | None = None
     rules: ExecutionRules = ExecutionRules()
+
+    @classmethod
+    def group_default(cls, name: str, values: Mapping[str, Any]) -> Any:
+        """Return the rules of the preset as what `rules` changes."""
+        preset = values.get("preset")
+        return ExecutionRules.preset(preset) if preset in PRESETS else super().group_default(name, values)
+
+    @model_validator(mode="after")
+    def _preset_alone(self) -> ExecutionConfig:
+        if self.preset is not None and "rules" not in self.model_fields_set:
+            object.__setattr__(self, "rules", ExecutionRules.preset(self.preset))
+        return self
 
 
 class PolicyConfig(Section):

@@ -78,6 +78,7 @@ class Trainings:
         from rlwb.trainer.progress import ProgressLines
 
         bench, settings = self.bench, self.bench.config.train
+        monitor = f"val/{bench.config.execution.rules.judged_by}"
         resume, faults = find_resumable(checkpoints)
         own: list[Callback] = [
             MetricsWriter(metrics),
@@ -86,11 +87,12 @@ class Trainings:
                 every,
                 keep_best=keep_best,
                 keep_last=keep_last,
+                monitor=monitor,
                 meta={**bench.meta(self.features), **(meta or {})},
             ),
         ]
         if patience is not None:
-            own.append(EarlyStopping("val/pa", patience))
+            own.append(EarlyStopping(monitor, patience))
         if self.progress == "lines":
             own.append(ProgressLines())
         vessel = TrainingVessel(

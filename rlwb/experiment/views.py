@@ -29,6 +29,18 @@ from rlwb.experiment.workbench import Workbench
 
 PARTS = {"train": "training", "valid": "validation", "test": "test"}
 
+_GAP = {
+    "cause": "cause",
+    "pa": "PA",
+    "pa_net": "net PA",
+    "difference": "difference",
+    "difference_lo": "low",
+    "difference_hi": "high",
+    "ffr": "ffr",
+    "orders": "orders",
+    "left_out": "left out",
+}
+
 _SUMMARY = {
     "policy": "policy",
     "kind": "kind",
@@ -36,6 +48,7 @@ _SUMMARY = {
     "pa_mean": "test PA",
     "pa_lo": "low",
     "pa_hi": "high",
+    "pa_net": "net test PA",
     "pa_std": "std of orders",
     "win_rate": "win rate",
     "glr": "gain/loss",
@@ -69,8 +82,13 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     train = _read(run.metrics / "train.csv", TRAIN).set_index("iteration")
     path = run.metrics / "validation.csv"
     validation = pd.read_csv(path).set_index("iteration") if path.is_file() else pd.DataFrame()
-    table = pd.DataFrame({"PA": train["pa"], "reward": train["reward"]})
-    for name, title in {"pa": "validation PA", "reward": "validation reward"}.items():
+    figures = {
+        "pa": "PA",
+        **({"pa_net": "net PA"} if run.config.execution.rules.have_costs else {}),
+        "reward": "reward",
+    }
+    table = pd.DataFrame({title: train[name] for name, title in figures.items()})
+    for name, title in {name: f"validation {title}" for name, title in figures.items()}.items():
         table[title] = validation.get(name, np.nan)
     learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
     table[learnt] = train[learnt]
@@ -81,17 +99,29 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 
 def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
-    table = _read(run.backtest / "summary.csv", BACKTEST)[list(_SUMMARY)].rename(columns=_SUMMARY)
+    names = dict(_SUMMARY)
+    if not run.config.execution.rules.have_costs:
+        del names["pa_net"]  # it would repeat the PA
+    table = _read(run.backtest / "summary.csv", BACKTEST)[list(names)].rename(columns=names)
     table = table.set_index("policy").round(3)
     figures = table.columns.difference(["kind", "orders", "days"])
     table[figures] += 0.0  # no minus before a zero
     return table
 
 
+def rules_gap(run: RunDirectory) -> pd.DataFrame:
+    """Return what each rule does to the best checkpoint's net PA, in basis points; no rows under the simple rules."""
+    _there(run.backtest / "summary.csv", BACKTEST)
+    path = run.backtest / "gap.csv"
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(_GAP))
+    return table[list(_GAP)].rename(columns=_GAP).set_index("cause").round(3)
+
+
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
     selection = json.loads(_there(run.backtest / "selection.json", BACKTEST).read_text(encoding="utf-8"))
-    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")["pa"]
+    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
+    validation = validation[run.config.execution.rules.judged_by]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
         {

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import CheckpointError, DataError
-from rlwb.execution import OrderBatch, read_orders, write_orders
+from rlwb.execution import ExecutionRules, OrderBatch, OrderExecutionFactory, read_orders, write_orders
 from rlwb.experiment.baselines import Estimates, baseline_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
@@ -21,7 +21,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 
 if TYPE_CHECKING:
-    from rlwb.evaluation import PolicyResult
+    from rlwb.evaluation import Checkpoint, PolicyResult
     from rlwb.market import MarketFeatures
     from rlwb.trainer import Callback, Episodes
 
@@ -132,7 +132,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
 
     ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step (a
     ceiling has none); ``baselines.json`` what the baselines were told of the market, from training sessions alone;
-    ``summary.csv`` one row a policy; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
+    ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
+    the best checkpoint's PA; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
     which checkpoints were chosen, which were left out and why, and the noise of their validation.
     """
     import torch
@@ -145,7 +146,10 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     settings = config.backtest
     bench = workbench(run, config)
     validation = read_validation(run.metrics / "validation.csv")
-    selection = select_checkpoints(validation, run.checkpoints, count=settings.top, check=load_checkpoint)
+    figure = config.execution.rules.judged_by
+    selection = select_checkpoints(
+        validation, run.checkpoints, count=settings.top, figure=figure, check=load_checkpoint
+    )
     test, valid = (bench.bind(load_orders(run, bench, part)) for part in ("test", "valid"))
     results, rescored = [], []
     for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
@@ -153,16 +157,16 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
             _judge(bench, chosen.path, test, chosen.policy, "checkpoint", chosen.iteration, chosen.validation_pa)
         )
         again = score_checkpoint(bench, chosen.path, valid)
-        if not np.isclose(again.means()["pa"], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
+        if not np.isclose(again.means()[figure], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
             raise DataError(
-                f"{chosen.path.name} scores {again.means()['pa']!r} bp on the validation orders, but "
+                f"{chosen.path.name} scores {again.means()[figure]!r} bp on the validation orders, but "
                 f"{chosen.validation_pa!r} was logged; orders, data or weights have changed since: train again."
             )
-        rescored.append(again.metrics["pa"])
+        rescored.append(again.metrics[figure])
     path, damaged = find_resumable(run.checkpoints)
     assert path is not None, "a checkpoint was chosen above"
     last = int(path.stem)
-    logged = validation.loc[validation["iteration"] == last, "pa"]
+    logged = validation.loc[validation["iteration"] == last, figure]
     results.append(_judge(bench, path, test, "last", "last", last, float(logged.iloc[0]) if len(logged) else np.nan))
     known = Estimates.fit(bench, load_orders(run, bench, "train"))
     results += baseline_results(bench, known, test)
@@ -185,6 +189,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
         head.frame.to_csv(target)
     write_text(run.backtest / "headline.md", head.to_markdown() + "\n")
     write_text(run.backtest / "headline.txt", head.to_text() + "\n")
+    _write_gap(run, bench, selection.chosen[0], test, shared)
     noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
     write_json(
         run.backtest / "selection.json",
@@ -199,19 +204,52 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     )
 
 
-def score_checkpoint(bench: Workbench, path: Path, orders: OrderBatch) -> Episodes:
-    """Run a checkpoint's policy greedily on orders, as validation did."""
+def _write_gap(
+    run: RunDirectory, bench: Workbench, best: Checkpoint, orders: OrderBatch, interval: dict[str, Any]
+) -> None:
+    """Write what separates the best checkpoint's PA under simple rules from that under the run's."""
+    from rlwb.evaluation import PolicyResult, gap_table, rule_steps
+    from rlwb.trainer import result_table
+
+    execution, path = bench.config.execution, run.backtest / "gap.csv"
+    steps = rule_steps(execution.rules, halts=bench.sessions.halted is not None)
+    if len(steps) == 1:
+        path.unlink(missing_ok=True)
+        return
+
+    def play(rules: ExecutionRules) -> PolicyResult:
+        simulator = OrderExecutionFactory(bench.sessions, execution.ticks_per_step, rules)
+        episodes = score_checkpoint(bench, best.path, orders, simulator)
+        return PolicyResult(best.policy, "checkpoint", result_table(orders.table, episodes))
+
+    frame = gap_table(play, steps, **interval)
+    with atomic_path(path) as target:
+        frame.assign(policy=best.policy).to_csv(target, index=False)
+
+
+def score_checkpoint(
+    bench: Workbench, path: Path, orders: OrderBatch, simulator: OrderExecutionFactory | None = None
+) -> Episodes:
+    """Run a checkpoint's policy greedily on orders, as validation did, or under the rules of another `simulator`."""
     from rlwb.trainer import load_checkpoint
 
-    return _run_greedily(bench, *bench.restore(load_checkpoint(path), path), orders)
+    return _run_greedily(bench, *bench.restore(load_checkpoint(path), path), orders, simulator)
 
 
-def _run_greedily(bench: Workbench, learner: Any, features: MarketFeatures, orders: OrderBatch) -> Episodes:
+def _run_greedily(
+    bench: Workbench,
+    learner: Any,
+    features: MarketFeatures,
+    orders: OrderBatch,
+    simulator: OrderExecutionFactory | None = None,
+) -> Episodes:
     """Run a policy greedily on orders."""
     from rlwb.trainer import backtest
 
     interpreter = bench.state_interpreter(features)
-    return backtest(bench.simulator, interpreter, orders, bench.action_interpreter, learner, reward=bench.reward)
+    return backtest(
+        simulator or bench.simulator, interpreter, orders, bench.action_interpreter, learner, reward=bench.reward
+    )
 
 
 def _teacher_result(run: RunDirectory, bench: Workbench, orders: OrderBatch) -> PolicyResult:
@@ -226,7 +264,8 @@ def _teacher_result(run: RunDirectory, bench: Workbench, orders: OrderBatch) -> 
         )
     teacher, features = bench.restore_teacher(load_checkpoint(path), path)
     episodes = _run_greedily(bench, teacher, features, orders)
-    validation = read_validation(run.metrics / "teacher" / "validation.csv").set_index("iteration")["pa"]
+    validation = read_validation(run.metrics / "teacher" / "validation.csv").set_index("iteration")
+    validation = validation[bench.config.execution.rules.judged_by]
     iteration = int(path.stem)
     return PolicyResult(
         "teacher",
@@ -310,7 +349,7 @@ def draw_stability(run: RunDirectory, config: RunConfig) -> None:
 
 
 def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
-    """Return the figures of a run by name."""
+    """Return the figures of a run by name; under rules with costs they are of the net PA."""
     import json
 
     from rlwb.evaluation import plots, read_validation
@@ -320,6 +359,11 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     selection = json.loads((run.backtest / "selection.json").read_text(encoding="utf-8"))
     validation = read_validation(run.metrics / "validation.csv")
     train = pd.read_csv(run.metrics / "train.csv")
+    if config.execution.rules.have_costs:
+        results = [result.after_costs() for result in results]
+        net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
+        summary = summary.assign(**{name: summary[other] for name, other in net.items()})
+        train, validation = (frame.assign(pa=frame["pa_net"]) for frame in (train, validation))
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
     interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     return {

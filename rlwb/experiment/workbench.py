@@ -13,6 +13,7 @@ import pandas as pd
 import rlwb
 from rlwb.errors import CheckpointError
 from rlwb.execution import (
+    BindReport,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     FullHistoryStateInterpreter,
@@ -20,6 +21,7 @@ from rlwb.execution import (
     OrderExecutionFactory,
     PAPenaltyReward,
     PPOReward,
+    bind_orders,
     generate_orders,
     read_orders,
     split_orders,
@@ -93,11 +95,19 @@ class Workbench:
         """Return the order tables of all parts, and in words what was noticed on the way."""
         settings = self.config.orders
         if settings.source == "generated":
-            table = generate_orders(self.sessions, settings.generate, seed=self.config.seed)
+            rules = self.config.execution.rules
+            table = generate_orders(self.sessions, settings.generate, seed=self.config.seed, lot_size=rules.lot_size)
+            notes = list(table.attrs["notes"])
+            report = BindReport()
+            batch = bind_orders(table, self.sessions, rules, on_refused="drop", report=report)
+            if report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
+                table = batch.table.reset_index(drop=True)
+                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in report.refused.items()]
         else:
             table = read_orders(settings.source, self.sessions.calendar)
+            notes = list(table.attrs.get("notes", ()))
         parts = split_orders(table, settings.split)
-        notes = [*table.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
+        notes += parts["all"].attrs.get("notes", ())
         return parts, list(dict.fromkeys(notes))
 
     def features(

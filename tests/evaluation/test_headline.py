@@ -138,3 +138,25 @@ def test_a_ceiling_says_nothing_of_twaps_own_advantage():
     assert table.frame["over_twap"].tolist() == [2.0, 0.0, 40.0]
     assert "over TWAP" not in table.to_text()
     assert "TWAP's own PA is not 0" not in table.to_text()
+
+
+def test_with_costs_a_net_column_and_what_it_has_over_twap_stand_beside_the_pa():
+    # After costs the checkpoint has 1 and -1, TWAP -2 and -2: net 0, and 2 over TWAP. Validation 2 was net as well.
+    ours = checkpoint([3.0, 1.0], days=2, pa_net=[1.0, -1.0])
+    table = headline([ours, baseline([0.0, 0.0], days=2, pa_net=[-2.0, -2.0])])
+    row = table.frame.iloc[0]
+    assert (row["pa_mean"], row["pa_net_mean"], row["net_over_twap"]) == (2.0, 0.0, 2.0)
+    assert row["pa_net_lo"] < 0.0 < row["pa_net_hi"]
+    head = table.to_text().splitlines()[0]
+    assert "net PA, bp  " in head
+    assert "net over TWAP, bp" in head
+    assert "  over TWAP, bp" not in head
+    assert "net validation PA was 2.00 bp, 2.00 bp above their net test PA" in table.to_text()
+    assert "by net PA" in table.to_text()
+
+
+def test_without_costs_nothing_is_said_of_them():
+    ours, even = checkpoint([3.0, 1.0], days=2, pa_net=[3.0, 1.0]), baseline([0.0, 0.0], days=2, pa_net=[0.0, 0.0])
+    plain = headline([checkpoint([3.0, 1.0], days=2), baseline([0.0, 0.0], days=2)])
+    assert headline([ours, even]).to_markdown() == plain.to_markdown()
+    assert "net" not in plain.to_text()

@@ -145,3 +145,13 @@ def test_the_chosen_are_those_a_stable_sort_gives(tmp_path_factory, pas):
     else:
         with pytest.raises(CheckpointError):
             select_checkpoints(validation(table), folder)
+
+
+def test_under_costs_the_net_pa_ranks(tmp_path):
+    write_checkpoints(tmp_path, (1, 2))
+    table = pd.DataFrame({"iteration": [1, 2], "pa": [9.0, 1.0], "pa_net": [-9.0, -1.0]})
+    assert chosen(select_checkpoints(table, tmp_path)) == [1, 2]
+    selection = select_checkpoints(table, tmp_path, figure="pa_net")
+    assert [(one.iteration, one.validation_pa) for one in selection.chosen] == [(2, -1.0), (1, -9.0)]
+    with pytest.raises(DataError, match="lack the column 'pa_net'"):
+        select_checkpoints(table.drop(columns="pa_net"), tmp_path, figure="pa_net")

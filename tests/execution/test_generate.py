@@ -145,3 +145,13 @@ def test_a_part_that_is_no_pair_of_dates_is_refused(train: object) -> None:
     spans = (train, ("2024-01-04", "2024-01-05"), ("2024-01-07", "2024-01-08"))
     with pytest.raises(ConfigError, match="is not a pair of dates"):
         split_orders(table, SplitSettings(*spans))  # type: ignore[arg-type]
+
+
+def test_with_lots_amounts_are_whole_lots_and_at_least_one() -> None:
+    sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=4))
+    free, lots = generate_orders(sessions), generate_orders(sessions, lot_size=20_000.0)
+    expected = np.maximum(np.floor(free["amount"] / 20_000.0 + 0.5), 1.0) * 20_000.0
+    assert lots["amount"].tolist() == expected.tolist()
+    small = int((free["amount"] < 10_000.0).sum())
+    assert small
+    assert lots.attrs["notes"] == [f"{small} amounts below half a lot of 20000 were raised to one lot"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlwb.execution import BatchState, Engine, PAPenaltyReward, PPOReward, bind_orders
+from rlwb.execution import BatchState, Engine, ExecutionRules, PAPenaltyReward, PPOReward, bind_orders
 from rlwb.reward import RewardCombination
 from tests.execution.markets import order, sessions_of
 
@@ -93,3 +93,14 @@ def test_combination_names_its_parts() -> None:
     parts = both.parts_batch(first)
     assert list(parts) == ["pa", "fast"]
     assert both.reward_batch(first).tolist() == pytest.approx((parts["pa"] + parts["fast"]).tolist())
+
+
+def test_ppo_reward_is_after_costs() -> None:
+    # Sold at 10.5 against a TWAP of 10: 0 before costs, -1 where 6 % of costs bring it below 1.
+    sessions = sessions_of([[10.5, 9.5]])
+    for bps, expected in ((0.0, 0.0), (600.0, -1.0)):
+        rules = ExecutionRules(half_spread_bps=bps)
+        engine = Engine(sessions, 1, rules)
+        state = BatchState.start(engine, bind_orders([order(100, "SELL")], sessions))
+        state = state.advance(*engine.step(state.orders, state.now, np.array([100.0])))
+        assert PPOReward().reward_batch(state).tolist() == [expected]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from rlwb.errors import ConfigError
+from rlwb.execution import ExecutionRules
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.parameters import Layer, descriptions, leaves, short_names
+from rlwb.experiment.sections import ExecutionConfig
 from rlwb.market import Calendar
 
 
@@ -194,3 +196,19 @@ def test_a_group_given_in_part_keeps_the_defaults_of_the_run() -> None:
     assert changed(features__clip=3.0).features == dataclasses.replace(RunConfig().features, clip=3.0)
     assert RunConfig().market.synthetic.days == 240
     assert not RunConfig().features.previous_day
+
+
+def test_a_preset_of_rules_is_what_single_rules_change() -> None:
+    full = changed(execution__preset="cn").execution
+    assert full.rules == ExecutionRules.preset("cn")
+    some = changed(execution__preset="cn", execution__rules__volume_limit=0.1, execution__rules__min_fee=0.0).execution
+    assert some.rules == ExecutionRules.preset("cn", volume_limit=0.1, min_fee=0.0)
+    assert ExecutionConfig(preset="us").rules == ExecutionRules.preset("us")
+    with pytest.raises(ConfigError, match=r"execution\.preset is 'eu'"):
+        changed(execution__preset="eu", execution__rules__volume_limit=0.1)
+
+
+def test_a_run_with_a_preset_is_read_back_as_it_was(tmp_path: Path) -> None:
+    config = changed(execution__preset="cn", execution__rules__price_limit=None, execution__rules__commission_bps=1.0)
+    (tmp_path / "config.yaml").write_text(config.as_yaml())
+    assert RunConfig.load(tmp_path / "config.yaml") == config

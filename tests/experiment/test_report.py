@@ -141,3 +141,31 @@ def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
     assert "<td>twap</td><td>0.00</td><td>0.00</td><td>0.0 %</td><td>100.0 %</td><td>1920</td>" in page
     assert "<td>train</td><td>finished</td><td>2024-05-06 07:08:09</td><td>64.2</td>" in page
     assert "<td>backtest</td><td>not done</td>" in page
+
+
+def test_the_gap_between_the_rules_is_shown_where_there_is_one(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    assert "simple rules" not in write_report(run).read_text()
+    (run.backtest / "gap.csv").write_text(
+        "cause,pa,pa_net,difference,difference_lo,difference_hi,ffr,orders,left_out,rules\n"
+        "simple rules,1.5,1.5,,,,1.0,100,2,x\nvolume cap,1.25,1.25,-0.25,-0.5,0.125,0.955,100,2,y\n"
+    )
+    page = write_report(run).read_text()
+    assert (
+        "<td>volume cap</td><td>1.25</td><td>1.25</td><td>-0.25</td><td>-0.50</td><td>0.12</td><td>95.5 %</td>" in page
+    )
+    assert "<td>simple rules</td><td>1.50</td><td>1.50</td><td></td>" in page
+
+
+def test_under_costs_the_answer_is_after_them(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", config(execution__rules__commission_bps=3.0))
+    begin_manifest(run, ["rlwb", "run"])
+    run.backtest.mkdir()
+    columns = "policy,pa_mean,pa_lo,pa_hi,over_twap,over_twap_lo,over_twap_hi,pa_net_mean,pa_net_lo,pa_net_hi"
+    columns += ",net_over_twap,net_over_twap_lo,net_over_twap_hi"
+    (run.backtest / "headline.csv").write_text(f"{columns}\nbest,9,8,10,9,8,10,6,5,7,-4,-6,-2\n")
+    page = write_report(run).read_text()
+    assert (
+        "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order over TWAP" in page
+    )
+    assert "over TWAP after costs on average" in page

@@ -12,7 +12,7 @@ import pytest
 
 from rlwb.errors import CheckpointError, DataError
 from rlwb.evaluation import SUMMARY_COLUMNS
-from rlwb.experiment import work
+from rlwb.experiment import views, work
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
@@ -303,3 +303,36 @@ def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
     dqn = work.Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
     assert dqn.settings == DQNSettings(learning_rate=config.train.learning_rate)
     assert config.policy.hidden == NetworkSettings().hidden
+
+
+def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(tmp_path: Path) -> None:
+    rules = {"commission_bps": 3.0, "min_fee": 5.0, "volume_limit": 0.05, "temporary_impact_bps": 40.0}
+    config = tiny(**{f"execution.rules.{name}": value for name, value in rules.items()})
+    run = RunDirectory.create(tmp_path / "run", config)
+    work.make_orders(run, config)
+    work.train_policy(run, config, progress="none")
+    work.backtest_policies(run, config)
+    logged = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
+    summary = pd.read_csv(run.backtest / "summary.csv").set_index("policy")
+    best = summary.index[0]
+    assert logged["pa_net"].lt(logged["pa"]).all()
+    assert summary.loc[best, "validation_pa"] == pytest.approx(logged["pa_net"].max(), abs=1e-9)
+    assert "net PA, bp" in (run.backtest / "headline.txt").read_text()
+    gap = pd.read_csv(run.backtest / "gap.csv").set_index("cause")
+    causes = ["simple rules", "volume cap", "temporary impact", "commission", "minimum fee", "all together"]
+    assert gap.index.tolist() == causes
+    assert set(gap["policy"]) == {best}
+    assert gap["difference"].iloc[1:-1].sum() == pytest.approx(gap.loc["all together", "difference"], abs=1e-9)
+    if gap.loc["all together", "left_out"] == 0:
+        assert gap.loc["all together", "pa_net"] == pytest.approx(summary.loc[best, "pa_net"], abs=1e-9)
+    assert views.rules_gap(run).index.tolist() == causes
+    assert "net test PA" in views.summary_table(run)
+    assert views.iteration_table(run)["validation net PA"].notna().any()
+    assert len(work.stability_figures(run, config)) == 7
+
+
+def test_under_the_simple_rules_there_is_no_gap(copied: RunDirectory) -> None:
+    work.backtest_policies(copied, copied.config)
+    assert not (copied.backtest / "gap.csv").exists()
+    assert views.rules_gap(copied).empty
+    assert "net test PA" not in views.summary_table(copied)

@@ -8,17 +8,23 @@ from matplotlib.figure import Figure
 from rlwb.evaluation.comparison import Comparison
 from rlwb.evaluation.plots.style import BLUE, GREY, canvas, note_figure, readable, styled, zero_line
 
+_AXIS = {
+    "pa": "mean PA, bp",
+    "over_twap": "mean PA over TWAP on the same order, bp",
+    "net_over_twap": "mean net PA over TWAP on the same order, bp",
+}
+
 
 @styled
 def method_intervals(comparison: Comparison) -> Figure:
     """Draw the mean PA of every method with its interval, in the order of the table.
 
     Ceilings are left out, for they see the future and would squeeze what does not. Where TWAP's own PA is not 0, the
-    difference to TWAP is drawn instead.
+    difference to TWAP is drawn instead, and where there are costs that of the net PA.
     """
     title = "Methods on the same orders"
     rows = comparison.frame[comparison.frame["kind"] != "ceiling"]
-    name = "over_twap" if comparison.shows("over_twap") else "pa"
+    name = next((one for one in ("net_over_twap", "over_twap") if comparison.shows(one)), "pa")
     rows = rows[np.isfinite(rows[name])]
     if rows.empty:
         return note_figure(title, "No method has a PA.")
@@ -31,7 +37,7 @@ def method_intervals(comparison: Comparison) -> Figure:
         if np.isfinite(row[f"{name}_lo"]):
             axis.plot([row[f"{name}_lo"], row[f"{name}_hi"]], [at, at], color=colour, linewidth=2, alpha=0.6)
     axis.set_yticks(place, [readable(method) for method in rows["method"]])
-    axis.set_xlabel("mean PA over TWAP on the same order, bp" if name == "over_twap" else "mean PA, bp")
+    axis.set_xlabel(_AXIS[name])
     axis.grid(axis="y", visible=False)
     zero_line(axis, vertical=True)
     return figure
