@@ -71,7 +71,7 @@ class PAPenaltyReward(_BatchReward):
 class PPOReward(_BatchReward):
     """One sparse reward at the end of the episode.
 
-    With r the executed price, before costs, over the TWAP of the order's window (its inverse for a buy): -1 for r
+    With r the executed price, after costs, over the TWAP of the order's window (its inverse for a buy): -1 for r
     below 1, 0 from 1 on, 1 from 1.1 on; the sparse reward of Lin and Beling (IJCAI 2020), over the window. Rounding
     does not decide: a price that equals the TWAP up to 1e-9 of it is as good. An order of which nothing was filled
     earns -1.

@@ -341,7 +341,7 @@ class TrainConfig(Section):
         The policy chooses among 0, 1/n, …, 1 of the amount; this is n.
     reward
         ``pa`` pays each step its price advantage in basis points less a penalty. ``sparse`` pays once, at the end, on
-        the price before costs: -1 for one worse than TWAP, 1 for one a tenth better, which is rare in a day, 0 between.
+        the price after costs: -1 for one worse than TWAP, 1 for one a tenth better, which is rare in a day, 0 between.
     penalty
         Weight of the penalty on trading in lumps; larger draws the policy towards TWAP. Only with ``pa``.
     reward_scale
