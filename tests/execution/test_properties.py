@@ -140,7 +140,7 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
 
 def fitted(policy: Any) -> Any:
     """Return what makes `policy` from parameters that are estimated on earlier sessions."""
-    return lambda sessions, earlier: policy(ImpactParameters.fit(sessions, earlier))
+    return lambda engine, earlier: policy(ImpactParameters.fit(engine, earlier))
 
 
 BASELINES: dict[str, Any] = {
@@ -180,7 +180,7 @@ def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> 
     row = int(orders.session[0])
     earlier = np.flatnonzero(sessions.dates < sessions.dates[row])
     if policy in BASELINES:
-        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy](sessions, earlier))
+        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy](factory.engine, earlier))
     else:
         features = MarketFeatures.build(sessions, fit_rows=earlier)
         net = make_network(NetworkSettings(policy, 8), 5, features=features, seed=0)  # type: ignore[arg-type]
