@@ -8,7 +8,8 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -90,7 +91,8 @@ class Fetcher:
         later one, asks for the rest.
         """
         part = target.with_name(f".{target.name}.part")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        with _writing(target.parent):
+            target.parent.mkdir(parents=True, exist_ok=True)
         resumed = part.exists()
         if not (resumed and digest_of(part) == sha256):
             self._repeat(url, lambda: self._append(url, part))
@@ -116,12 +118,17 @@ class Fetcher:
             start = have if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0  # else all of it comes again
             if start and not str(response.headers.get("Content-Range")).startswith(f"bytes {start}-"):
                 raise _AgainError(f"bytes from {start} were asked for, others came")
-            with part.open("r+b" if part.exists() else "wb") as file:
-                file.seek(start)
-                file.truncate()
+            received = 0
+            with _writing(part.parent):
+                file = part.open("r+b" if part.exists() else "wb", buffering=0)
+            with file:
+                with _writing(part.parent):
+                    file.truncate(start)
+                    file.seek(start)
                 while chunk := response.read(_CHUNK):
-                    file.write(chunk)
-                _check_length(response, file.tell() - start)
+                    with _writing(part.parent):
+                        received += file.write(chunk)
+            _check_length(response, received)
 
         try:
             self._ask(url, have, write)
@@ -181,6 +188,18 @@ class Fetcher:
 
 class _PastTheEndError(Exception):
     """The server has nothing from the asked byte on."""
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Tell a disk that is full or closed from a line that is cut."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written to ({error.strerror or error}); free some space, or choose another folder. "
+            "What is there already stays."
+        ) from None
 
 
 def digest_of(path: Path) -> str:

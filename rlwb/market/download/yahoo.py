@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
@@ -36,6 +38,7 @@ LIMITS = {
     "30m": Limit(30, 60, 60),
     "1h": Limit(60, 730, 730),
 }
+_INTERVAL = b"rlwb.interval"
 _COLUMNS = ("Open", "High", "Low", "Close", "Volume")
 _SYMBOL = re.compile(r"[\w^][\w.^=-]{0,39}")
 
@@ -84,7 +87,8 @@ def download_yahoo(
     ConfigError
         For an interval or dates that Yahoo does not keep, a symbol that cannot be one, and where yfinance is missing.
     DataError
-        When Yahoo cannot be reached or gives nothing, and where prices in the folder have been adjusted since.
+        When Yahoo cannot be reached or gives nothing, where prices in the folder have been adjusted since, and where a
+        file in the folder is of another interval or origin.
     """
     now = now or dt.datetime.now(dt.UTC)
     first, last = _dates(interval, start, end, now.date())
@@ -97,10 +101,12 @@ def download_yahoo(
     counts = {}
     for symbol in symbols:
         path = directory / f"{symbol}.parquet"
+        old = _kept(path, interval) if path.exists() else None
         new, unfinished = _bars(client, symbol, interval, first, last, now)
-        bars = _joined(pd.read_parquet(path), new, symbol, path) if path.exists() else new
+        bars = new if old is None else _joined(old, new, symbol, path)
+        table = pa.Table.from_pandas(bars, preserve_index=False)
         with atomic_path(path) as target:
-            bars.to_parquet(target, index=False)
+            pq.write_table(table.replace_schema_metadata({**table.schema.metadata, _INTERVAL: interval}), target)
         counts[symbol] = len(bars)
         left_out = f", {unfinished} unfinished left out" if unfinished else ""
         echo(f"{symbol}: {len(new):,} bars, {len(bars):,} in the file{left_out}")
@@ -191,6 +197,19 @@ def _asked(client: Client, symbol: str, interval: str, first: dt.date, after: dt
     if not len(table):
         return pd.DataFrame(columns=list(_COLUMNS), index=pd.DatetimeIndex([], tz="UTC"), dtype=float)
     return table.tz_convert("UTC") if table.index.tz is not None else table.tz_localize("UTC")
+
+
+def _kept(path: Path, interval: str) -> pd.DataFrame:
+    """Return the bars of an earlier download; a file of other bars is a `DataError`."""
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not readable Parquet ({_first_line(error)}); move it away.") from None
+    found = (table.schema.metadata or {}).get(_INTERVAL, b"").decode()
+    if found != interval:
+        what = f"holds bars of {found}" if found else "is not of this command"
+        raise DataError(f"{path} {what}, and bars of {interval} are asked for; choose another folder.")
+    return table.to_pandas()
 
 
 def _joined(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> pd.DataFrame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,6 +157,34 @@ def test_who_is_offline_learns_it_at_once_in_one_sentence(tmp_path: Path, monkey
         fetcher(clock).small("https://data.example/f")
     assert clock.pauses == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_at_once_and_the_rest_comes_later(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.FileIO):
+        def write(self, data: object) -> int:
+            if self.tell() > 400_000:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(data)  # type: ignore[arg-type]
+
+    clock = Clock()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda self, mode, **_: Full(self, mode))
+        with pytest.raises(DataError, match=r"cannot be written to \(No space left on device\); free some space, or"):
+            fetcher(clock).file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert clock.pauses == []
+    assert not (tmp_path / "f").exists()
+    have = (tmp_path / ".f.part").stat().st_size
+    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
+    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == [None, f"bytes={have}-"]
+
+
+def test_a_folder_that_is_a_file_is_told(archive: Archive, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(DataError, match=r"out cannot be written to"):
+        fetcher().file(f"{archive.url}/f", tmp_path / "out" / "f", SHA)
 
 
 def test_impossible_settings_are_refused() -> None:

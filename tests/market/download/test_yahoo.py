@@ -97,6 +97,22 @@ def test_a_split_since_the_last_time_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "AAPL.parquet").read_bytes() == before
 
 
+def test_bars_of_two_lengths_are_not_mixed(tmp_path: Path) -> None:
+    get(tmp_path, start=dt.date(2026, 3, 10))
+    client = Client()
+    with pytest.raises(
+        DataError, match=r"AAPL\.parquet holds bars of 5m, and bars of 15m are asked for; choose another"
+    ):
+        get(tmp_path, "15m", client=client)
+    pd.DataFrame({"close": [1.0]}).to_parquet(tmp_path / "AAPL.parquet")
+    with pytest.raises(DataError, match=r"AAPL\.parquet is not of this command, and bars of 5m are asked for"):
+        get(tmp_path, client=client)
+    (tmp_path / "AAPL.parquet").write_bytes(b"half a file")
+    with pytest.raises(DataError, match=r"AAPL\.parquet is not readable Parquet"):
+        get(tmp_path, client=client)
+    assert client.asked == []
+
+
 @pytest.mark.parametrize(
     ("interval", "start", "message"),
     [
