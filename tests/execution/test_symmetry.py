@@ -72,8 +72,10 @@ def test_b09_the_other_side_has_the_same_fills_and_the_opposite_advantage(proble
     np.testing.assert_array_equal(one["pa"], -two["pa"])
     close = sessions.fields["close"]
     some = one["filled"] > 0
-    assert (one["price"][some] >= np.nanmin(close) * (1 - 1e-12)).all()
-    assert (one["price"][some] <= np.nanmax(close) * (1 + 1e-12)).all()
+    # What was filled is the amount less the position, each of at most 14 subtractions rounded at the amount's digits.
+    digits = 14 * np.spacing(batch_of(orders).amount[some]) / one["filled"][some]
+    assert (one["price"][some] >= np.nanmin(close) * (1 - 1e-12 - digits)).all()
+    assert (one["price"][some] <= np.nanmax(close) * (1 + 1e-12 + digits)).all()
     assert np.isnan(one["price"][~some]).all()
 
 
