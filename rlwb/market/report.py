@@ -58,6 +58,8 @@ REASONS: dict[str, Reason] = {
     "no_bar": Reason("steps", "noted", "of the source's calendar without any value (no bar)"),
     "price_adjusted": Reason("bars", "noted", "adjusted by a factor other than 1, left so"),
     "factor_applied": Reason("bars", "noted", "brought back to traded prices and volumes by their factor"),
+    "factor_added": Reason("bars", "repaired", "before a suspected split (given a factor, prices left as traded)"),
+    "finding_dropped": Reason("bars", "dropped", "named by a check (left out as was asked for)"),
     "factor_missing": Reason("bars", "repaired", "no factor above 0 (prices and volumes made missing)"),
     "bar_unfinished": Reason("bars", "noted", "end before their interval does"),
     "cross_trade": Reason("trades", "dropped", "executions in auctions, outside prices and volumes of bars"),

@@ -10,6 +10,8 @@ import pytest
 from papermill import PapermillExecutionError
 
 from rlwb.experiment.run import RunDirectory
+from rlwb.market import Calendar
+from tests.market.helpers import random_bars
 from tests.notebooks.small import NOTEBOOKS, SMALL, by_hand, command, finish, printed, shown, small_config, start
 
 QUICK = {
@@ -46,6 +48,30 @@ def test_comparison(tmp_path: Path) -> None:
     for method in ("TWAP", "VWAP", "PPO", "PPO, order's state alone"):
         assert f"| {method} |" in table
     assert (tmp_path / "all" / "comparison.md").read_text() == table
+
+
+def test_g15_data(tmp_path: Path) -> None:
+    book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, market_synthetic_instruments=4)
+    text = printed(book)
+    assert "18 of 18 faults were found" in text
+    assert "1 sources were imported before and change nothing, first: spoilt.csv" in text
+    assert "dropped  6 bars: named by a check" in text
+    missing = 3 + 6 + 5  # zeros, bars that were left out, minutes that were taken away
+    assert f"{missing} of 1,920 prices are missing, 17 differ" in text, "of the stale stretch, but its first"
+    assert len(shown(book, "image/png")) == 4
+
+
+def test_g15_data_of_ones_own(tmp_path: Path) -> None:
+    bars = random_bars(
+        Calendar.preset("cn", tick_minutes=30, label="end"), ["000001", "NA"], ["2024-01-03", "2024-01-04"]
+    )
+    bars.to_csv(tmp_path / "bars.csv", index=False)
+    values = {"preset": "cn", "tick_minutes": 30.0, "label": "end"}
+    values = {f"market_calendar_{name}": value for name, value in values.items()}
+    book = by_hand(
+        NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", market_source=str(tmp_path / "bars.csv"), **values
+    )
+    assert "32 rows of 1 sources read, 32 bars added" in printed(book)
 
 
 @pytest.mark.parametrize("name", ["02_training.ipynb", "00_quickstart.ipynb"])

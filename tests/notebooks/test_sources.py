@@ -29,7 +29,7 @@ def parameters_of(path: Path) -> dict[str, object]:
 
 def test_every_stage_has_its_notebook() -> None:
     names = {path.name for path in ALL}
-    alone = {"00_quickstart.ipynb", "10_synthetic_market.ipynb", COMPARISON}
+    alone = {"00_quickstart.ipynb", "05_data.ipynb", "10_synthetic_market.ipynb", COMPARISON}
     assert names == {*alone, *(stage.notebook for stage in STAGES)}
     assert set(SMALL) == {stage.notebook for stage in STAGES}
 

@@ -69,7 +69,7 @@ def worst_findings(windows: list[Window]) -> Figure:
         bars = np.arange(len(window.close))
         axis.plot(bars, window.close, color=GREY, linewidth=1, marker=".", markersize=3)
         axis.axvline(window.at, color=VERMILION, linewidth=1, alpha=0.6)
-        axis.plot([window.at], [window.close[window.at]], color=VERMILION, marker="o", markersize=4)
+        axis.plot([window.at], [window.price], color=VERMILION, marker="o", markersize=4)
         axis.set_title(f"{finding.kind}: {readable(finding.instrument or '')} {finding.stamp}", fontsize=8.5)
         axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         labels = window.stamps.astype("datetime64[m]").astype(str)

@@ -3,5 +3,7 @@
 from rlwb.market.quality.check import Quality, check_bars
 from rlwb.market.quality.findings import Finding, Findings, Window
 from rlwb.market.quality.kinds import KINDS
+from rlwb.market.quality.repair import repair_bars
+from rlwb.market.quality.spoil import spoil_bars
 
-__all__ = ["KINDS", "Finding", "Findings", "Quality", "Window", "check_bars"]
+__all__ = ["KINDS", "Finding", "Findings", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]

@@ -66,12 +66,15 @@ class Window:
         Float64 of shape ``(bars,)``.
     at
         Index of the bar that it is about.
+    price
+        The price that it is about.
     """
 
     finding: Finding
     stamps: np.ndarray
     close: np.ndarray
     at: int
+    price: float
 
 
 @dataclass

@@ -163,7 +163,8 @@ class _Glass:
         far = max(OUTLIER_DEVIATIONS * usual, OUTLIER_LEAST)
         into, out = move[:-1], move[1:]
         size = np.minimum(np.abs(into), np.abs(out))
-        spike = (size > far) & (into * out < 0) & (np.abs(into + out) < size / 2)
+        back = np.where(within[:-1] & within[1:], 0.5, 0.2)  # overnight, prices move and return by themselves
+        spike = (size > far) & (into * out < 0) & (np.abs(into + out) < back * size)
         spike &= within[:-1] | within[1:]
         outliers = np.flatnonzero(spike) + 1
         self._list("outlier", good[outliers], into[outliers - 1], "close", "before")
@@ -172,7 +173,9 @@ class _Glass:
         for name, body in (("high", top), ("low", bottom)):
             with np.errstate(invalid="ignore"):
                 wick = np.log(bars.values[name] / body)
-                rows = np.flatnonzero(np.abs(wick) > far)
+                wide = np.abs(wick) > far
+            wide &= ~np.isin(bars.origin, bars.found.get("high_low", ()))  # whose range is not the source's
+            rows = np.flatnonzero(wide)
             self._list("outlier", rows, wick[rows], name, "open and close", body[rows])
         jumps = np.abs(move) > JUMP
         beside = np.zeros(len(close), dtype=bool)
@@ -197,7 +200,7 @@ class _Glass:
             bar, change = int(rows[number]), float(np.expm1(moves[number]))
             price = self._bars.values[name][bar]
             old = price / (1 + change) if reference is None else reference[number]
-            self._tell(kind, bar, change, f"{name} {price:g}, {beside} {old:g} ({change:+.1%})", shown=True)
+            self._tell(kind, bar, change, f"{name} {price:g}, {beside} {old:g} ({change:+.1%})", price=name, shown=True)
 
     def _overnight(self, panel: dict[str, np.ndarray]) -> None:
         """Tell of splits and jumps between sessions."""
@@ -205,7 +208,8 @@ class _Glass:
             return
         names = np.full(len(self._days), self._name)
         length = np.full(len(self._days), self._calendar.num_ticks)
-        sessions = Sessions(self._calendar, names, self._dates, length, panel)
+        factor = self._factor()
+        sessions = Sessions(self._calendar, names, self._dates, length, panel, factor=factor)
         splits = suspected_splits(sessions)
         first = np.searchsorted(self._index, np.arange(len(self._days)))
         day_of = {date: day for day, date in enumerate(self._dates.tolist())}
@@ -219,7 +223,7 @@ class _Glass:
             self._tell("split_suspected", int(first[day]), float(split.ratio), what, shown=True)
         opening, closing = _ends(panel)
         with np.errstate(invalid="ignore"):
-            change = opening[1:] / closing[:-1] - 1
+            change = opening[1:] / closing[:-1] * (1.0 if factor is None else factor[1:] / factor[:-1]) - 1
             days = np.flatnonzero(np.abs(change) > OVERNIGHT) + 1
         days = np.array([day for day in days.tolist() if day not in known], dtype=np.int64)
         self._found.count("price_jump", len(days))
@@ -227,15 +231,24 @@ class _Glass:
             what = f"{closing[day - 1]:g} to {opening[day]:g} ({change[day - 1]:+.1%})"
             self._tell("price_jump", int(first[day]), float(change[day - 1]), what, shown=True)
 
-    def _tell(self, kind: str, bar: int, value: float, what: str, *, shown: bool = False) -> None:
+    def _factor(self) -> np.ndarray | None:
+        """Return each session's factor of adjustment, float64 of shape ``(D,)``; None unless all have one."""
+        if self._bars.factor is None:
+            return None
+        at = np.searchsorted(self._index, np.arange(len(self._days)))
+        factor: np.ndarray = self._bars.factor[at]
+        return factor if (factor > 0).all() else None
+
+    def _tell(self, kind: str, bar: int, value: float, what: str, *, price: str = "close", shown: bool = False) -> None:
         """List a finding at a bar that a run keeps, and the bars around it if it is to be shown."""
         finding = self._row(kind, int(self._bars.origin[bar]), value, what)
         self._found.add([finding])
         if shown:
             low, high = max(0, bar - _AROUND), bar + _AROUND + 1
             rows = self._bars.origin[low:high]
+            about = float(self._bars.values[price][bar])
             stamps = self._block.stamp[rows].view("datetime64[us]")
-            self._found.show(Window(finding, stamps, self._bars.values["close"][low:high].copy(), bar - low))
+            self._found.show(Window(finding, stamps, self._bars.values["close"][low:high].copy(), bar - low, about))
 
     def _row(self, kind: str, row: int, value: float, what: str) -> Finding:
         stamp = text(int(self._block.stamp[row]) * 1000)
