@@ -30,7 +30,7 @@ _ADDRESS_SPACE = 6 << 30
 _LAID_OUT = 0.1
 #: Inputs that take more MB are not changed further: what unpacks to the limit makes every change slow.
 _KEPT = 8.0
-_NEWS = 500
+_NEWS = 200
 #: What readers never do, as Python's audit events name it.
 _ACTS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "pickle.find_class", "ctypes.dlopen")
 _HARMLESS = ("os.scandir", "os.listdir", "os.walk", "os.fwalk")
@@ -208,11 +208,11 @@ class Loop:
             return "unexpected", kind
 
     def _traced(self, tree: Tree) -> bool:
-        """Tell whether to look at lines: always while there is news, else for one input of five, as it doubles time."""
+        """Tell whether to look at lines: always while there is news, else for one input of ten, as it takes several times as long."""
         self.arcs.found.clear()
         if tree.size() > 1 << 20:
             return False
-        return self.result.inputs - self.latest < _NEWS or self.rng.random() < 0.2
+        return self.result.inputs - self.latest < _NEWS or self.rng.random() < 0.1
 
     def _save(self, tree: Tree, finding: Unexpected) -> None:
         place = self.keep / self.target.name.replace(", ", "-") / f"{len(self.seen):03d}"

@@ -95,6 +95,7 @@ def _csv() -> list[Tree]:
     aware = [bar.replace(":00,", ":00+00:00,", 1) for bar in bars]
     quotes = [f"{bar},{9.99},{10.01},5,7,{int(at == 2)}" for at, bar in enumerate(bars)]
     return [
+        Tree({"A.csv": _lines([header, *bars])}),
         Tree({"A.csv": _lines([header, *bars]), "600000.SH.csv": _lines([header, *bars[:3]])}),
         Tree({"all.csv": _lines([f"instrument,{header}", *long])}),
         Tree({"A.csv": _lines([header.replace("datetime", "date,time"), *split])}),

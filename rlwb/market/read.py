@@ -127,7 +127,7 @@ def read_bars(
             origin.setdefault(name, path)
             if wanted is not None and name not in wanted:
                 continue
-        frame = _in_schema(read_table(path, found), path.name, datetime_format)
+        frame = _in_schema(read_table(path, found, header), path.name, datetime_format)
         if source_timezone is not None and "datetime" in frame and frame["datetime"].dtype.kind == "M":
             frame["datetime"] = _in_zone(frame["datetime"], source_timezone, path.name)
         if "instrument" not in found:

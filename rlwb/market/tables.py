@@ -6,7 +6,7 @@ import gzip
 import os
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +56,11 @@ def read_header(path: Path) -> list[str]:
         raise DataError(f"{path} cannot be read ({_first_line(error)}); write it again.") from None
 
 
-def read_table(path: Path, found: Mapping[str, str]) -> pd.DataFrame:
-    """Return the columns `found` (``{schema name: name in the file}``) under their schema names."""
+def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return the columns `found` (``{schema name: name in the file}``) under their schema names.
+
+    `header` is what `read_header` gave, which goes through the whole of a text file; it is read again by default.
+    """
     names = {name: target for target, name in found.items()}
     if suffix_of(path) == ".parquet":
         try:
@@ -77,7 +80,7 @@ def read_table(path: Path, found: Mapping[str, str]) -> pd.DataFrame:
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(  # all columns: with usecols, values beyond the header's columns go unnoticed
                 path,
-                dtype={name: str for name in read_header(path) if name not in numbers},
+                dtype={name: str for name in header or read_header(path) if name not in numbers},
                 index_col=False,
                 encoding="utf-8-sig",
                 keep_default_na=False,
