@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.data_sources import WRITERS
 from benchmarks.measure import peak_memory, run_job, seconds
 from rlwb.market import Calendar, Sessions, load_sessions, read_bars
+from rlwb.market.dataset.importing import import_bars
 
 
 def read(name: str, folder: Path) -> dict[str, float]:
@@ -34,9 +35,22 @@ def lay_out(name: str, folder: Path) -> dict[str, float]:
     return {"bars": sessions.report.totals["bars_read"], "seconds": took, "peak_mb": peak, "open_seconds": opened}
 
 
+def bring_in(name: str, folder: Path) -> dict[str, float]:
+    """Import one format into a new data set, then once more, which finds nothing new."""
+    bare, began = peak_memory(), time.perf_counter()
+    place = folder / f"cache of imported {name}"
+    calendar = Calendar.preset("cn", tick_minutes=1, timezone=_ZONES.get(name, "Asia/Shanghai"))
+    imported = import_bars([folder / name], place, calendar=calendar)
+    took, peak = time.perf_counter() - began, peak_memory() - bare
+    again = seconds(lambda: import_bars([folder / name], place), least=0)
+    return {"bars": imported.bars, "seconds": took, "peak_mb": peak, "again_seconds": again}
+
+
 _CALENDAR = Calendar.preset("cn", tick_minutes=1)
+_ZONES = {"binance": "UTC"}
 JOBS: dict[str, Callable[[Path], dict[str, Any]]] = {
     **{f"read {name}": partial(read, name) for name in WRITERS},
+    **{f"import {name}": partial(bring_in, name) for name in ("csv", "parquet", "qlib", "binance")},
     **{f"lay out {name}": partial(lay_out, name) for name in ("csv", "parquet")},
 }
 

@@ -53,9 +53,18 @@ def fuzz(target: str, seed: int, inputs: int, seconds: float, keep: Path) -> dic
     return result
 
 
+def merged(out: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return `rows` and those of other targets that `out` holds already, in the order of the targets."""
+    held = json.loads(out.read_text(encoding="utf-8")) if out.exists() else []
+    by_target = {row["target"]: row for row in [*held, *rows]}
+    return [by_target[name] for name in TARGETS if name in by_target]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="all by default")
+    parser.add_argument(
+        "--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="all by default; rows of others stay"
+    )
     parser.add_argument("--inputs", type=int, default=_INPUTS, help=f"of each target; {_INPUTS:,} by default")
     parser.add_argument("--seconds", type=float, default=3600, help="of each target at most; 3600 by default")
     parser.add_argument("--seed", type=int, default=0, help="of all changes; another seed tries other inputs")
@@ -76,7 +85,7 @@ def main() -> None:
     }
     # A short run never replaces the results that are told of.
     out = args.out or RESULTS.with_name("fuzz-quick.json" if args.quick else "fuzz.json")
-    write_json(out, [{**row, **context} for row in rows])
+    write_json(out, merged(out, [{**row, **context} for row in rows]))
     unexpected = sum(row["unexpected"] for row in rows)
     print(f"{sum(row['inputs'] for row in rows):,} inputs, {unexpected:,} unexpected; written to {out}")
     raise SystemExit(1 if unexpected else 0)

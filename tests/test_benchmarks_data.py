@@ -139,4 +139,7 @@ def test_a_target_runs_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Ca
     row = fuzz.fuzz("qlib_pickle, not trusted", 0, 20, 60, tmp_path)
     assert (row["inputs"], row["unexpected"]) == (20, 0)
     assert "20 inputs" in capsys.readouterr().out
-    assert json.dumps(row)
+    rows = [{**row, "target": name} for name in ("lean", "csv", "lean")]
+    (tmp_path / "out.json").write_text(json.dumps([{"target": "lean", "inputs": 1}, {"target": "qlib", "inputs": 2}]))
+    found = fuzz.merged(tmp_path / "out.json", rows)
+    assert [(one["target"], one["inputs"]) for one in found] == [("csv", 20), ("lean", 20), ("qlib", 2)]

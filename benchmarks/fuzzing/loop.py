@@ -208,7 +208,7 @@ class Loop:
             return "unexpected", kind
 
     def _traced(self, tree: Tree) -> bool:
-        """Tell whether to look at lines: always while there is news, else for one input of ten, as it takes several times as long."""
+        """Tell whether to look at lines, which takes several times as long: at news, else one time of ten."""
         self.arcs.found.clear()
         if tree.size() > 1 << 20:
             return False

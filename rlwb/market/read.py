@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
@@ -203,9 +204,11 @@ def _in_schema(frame: pd.DataFrame, where: str, datetime_format: str | None) -> 
     if "datetime" in frame.columns and frame["datetime"].dtype.kind not in "Mmiuf":
         frame["datetime"] = parse_stamps(frame["datetime"], where, datetime_format)
     if "instrument" in frame.columns and frame["instrument"].dtype == object:
-        odd = next((value for value in frame["instrument"].unique() if not isinstance(value, str | None)), None)
+        odd = next((value for value in frame["instrument"] if not isinstance(value, str | None)), None)
         if odd is None:
             frame["instrument"] = frame["instrument"].astype("category")
+        elif isinstance(odd, np.ndarray | list | dict):
+            raise DataError(f"{where}: an instrument is a {type(odd).__name__}, not text; write ids as text.")
     return frame
 
 

@@ -43,7 +43,7 @@ _MILLI, _MICRO = (1e12, 7e12), (1e15, 7e15)
 
 @dataclass(frozen=True)
 class BinanceReader(Reader):
-    """Klines as data.binance.vision publishes them; see docs/data/binance.md.
+    """Klines as data.binance.vision publishes them; see docs/readers/binance.md.
 
     Parameters
     ----------

@@ -18,7 +18,8 @@ def nearest_decimal(values: np.ndarray) -> np.ndarray:
     values
         float32 of any shape.
     """
-    exact = values.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # one kind of NaN
+        exact = values.astype(np.float64)
     found = exact.copy()
     open_ = np.isfinite(values) & (exact != np.rint(exact))
     for digits in range(1, _DIGITS + 1):

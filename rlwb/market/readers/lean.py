@@ -35,7 +35,7 @@ _MEMBER = re.compile(r"(\d{8})_(.+)_minute_(trade|quote)\.csv")
 
 @dataclass(frozen=True)
 class LeanReader(Reader):
-    """Minute bars of equities and crypto in Lean's layout; see docs/data/lean.md.
+    """Minute bars of equities and crypto in Lean's layout; see docs/readers/lean.md.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class _Pair(NamedTuple):
 class LobsterReader(Reader):
     """Bars from LOBSTER's events: best quotes at the end of each bar, prices and volume of executions.
 
-    See docs/data/lobster.md.
+    See docs/readers/lobster.md.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _DEVICE = "_qlib_"
 
 @dataclass(frozen=True)
 class QlibReader(Reader):
-    """Bars of a Qlib data directory (`calendars`, `instruments`, `features`); see docs/data/qlib.md.
+    """Bars of a Qlib data directory (`calendars`, `instruments`, `features`); see docs/readers/qlib.md.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def read_instruments(path: Path, limit: int) -> tuple[dict[str, list[tuple[np.da
         if len(cells[2].strip()) == len("YYYY-MM-DD"):
             last = last + np.timedelta64(86_399, "s")
         # An open end is often written as a year that nanoseconds do not reach.
-        spans.setdefault(name, []).append((max(first, _FIRST), min(last, _LAST)))
+        spans.setdefault(name, []).append((_reached(first), _reached(last)))
     if not spans:
         raise DataError(f"{path} lists no instrument; write it again.")
     return spans, padded
@@ -108,6 +108,10 @@ def _stamps(texts: list[str], rows: list[int], path: Path) -> np.ndarray:
     except ValueError:
         bad = next(place for place, text in enumerate(texts) if not _exists(text))
     raise DataError(f"{path}, row {rows[bad]}: {texts[bad][:40]!r} is not YYYY-MM-DD HH:MM:SS; correct it.")
+
+
+def _reached(stamp: np.datetime64) -> np.datetime64:
+    return min(max(stamp, _FIRST), _LAST)
 
 
 def _exists(text: str) -> bool:

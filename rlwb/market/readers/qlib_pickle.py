@@ -32,7 +32,7 @@ _FIRST, _LAST = np.datetime64("1700-01-01"), np.datetime64("2260-01-01")
 
 @dataclass(frozen=True)
 class QlibPickleReader(Reader):
-    """Tables of prices pickled by pandas, index (instrument, datetime[, date]); see docs/data/qlib_pickle.md.
+    """Tables of prices pickled by pandas, index (instrument, datetime[, date]); see docs/readers/qlib-pickle.md.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.fuzzing.check import check_refusal
 from rlwb.errors import DataError
-from rlwb.market import read_bars, tables
+from rlwb.market import Calendar, load_sessions, read_bars, tables
 from rlwb.market.readers.pickle_records import read_records
 from tests.market.readers.sources import PRICES, flat, price_table, write_qlib
 
@@ -68,6 +68,33 @@ def test_a_listing_may_end_beyond_the_years_of_nanoseconds(last: str, tmp_path: 
     listing = f"A\t0001-01-01\t{last}\n"
     source = write_qlib(tmp_path / "q", {"A": flat([1, 2], [3, 4])}, steps, freq="day", listing=listing)
     assert read_bars(source)["close"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dates", ["9999-01-02\t2024-01-04", "2024-01-02\t0001-01-01"])
+def test_a_listing_that_begins_after_all_bars_or_ends_before_them_lists_none(dates: str, tmp_path: Path) -> None:
+    steps = ["2024-01-03", "2024-01-04"]
+    source = write_qlib(tmp_path / "q", {"A": flat([1, 2], [3, 4])}, steps, freq="day", listing=f"A\t{dates}\n")
+    assert len(read_bars(source)) == 0
+
+
+def test_every_kind_of_nan_is_one(tmp_path: Path) -> None:
+    source = write_qlib(tmp_path / "q", {"A": flat([1, 2], [3, 4])}, ["2024-01-03", "2024-01-04"], freq="day")
+    (source / "features" / "a" / "close.day.bin").write_bytes(bytes(4) + b"\x01\x00\x80\x7f" + b"\x00\x00\x80\x3f")
+    np.testing.assert_array_equal(read_bars(source)["close"], [np.nan, 1])
+
+
+def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
+    pq.write_table(table(instrument=["abcdef", "abcdeg"]), tmp_path / "A.parquet", compression="none")
+    path = tmp_path / "A.parquet"
+    path.write_bytes(path.read_bytes().replace(b"abcde", b"\xff\x8acde"))
+    with pytest.raises(DataError, match=r"A\.parquet holds text that is not UTF-8"):
+        read_bars(path)
+
+
+def test_lists_for_instruments_are_refused(tmp_path: Path) -> None:
+    pq.write_table(table(instrument=pa.array([[1], [2]])), tmp_path / "A.parquet")
+    with pytest.raises(DataError, match="instrument"):
+        load_sessions(tmp_path, Calendar.preset("us"))
 
 
 def test_a_pickled_table_without_rows_has_no_bars(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""Every reader has a page, and what the pages show works as it stands there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.parameters import Layer
+from rlwb.market.readers.registry import BUILT_IN, TABLE
+from tests.market.readers.sources import SOURCES
+
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
+PAGE_OF = {TABLE: "csv-parquet.md", **{kind: f"{kind.replace('_', '-')}.md" for kind in BUILT_IN}}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_every_reader_has_a_page_that_the_index_names() -> None:
+    index = (PAGES / "index.md").read_text(encoding="utf-8")
+    assert {path.name for path in PAGES.glob("*.md")} == {"index.md", "own.md", *PAGE_OF.values()}
+    for kind, page in PAGE_OF.items():
+        assert f"[`{kind}`]({page})" in index
+        text = (PAGES / page).read_text(encoding="utf-8")
+        for heading in ("Layout", "Units", "Time", "Traps", "Use", "Tried"):
+            assert f"\n## {heading}\n" in text, (page, heading)
+
+
+@pytest.mark.parametrize("kind", list(BUILT_IN))
+def test_a_reader_names_its_page(kind: str) -> None:
+    doc = BUILT_IN[kind].__doc__ or ""
+    assert f"docs/readers/{PAGE_OF[kind]}" in doc
+
+
+@pytest.mark.parametrize("page", ["index.md", *PAGE_OF.values()])
+def test_the_configuration_of_a_page_is_one(page: str) -> None:
+    (text,) = blocks(page, "yaml")
+    config = RunConfig.load(None, Layer(page, yaml.safe_load(text)))
+    assert config.market.kind == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
+    config.market.calendar.build()
+
+
+@pytest.mark.parametrize("kind", list(PAGE_OF))
+def test_the_example_of_a_page_says_what_is_shown(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind in SOURCES:
+        SOURCES[kind][0](tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (code,), (shown,) = blocks(PAGE_OF[kind], "python"), blocks(PAGE_OF[kind], "text")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, PAGE_OF[kind], "exec"), {"__name__": "example"})
+    assert said.getvalue() == shown
+
+
+def test_the_reader_of_ones_own_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, test = blocks("own.md", "python")
+    lines = [
+        f'{{"time": "2024-01-03T09:3{at}", "open": 1, "high": 2, "low": 1, "close": 2, "volume": {at}}}'
+        for at in (0, 1)
+    ]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "000001.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "ticks.py").write_text(reader)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    names: dict[str, Any] = {"__name__": "test_ticks"}
+    exec(compile(test, "test_ticks.py", "exec"), names)
+    names["test_my_reader"](tmp_path / "scratch")
