@@ -7,7 +7,17 @@ from typing import Any
 
 from rlwb.certificate.market import CertifiedMarket
 from rlwb.errors import ConfigError
-from rlwb.policy import PPO, ActionMask, NetworkSettings, PPOSettings, make_network
+from rlwb.policy import (
+    DQN,
+    PPO,
+    ActionMask,
+    DQNSettings,
+    EvenStart,
+    NetworkSettings,
+    PPOSettings,
+    QNetwork,
+    make_network,
+)
 from rlwb.trainer import Actor, Callback, Learner, Trainer, TrainingVessel
 
 #: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
@@ -83,7 +93,36 @@ def fit(
     return policy
 
 
+def _parts(market: CertifiedMarket, seed: int) -> dict[str, Any]:
+    shares = market.acts.shares
+    return {"features": market.features, "mask": ActionMask(shares), "start": EvenStart(shares), "seed": seed}
+
+
 def ppo(
+    market: CertifiedMarket,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+    *,
+    iterations: int = 100,
+    episodes: int = 2000,
+    batch_size: int = 1000,
+    repeat: int = 3,
+    hidden: int = 32,
+    learning_rate: float = 6e-3,
+    gae_lambda: float = 0.9,
+    entropy_coef: float = 0.02,
+    **settings: Any,
+) -> PPO:
+    """Train PPO with the recurrent network, at a rate that falls to 0; `settings` are those of `PPOSettings`."""
+    net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, **_parts(market, seed))
+    given = {"learning_rate": learning_rate, "gae_lambda": gae_lambda, "entropy_coef": entropy_coef, **settings}
+    policy = PPO(net, PPOSettings(**given, decay_updates=iterations), seed=seed)
+    update = {"batch_size": batch_size, "repeat": repeat}
+    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    return policy
+
+
+def dqn(
     market: CertifiedMarket,
     seed: int,
     callbacks: Sequence[Callback] = (),
@@ -94,18 +133,17 @@ def ppo(
     repeat: int = 4,
     hidden: int = 32,
     **settings: Any,
-) -> PPO:
-    """Train PPO with the recurrent network; `settings` are those of `PPOSettings`."""
-    shape, mask = NetworkSettings(hidden=hidden), ActionMask(market.acts.shares)
-    net = make_network(shape, market.lots + 1, features=market.features, mask=mask, seed=seed)
-    policy = PPO(net, PPOSettings(**settings), seed=seed)
+) -> DQN:
+    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`."""
+    net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, kind=QNetwork, **_parts(market, seed))
+    policy = DQN(net, DQNSettings(**settings, decay_updates=iterations), seed=seed)
     update = {"batch_size": batch_size, "repeat": repeat}
     fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
     return policy
 
 
 #: Name to method.
-METHODS: dict[str, Method] = {"ppo": ppo}
+METHODS: dict[str, Method] = {"ppo": ppo, "dqn": dqn}
 
 
 def certify(market: CertifiedMarket, method: str, seed: int, *, every: int = 5, **settings: Any) -> dict[str, Any]:

@@ -246,11 +246,14 @@ class PolicyConfig(Section):
         Width of its layers; larger can hold more and learns slower.
     mask_actions
         Whether of actions that ask for the same amount, like all in an order's last step, one alone can be chosen.
+    even_start
+        Whether the untrained policy, and random actions, trade evenly on average instead of choosing evenly.
     """
 
     network: Literal["recurrent", "convolution", "attention", "mlp"] = "recurrent"
     hidden: Count = 64
     mask_actions: bool = False
+    even_start: bool = False
 
 
 class DQNConfig(Section):

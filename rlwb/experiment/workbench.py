@@ -195,7 +195,7 @@ class Workbench:
         )
 
     def _network(self, features: MarketFeatures, *, make: Any = None, **head: Any) -> Any:
-        from rlwb.policy import ActionMask, NetworkSettings, make_network
+        from rlwb.policy import ActionMask, EvenStart, NetworkSettings, make_network
 
         policy, shares = self.config.policy, self.action_interpreter.shares
         net = (make or make_network)(
@@ -204,6 +204,7 @@ class Workbench:
             features=features,
             seed=self.config.seed,
             mask=ActionMask(shares) if policy.mask_actions else None,
+            start=EvenStart(shares) if policy.even_start else None,
             **head,
         )
         return net.to(device_of(self.config.train.device))

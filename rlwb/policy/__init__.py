@@ -5,6 +5,7 @@ from rlwb.policy.convolution import ConvolutionEncoder
 from rlwb.policy.dqn import DQN
 from rlwb.policy.dqn_settings import DQNSettings
 from rlwb.policy.episodes import gae
+from rlwb.policy.even_start import EvenStart
 from rlwb.policy.fixed import AllOne
 from rlwb.policy.market_encoder import MarketEncoder
 from rlwb.policy.masks import ActionMask
@@ -26,6 +27,7 @@ __all__ = [
     "AttentionEncoder",
     "ConvolutionEncoder",
     "DQNSettings",
+    "EvenStart",
     "MarketEncoder",
     "NetworkSettings",
     "OPDSettings",

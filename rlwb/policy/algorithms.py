@@ -41,6 +41,24 @@ def check_answers(answers: torch.Tensor) -> None:
         )
 
 
+def check_decay(updates: int | None) -> None:
+    """Raise `ConfigError` when the learning rate cannot fall within so many updates."""
+    if updates is not None and updates < 1:
+        raise ConfigError(f"decay_updates is {updates}; give at least 1, or none for a rate that stays.")
+
+
+def decayed(settings: Any, updates: int) -> float:
+    """Return the learning rate after so many updates; it depends on their number alone, as a resume needs."""
+    left = 1.0 if settings.decay_updates is None else max(0.0, 1.0 - updates / settings.decay_updates)
+    return float(settings.learning_rate * left)
+
+
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """Give all weights of an optimizer of tianshou's this rate."""
+    for group in optimizer._optim.param_groups:
+        group["lr"] = rate
+
+
 def check_loss(loss: torch.Tensor, update: int) -> None:
     """Raise `RlwbError` when the loss of an update is not finite, before it reaches the weights."""
     if not bool(torch.isfinite(loss)):

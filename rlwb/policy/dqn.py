@@ -13,7 +13,16 @@ from tianshou.utils.torch_utils import torch_train_mode
 from torch import nn
 
 from rlwb.errors import ConfigError
-from rlwb.policy.algorithms import NoWarmUp, check_answers, check_loss, fill_up, foreign_state, warn_of_device
+from rlwb.policy.algorithms import (
+    NoWarmUp,
+    check_answers,
+    check_loss,
+    decayed,
+    fill_up,
+    foreign_state,
+    set_learning_rate,
+    warn_of_device,
+)
 from rlwb.policy.dqn_settings import DQNSettings
 from rlwb.policy.episodes import count_rows, last_rows
 from rlwb.policy.masks import mask_values
@@ -110,8 +119,10 @@ class DQN(TianshouDQN):
         best = mask_values(value, None if allowed is None else allowed[:rows]).argmax(dim=1).cpu().numpy()
         if noise is None:
             return best
-        may = np.ones(value.shape, dtype=bool) if allowed is None else allowed[:rows].cpu().numpy()
-        return explore(best, may, np.asarray(noise), self.settings.epsilon(self.updates))
+        chance = torch.ones_like(value, dtype=torch.bool) if allowed is None else allowed
+        if self.net.start is not None:
+            chance = self.net.start(obs, allowed)
+        return explore(best, chance[:rows].cpu().numpy(), np.asarray(noise), self.settings.epsilon(self.updates))
 
     def learn(
         self,
@@ -146,6 +157,7 @@ class DQN(TianshouDQN):
             self.scale = float(returns.std()) if np.ptp(returns) > 1e-9 * np.abs(returns).max() else 1.0
         rng = np.random.default_rng([self.seed, self.updates, _STREAM])
         steps = max(1, round(repeat * len(done) / batch_size))
+        set_learning_rate(self.optim, decayed(self.settings, self.updates))
         with torch_train_mode(self):
             made = np.array([self._gradient_step(self.replay.sample(batch_size, rng)) for _ in range(steps)])
         epsilon = self.settings.epsilon(self.updates)

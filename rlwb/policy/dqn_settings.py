@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlwb.errors import ConfigError
+from rlwb.policy.algorithms import check_decay
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class DQNSettings:
         Most transitions kept; a collect must fit.
     max_grad_norm
         Gradients are scaled down to this norm.
+    decay_updates
+        The learning rate falls in a line to nothing within so many updates; None keeps it.
     return_scaling
         Whether rewards are divided by the deviation of the first collect's returns, so that the loss ignores their
         unit.
@@ -50,6 +53,7 @@ class DQNSettings:
     epsilon_updates: int = 20
     replay_size: int = 100_000
     max_grad_norm: float = 1.0
+    decay_updates: int | None = None
     return_scaling: bool = True
 
     def __post_init__(self) -> None:
@@ -61,6 +65,7 @@ class DQNSettings:
         for name, value in shares.items():
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} is {value}; it must lie in [0, 1].")
+        check_decay(self.decay_updates)
         for name in ("n_step", "target_every", "epsilon_updates", "replay_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1.")

@@ -12,6 +12,7 @@ from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy.attention import AttentionEncoder
 from rlwb.policy.convolution import ConvolutionEncoder
+from rlwb.policy.even_start import EvenStart
 from rlwb.policy.gru import states_at
 from rlwb.policy.market_encoder import MarketEncoder, as_tensor
 from rlwb.policy.masks import ActionMask, mask_values
@@ -43,6 +44,10 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         if self.hidden < 1:
             raise ConfigError(f"hidden is {self.hidden}; a network needs a width of at least 1.")
+
+
+#: Stands for the chance 0 under a logarithm.
+_TINY = 1e-30
 
 
 def _scalars(obs: Any, device: torch.device) -> torch.Tensor:
@@ -154,15 +159,26 @@ class ActorCritic(nn.Module):
         Width of the features, number of actions A.
     mask
         Takes actions out of the distribution; see `ActionMask`.
+    start
+        The distribution of the untrained policy; even over all actions by default.
     """
 
-    def __init__(self, trunk: nn.Module, hidden: int, actions: int, *, mask: ActionMask | None = None) -> None:
+    def __init__(
+        self,
+        trunk: nn.Module,
+        hidden: int,
+        actions: int,
+        *,
+        mask: ActionMask | None = None,
+        start: EvenStart | None = None,
+    ) -> None:
         super().__init__()
         self.trunk = trunk
         self.mask = mask
+        self.start = start
         self.actor = nn.Linear(hidden, actions)
         self.critic = nn.Linear(hidden, 1)
-        # A small last layer starts the policy near uniform (Andrychowicz et al., ICLR 2021, section 3.2).
+        # A small last layer starts the policy near `start`, or uniform (Andrychowicz et al., ICLR 2021, section 3.2).
         with torch.no_grad():
             self.actor.weight.mul_(0.01)
             self.actor.bias.zero_()
@@ -181,7 +197,11 @@ class ActorCritic(nn.Module):
         """Return the action logits of shape (N, A) and the values of shape (N,)."""
         features = self.trunk(obs)
         allowed = None if self.mask is None else self.mask(obs)
-        return mask_values(self.actor(features), allowed), self.critic(features).squeeze(-1)
+        logits = self.actor(features)
+        if self.start is not None:
+            # Actions of the chance 0 are masked below.
+            logits = logits + self.start(obs, allowed).clamp(min=_TINY).log().to(logits.dtype)
+        return mask_values(logits, allowed), self.critic(features).squeeze(-1)
 
 
 Network = TypeVar("Network", ActorCritic, QNetwork)
@@ -195,6 +215,7 @@ def make_network(
     features: MarketFeatures | None = None,
     seed: int = 0,
     mask: ActionMask | None = None,
+    start: EvenStart | None = None,
     kind: type[Network] = ActorCritic,
 ) -> Network:
     """Build a network with weights drawn from `seed`; torch's global random state is left as it was.
@@ -209,6 +230,8 @@ def make_network(
         Market features a tick, or the panel that has them; needed by networks that read bars.
     mask
         Which actions may be chosen; all by default.
+    start
+        What the untrained policy chooses; evenly among all actions by default.
     kind
         What stands on the trunk: `ActorCritic` for PPO, `QNetwork` for DQN.
     """
@@ -229,4 +252,4 @@ def make_network(
                 features=features,
                 encoder=_ENCODERS[settings.kind],
             )
-        return kind(trunk, settings.hidden, actions, mask=mask)
+        return kind(trunk, settings.hidden, actions, mask=mask, start=start)

@@ -21,10 +21,13 @@ from rlwb.errors import ConfigError
 from rlwb.policy.algorithms import (
     NoWarmUp,
     check_answers,
+    check_decay,
     check_episodes,
     check_loss,
+    decayed,
     fill_up,
     foreign_state,
+    set_learning_rate,
     warn_of_device,
 )
 from rlwb.policy.episodes import count_rows, cut, gae, last_rows, shuffled, take_rows
@@ -54,6 +57,8 @@ class PPOSettings:
         Weights of the value loss and of the entropy bonus; more entropy explores longer.
     max_grad_norm
         Gradients are scaled down to this norm.
+    decay_updates
+        The learning rate falls in a line to nothing within so many updates; None keeps it.
     value_clip
         Whether the value's change is clipped as well.
     return_scaling
@@ -67,6 +72,7 @@ class PPOSettings:
     value_coef: float = 0.5
     entropy_coef: float = 0.01
     max_grad_norm: float = 1.0
+    decay_updates: int | None = None
     value_clip: bool = False
     return_scaling: bool = True
 
@@ -78,6 +84,7 @@ class PPOSettings:
         for name, value in {"gamma": self.gamma, "gae_lambda": self.gae_lambda}.items():
             if not 0 <= value <= 1:
                 raise ConfigError(f"{name} is {value}; it must lie in [0, 1].")
+        check_decay(self.decay_updates)
 
 
 class _Head(nn.Module):
@@ -204,6 +211,7 @@ class PPO(TianshouPPO):
         batch = Batch(obs) if isinstance(obs, dict) else obs
         zeros = np.zeros(len(done), dtype=bool)
         buffer = ReplayBuffer.from_data(batch, action, reward, done, zeros, done, batch)
+        set_learning_rate(self.optim, decayed(self.settings, self.updates))
         with policy_within_training_step(self.policy):
             stats = self.update(buffer=buffer, batch_size=batch_size, repeat=repeat)
         return {name: value for name, value in stats.get_loss_stats_dict().items() if np.ndim(value) == 0}

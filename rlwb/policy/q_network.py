@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rlwb.market import MarketFeatures
+from rlwb.policy.even_start import EvenStart
 from rlwb.policy.masks import ActionMask
 
 
@@ -22,12 +23,23 @@ class QNetwork(nn.Module):
         As in `ActorCritic`.
     mask
         Tells which actions may be chosen; the values themselves are not masked.
+    start
+        The chances of random actions; even over all that may be chosen by default.
     """
 
-    def __init__(self, trunk: nn.Module, hidden: int, actions: int, *, mask: ActionMask | None = None) -> None:
+    def __init__(
+        self,
+        trunk: nn.Module,
+        hidden: int,
+        actions: int,
+        *,
+        mask: ActionMask | None = None,
+        start: EvenStart | None = None,
+    ) -> None:
         super().__init__()
         self.trunk = trunk
         self.mask = mask
+        self.start = start
         self.head = nn.Linear(hidden, actions)
 
     @property
@@ -54,21 +66,23 @@ class QNetwork(nn.Module):
         return copied
 
 
-def explore(best: np.ndarray, allowed: np.ndarray, noise: np.ndarray, epsilon: float) -> np.ndarray:
+def explore(best: np.ndarray, chance: np.ndarray, noise: np.ndarray, epsilon: float) -> np.ndarray:
     """Return `best` with a share of `epsilon` replaced by random actions, int64 of shape (N,).
 
-    Where a uniform number u is below epsilon, ``u / epsilon`` is again uniform in [0, 1), and picks evenly among the
-    allowed actions: of k, number ``floor(k u / epsilon)``.
+    Where a uniform number u is below epsilon, ``u / epsilon`` is again uniform in [0, 1), and picks an action by its
+    chance: the first whose chance, together with those before it, is above ``u / epsilon`` of all.
 
     Parameters
     ----------
     best : int64 of shape (N,)
-    allowed : bool of shape (N, A)
+    chance : of shape (N, A)
+        In proportion to the chances of the random actions; truth values pick evenly among the true.
     noise : float64 of shape (N,)
         Uniform numbers in [0, 1).
     epsilon
         In [0, 1].
     """
-    upto = allowed.cumsum(axis=1)
-    number = np.minimum(np.floor(noise / max(epsilon, 1e-300) * upto[:, -1]), upto[:, -1] - 1)
+    upto = chance.cumsum(axis=1, dtype=np.float64)
+    # Below the whole, though the product may be rounded up to it.
+    number = np.minimum(noise / max(epsilon, 1e-300) * upto[:, -1], np.nextafter(upto[:, -1], 0.0))
     return np.where(noise < epsilon, (upto <= number[:, None]).sum(axis=1), best)

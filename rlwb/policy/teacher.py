@@ -10,6 +10,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
+from rlwb.policy.even_start import EvenStart
 from rlwb.policy.market_encoder import MarketEncoder
 from rlwb.policy.masks import ActionMask
 from rlwb.policy.networks import ActorCritic, NetworkSettings, Recurrent
@@ -99,6 +100,7 @@ def make_teacher(
     features: MarketFeatures,
     seed: int = 0,
     mask: ActionMask | None = None,
+    start: EvenStart | None = None,
 ) -> ActorCritic:
     """Build a teacher's network with weights drawn from `seed`; torch's global random state is left as it was.
 
@@ -106,7 +108,7 @@ def make_teacher(
     ----------
     settings
         Its width, and whether it reads yesterday; its kind is always an `OracleEncoder` in a `Recurrent`.
-    actions, features, seed, mask
+    actions, features, seed, mask, start
         See `make_network`.
     """
     with torch.random.fork_rng(devices=[]):
@@ -118,4 +120,4 @@ def make_teacher(
             features=features,
             encoder=OracleEncoder,
         )
-        return ActorCritic(trunk, settings.hidden, actions, mask=mask)
+        return ActorCritic(trunk, settings.hidden, actions, mask=mask, start=start)

@@ -8,9 +8,10 @@ from rlwb.certificate import certify, tree_market
 from rlwb.errors import ConfigError
 
 
-def test_a_learner_gains_a_part_of_what_the_tree_has_to_give() -> None:
+@pytest.mark.parametrize("method", ["ppo", "dqn"])
+def test_a_learner_gains_a_part_of_what_the_tree_has_to_give(method: str) -> None:
     market = tree_market()
-    found = certify(market, "ppo", seed=1, every=8, iterations=20)
+    found = certify(market, method, seed=1, every=8, iterations=20, episodes=500)
     assert [point["iteration"] for point in found["curve"]] == [8, 16, 20]
     assert found["value"] == found["curve"][-1]["value"] < market.optimum
     assert found["share"] == pytest.approx((found["value"] - market.twap) / (market.optimum - market.twap))
@@ -20,7 +21,7 @@ def test_a_learner_gains_a_part_of_what_the_tree_has_to_give() -> None:
 
 def test_what_does_not_exist_is_refused() -> None:
     market = tree_market()
-    with pytest.raises(ConfigError, match="no method 'pppo'; choose one of ppo"):
+    with pytest.raises(ConfigError, match="no method 'pppo'; choose one of ppo, dqn"):
         certify(market, "pppo", seed=0)
     with pytest.raises(ConfigError, match="judge after every 1 or more"):
         certify(market, "ppo", seed=0, every=0)
