@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-data fuzz clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, an
 
 fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--seconds 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
+	$(BIN)/python -m benchmarks.certificate $(ARGS)
 
 # The stamp is written last, so an installation that was cut short is done again.
 $(VENV)/.installed: pins.txt pyproject.toml
