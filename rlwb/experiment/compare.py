@@ -13,7 +13,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import begin_manifest, end_manifest
 from rlwb.experiment.parameters import Layer, nearest
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.sections import WITHOUT_EFFECT
+from rlwb.experiment.sections import BASELINES, BacktestConfig, unused_settings
 from rlwb.experiment.stage import run_stage
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.experiment.views import OrderAudit, audit_order
@@ -45,6 +45,7 @@ class Method:
 METHODS: dict[str, Method] = {
     "ddqn": Method("DDQN", {"train.algorithm": "dqn"}),
     "ppo": Method("PPO", {"train.algorithm": "ppo"}),
+    "ppo_sparse": Method("PPO, sparse reward", {"train.algorithm": "ppo", "train.reward": "sparse"}),
     "opd": Method("OPD", {"train.algorithm": "opd"}),
     "ppo_convolution": Method("PPO, convolution", {"train.algorithm": "ppo", "policy.network": "convolution"}),
     "ppo_attention": Method("PPO, attention", {"train.algorithm": "ppo", "policy.network": "attention"}),
@@ -61,9 +62,11 @@ def method_config(config: RunConfig, name: str) -> RunConfig:
         raise ConfigError(f"there is no method {name!r} to compare; {hint}")
     changes = METHODS[name].changes
     tree = config.as_dict()
-    algorithm = changes.get("train.algorithm", config.train.algorithm)
-    for unused in WITHOUT_EFFECT[algorithm]:
+    algorithm, reward = (changes.get(f"train.{key}", getattr(config.train, key)) for key in ("algorithm", "reward"))
+    for unused in unused_settings(algorithm, reward):
         tree["train"].pop(unused)
+    if config.backtest.baselines == BacktestConfig().baselines:
+        tree["backtest"]["baselines"] = _all_baselines(config)
     for dotted in changes:
         section, _, leaf = dotted.partition(".")
         tree[section].pop(leaf, None)
@@ -154,6 +157,11 @@ def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
     return audit_order(run, workbench(run, run.config), policy, order_id)
 
 
+def _all_baselines(config: RunConfig) -> list[str]:
+    capped = config.execution.rules.volume_limit is not None
+    return [name for name in BASELINES if name != "hindsight_uncapped" or capped]
+
+
 def _see_through(path: Path, config: RunConfig, echo: Callable[[str], None]) -> None:
     """Do the stages of one run that are not done."""
     made = RunDirectory(path).is_run()
@@ -173,15 +181,13 @@ def _see_through(path: Path, config: RunConfig, echo: Callable[[str], None]) -> 
 
 
 def _fixed(folder: Path, methods: Sequence[str]) -> dict[str, PolicyResult]:
-    """Return title to result of what stands beside the learners: schedules, the same in every run, and ceilings."""
-    beside = [
-        result
-        for name in methods
-        for result in read_results(RunDirectory.open(folder / name))
-        if result.kind not in ("checkpoint", "last")
-    ]
-    beside.sort(key=lambda result: result.kind == "unattainable")
-    return {result.display_name: result for result in beside}
+    """Return title to result of what stands beside the learners: schedules, the same in every run, then ceilings."""
+    beside: dict[str, PolicyResult] = {}
+    for name in methods:
+        for result in read_results(RunDirectory.open(folder / name)):
+            if result.kind not in ("checkpoint", "last"):
+                beside.setdefault(result.display_name, result)
+    return dict(sorted(beside.items(), key=lambda item: item[1].kind != "baseline"))
 
 
 def _best(run: RunDirectory) -> PolicyResult:

@@ -23,15 +23,23 @@ CountOrZero = Annotated[int, Field(ge=0)]
 Ceiling = Literal["hindsight", "hindsight_uncapped"]
 Baseline = Literal["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", Ceiling]
 
+#: All that may stand beside a learner.
+BASELINES: tuple[str, ...] = get_args(Baseline)
+
 #: Baselines that are no policies: they know the day's prices.
 CEILINGS: tuple[str, ...] = get_args(Ceiling)
 
-#: Algorithm to the settings of `TrainConfig` that it does not use.
-WITHOUT_EFFECT = {
+_UNUSED_BY_ALGORITHM = {
     "ppo": ("dqn", "opd"),
     "dqn": ("gae_lambda", "clip", "entropy", "value_coef", "opd"),
     "opd": ("dqn",),
 }
+
+
+def unused_settings(algorithm: str, reward: str) -> dict[str, str]:
+    """Return the settings of `TrainConfig` without effect, each with the setting by which they have none."""
+    by_reward = dict.fromkeys(("penalty", "reward_scale") if reward == "sparse" else (), "reward")
+    return dict.fromkeys(_UNUSED_BY_ALGORITHM[algorithm], "algorithm") | by_reward
 
 
 class CalendarConfig(Section):
@@ -395,10 +403,7 @@ class TrainConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
-        unused = dict.fromkeys(WITHOUT_EFFECT[self.algorithm], "algorithm")
-        if self.reward == "sparse":
-            unused |= dict.fromkeys(("penalty", "reward_scale"), "reward")
-        for name, chooser in unused.items():
+        for name, chooser in unused_settings(self.algorithm, self.reward).items():
             if getattr(self, name) != type(self).model_fields[name].default:
                 chosen = getattr(self, chooser)
                 raise ValueError(f"{name} has no effect with {chooser} {chosen!r}; drop it or change the {chooser}.")

@@ -13,6 +13,7 @@ from rlwb.experiment.compare import METHODS, audit_method, compare, method_confi
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.sections import BASELINES
 
 SMALL = {
     "market.synthetic.instruments": 3,
@@ -43,6 +44,14 @@ def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
             assert own.get(dotted) == value
     assert method_config(shared, "ppo").train.entropy == 0.02
     assert method_config(shared, "ddqn").train.entropy == RunConfig().train.entropy, "without effect there"
+    assert method_config(shared, "ppo_sparse").train.penalty == RunConfig().train.penalty, "without effect there"
+
+
+def test_every_baseline_and_ceiling_stands_beside_the_learners_unless_some_are_named() -> None:
+    assert method_config(config(), "ppo").backtest.baselines == tuple(b for b in BASELINES if b != "hindsight_uncapped")
+    capped = config(execution__rules__volume_limit=0.1)
+    assert method_config(capped, "ppo").backtest.baselines == BASELINES
+    assert method_config(config(backtest__baselines=["twap"]), "ppo").backtest.baselines == ("twap",)
 
 
 def test_an_unknown_method_is_told_the_nearest() -> None:
@@ -54,12 +63,14 @@ def test_an_unknown_method_is_told_the_nearest() -> None:
 
 def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) -> None:
     said: list[str] = []
-    table = compare(tmp_path, config(), ["ppo", "ddqn"], echo=said.append)
-    orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ddqn")]
+    table = compare(tmp_path, config(), ["ppo", "ppo_sparse"], echo=said.append)
+    orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ppo_sparse")]
     pd.testing.assert_frame_equal(*orders)
     methods = table.frame["method"].to_list()
     assert methods[0] == "TWAP"
-    assert methods[-2:] == ["PPO", "DDQN"]
+    twap = table.frame.set_index("method").loc["TWAP"]
+    assert twap["reward"] == pytest.approx(-config().train.penalty / 48), "paid by the reward of the first method"
+    assert methods[-2:] == ["PPO", "PPO, sparse reward"]
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "comparison.csv"), table.frame, check_dtype=False)
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
     row = table.frame.set_index("method").loc["PPO"]
@@ -69,12 +80,12 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     assert (row["pa_lo"], row["pa_hi"]) == pytest.approx(tuple(summary.loc[best, ["pa_lo", "pa_hi"]]))
 
     order_id = orders[0]["order_id"].iloc[0]
-    for method in ("ppo", "ddqn", "twap"):
+    for method in ("ppo", "ppo_sparse", "twap", "bertsimas_lo"):
         checks = audit_method(tmp_path, method, order_id).checks()
         np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
 
     again: list[str] = []
-    compare(tmp_path, config(), ["ppo", "ddqn"], echo=again.append)
+    compare(tmp_path, config(), ["ppo", "ppo_sparse"], echo=again.append)
     assert [line.strip() for line in again if "unchanged" in line] == [
         f"{stage}: unchanged, kept" for stage in ("orders", "train", "backtest")
     ] * 2

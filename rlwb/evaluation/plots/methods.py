@@ -23,7 +23,7 @@ def method_intervals(comparison: Comparison) -> Figure:
     difference to TWAP is drawn instead, and where there are costs that of the net PA.
     """
     title = "Methods on the same orders"
-    rows = comparison.frame[comparison.frame["kind"] != "ceiling"]
+    rows = comparison.frame[~comparison.frame["kind"].isin(["ceiling", "unattainable"])]
     name = next((one for one in ("net_over_twap", "over_twap") if comparison.shows(one)), "pa")
     rows = rows[np.isfinite(rows[name])]
     if rows.empty:
