@@ -94,7 +94,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
 
 def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) -> None:
     shared = config(train__algorithm="opd", train__opd__teacher_iterations=2, train__opd__distillation=0.5)
-    assert method_config(shared, "ppo") == config()
+    assert method_config(shared, "ppo") == method_config(config(), "ppo")
     table = compare(tmp_path, shared, ["ppo", "opd"], echo=lambda line: None)
     assert table.frame["method"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
     assert table.frame["method"].is_unique
