@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env", "rlwb.policy"},
     "rlwb.execution": BASE | PRIMITIVES | {"rlwb.market", "rlwb.env"},
     "rlwb.evaluation": BASE | {"rlwb.execution", "rlwb.market", "rlwb.policy"},
-    "rlwb.certificate": BASE | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
+    "rlwb.certificate": BASE | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer"},
     "rlwb.experiment": BASE
     | PRIMITIVES
     | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},

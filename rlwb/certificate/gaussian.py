@@ -8,7 +8,7 @@ a random walk, and so a martingale, at ``reversion=0``. Sessions are weighted by
 Then the value of PA is exactly ``-side * E[sum_t w_t x_t] * 1e4`` under the law above: the TWAP is neither in the
 denominator nor in the state, which is (x_{t-1}, lots left), and a sell is a buy on -x. The penalty keeps a weight of
 ``1 + mean of x``; over a buy and a sell that do the same on mirrored prices it averages out, and what the two could
-gain by doing different things is below ``penalty * E|mean of x|``, 0.1 % of the penalty at the default noise.
+gain by doing different things is below ``penalty * E|mean of x|``, 0.064 % of the penalty at the defaults.
 
 The dynamic programme (Bertsekas, Dynamic Programming and Optimal Control I, section 1.3) interpolates its values
 linearly between the points of a grid. Expectations of a piecewise linear f with kinks k_j are exact (Bachelier, 1900):

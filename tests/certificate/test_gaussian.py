@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from rlwb.certificate import GaussianSettings, gaussian_market
 from rlwb.certificate.gaussian import GridSolution, expectation, gaussian_prices
-from rlwb.certificate.market import CertifiedMarket, Solution
+from rlwb.certificate.market import START, CertifiedMarket, Solution
 from rlwb.errors import ConfigError
 from rlwb.execution import TWAP, BatchState
 
@@ -174,3 +174,10 @@ def test_the_seed_makes_the_sessions() -> None:
 def test_impossible_laws_are_refused(changes: dict[str, float], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         GaussianSettings(**changes)  # type: ignore[arg-type]
+
+
+def test_what_the_weights_of_the_penalty_leave_open() -> None:
+    """The bound that the module states, by sampling: E|mean of x| is 0.064 %."""
+    price = gaussian_prices(GaussianSettings(), 200_000, np.random.default_rng(5))
+    mean = np.abs(price.mean(axis=1) / START - 1)
+    assert mean.mean() == pytest.approx(6.4e-4, abs=0.05e-4 + 4 * mean.std() / np.sqrt(len(mean)))
