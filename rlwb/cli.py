@@ -117,7 +117,7 @@ def _main(words: list[str]) -> int:
         return code
     except Exception as error:
         if hasattr(error, "format_message"):  # click's word for a wrong option
-            _complain(f"{error.format_message()} (rlwb --help)")
+            _complain(f"{error.format_message().replace('Value error, ', '')} (rlwb --help)")
             return 2
         if "--debug" in words:
             typer.echo(getattr(error, "trace", "") or traceback.format_exc(), err=True)

@@ -223,8 +223,8 @@ def _notes(
         )
     if _twap_is_off(frame):
         notes.append(
-            "TWAP's own PA is not 0 here: a cap, a price limit or a halt cut its fills. Judge a policy by what it has "
-            "over TWAP, order by order, not by its PA."
+            "TWAP's own PA is not 0 here: a cap, lots, price limits or halts shape its fills. Judge a policy by what "
+            "it has over TWAP, order by order, not by its PA."
         )
     if group["days"] < 2:
         notes.append("One day of orders gives no interval: nothing tells how days differ.")

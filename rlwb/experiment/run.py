@@ -182,10 +182,11 @@ class RunDirectory:
         failure = status.get("failure")
         where = f" in stage {failure['stage']}" if failure and failure.get("stage") and self.state == "failed" else ""
         text = f"{self.state}{where}; finished: {', '.join(done) or 'nothing yet'}"
-        trained = max((int(path.stem) for path in self.checkpoints.glob("*.pt") if path.stem.isdecimal()), default=0)
         begun = status["stages"].get("train", {}).get("state")
-        if trained and begun and begun != "finished":
-            text += f"; training stopped after iteration {trained} and goes on from there"
+        trained, taught = _last_iteration(self.checkpoints), _last_iteration(self.checkpoints / "teacher")
+        if begun and begun != "finished" and (trained or taught):
+            whose, last = ("training", trained) if trained else ("the teacher's training", taught)
+            text += f"; {whose} stopped after iteration {last} and goes on from there"
         return text
 
     def how_to_resume(self) -> str:
@@ -248,6 +249,10 @@ def default_run_directory(name: str) -> Path:
             ) from None
         return path
     raise ConfigError(f"runs/{stem} and its 999 successors exist; name a place with --run-dir.")
+
+
+def _last_iteration(checkpoints: Path) -> int:
+    return max((int(path.stem) for path in checkpoints.glob("*.pt") if path.stem.isdecimal()), default=0)
 
 
 def disk_is_full(error: BaseException) -> bool:

@@ -66,7 +66,7 @@ class Contents:
         """Return the figures as lines for people."""
         lines = [
             f"{self.bars:,} bars of {self.instruments:,} instruments on {self.days:,} days",
-            f"stamps   {self.first} to {self.last}",
+            f"stamps   {'none' if self.first is None else f'{self.first} to {self.last}'}",
             f"columns  {', '.join(self.columns)}",
             f"source   {self.files:,} files of kind {self.kind}, {self.size:,} bytes",
         ]

@@ -31,6 +31,7 @@ from rlwb.market.readers.registry import find_reader
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
 from rlwb.market.store import is_panel, open_sessions, save_sessions
+from rlwb.market.validate import check_columns
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 22
@@ -113,6 +114,7 @@ def load_sessions(
             datetime_format=datetime_format,
             report=report,
         )
+        check_columns(frame, str(source), report.examples.get("column_ignored", ""))
         return build_sessions(
             frame,
             calendar,

@@ -190,7 +190,10 @@ def id_of(path: Path, pattern: str | None) -> str:
     stem = path.name[: -len(suffix_of(path) or "")]
     if pattern is None:
         return stem
-    match = re.fullmatch(pattern, stem)
+    try:
+        match = re.fullmatch(pattern, stem)
+    except re.error as error:
+        raise ConfigError(f"instrument_pattern {pattern!r} is no regular expression ({error}); mend it.") from None
     if match is None or not match.groups():
         raise DataError(f"instrument_pattern {pattern!r} finds no id (group 1) in the file name {path.name}; mend it.")
     return match.group(1)

@@ -77,13 +77,21 @@ class Bars:
         self.placed = Placed(*(part[index] for part in self.placed))
 
 
-def check_columns(frame: pd.DataFrame) -> None:
-    """Raise `DataError` unless `frame` has the schema's required columns, each once."""
+def check_columns(frame: pd.DataFrame, source: str = "", ignored: str = "") -> None:
+    """Raise `DataError` unless `frame` has the schema's required columns, each once.
+
+    Parameters
+    ----------
+    source, ignored
+        Where the bars are from, and columns of it that are not in the schema; for the message.
+    """
     names = [str(name) for name in frame.columns]
     missing = [name for name in REQUIRED if name not in names]
     if missing:
+        have = ", ".join(names) + (f"; {ignored} mean nothing" if ignored else "")
         raise DataError(
-            f"the bars lack the columns {', '.join(missing)} (they have {', '.join(names)}); rename with columns=..."
+            f"the bars{source and f' of {source}'} lack the columns {', '.join(missing)} (they have {have}); say which "
+            "of theirs is which by columns (market.columns, --column THEIRS=OURS)."
         )
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:

@@ -153,9 +153,11 @@ def test_nobody_watches_a_test() -> None:
 
 def test_e19_a_setup_cell_says_where_training_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDirectory.create(tmp_path / "r", config())
-    run.checkpoints.mkdir()
+    (run.checkpoints / "teacher").mkdir(parents=True)
+    (run.checkpoints / "teacher" / "0003.pt").touch()
+    run.update_stage("train", {"state": "interrupted"})
+    assert run.describe().endswith("; the teacher's training stopped after iteration 3 and goes on from there")
     for iteration in (6, 7):
         (run.checkpoints / f"{iteration:04d}.pt").touch()
-    run.update_stage("train", {"state": "interrupted"})
     open_stage(SECOND, {"run_dir": str(run.path)})
     assert "training stopped after iteration 7 and goes on from there" in capsys.readouterr().out

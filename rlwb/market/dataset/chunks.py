@@ -20,7 +20,7 @@ from rlwb.market.readers.registry import TABLE
 from rlwb.market.report import Report
 from rlwb.market.stamps import MISSING
 from rlwb.market.tables import read_header
-from rlwb.market.validate import Bars
+from rlwb.market.validate import Bars, check_columns
 
 #: Rows that are read at a time, some 60 MB; larger arrays would come from the system anew each time.
 CHUNK_ROWS = 1 << 20
@@ -151,6 +151,7 @@ def _slow(path: Path, reading: Reading, calendar: Calendar, number: int, skip: i
         datetime_format=reading.datetime_format,
         report=report,
     )
+    check_columns(frame, label, report.examples.get("column_ignored", ""))
     bars = Bars(frame, calendar, report)
     names, columns = [str(name) for name in bars.names], tuple(n for n in (*NUMBERS, "halted") if n in frame.columns)
     numbers = bars.values if bars.factor is None else {**bars.values, "factor": bars.factor}

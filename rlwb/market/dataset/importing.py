@@ -296,7 +296,9 @@ def _check_place(directory: Path) -> None:
 def _state_of(directory: Path, calendar: Calendar | None) -> State:
     if not is_dataset(directory):
         if calendar is None:
-            raise ConfigError(f"{directory} is a new data set, which needs a calendar: the market's segments and zone.")
+            raise ConfigError(
+                f"{directory} is a new data set, which needs a calendar; name one by --calendar (calendar= in Python)."
+            )
         return State(calendar)
     state = read_state(directory)
     if calendar is not None and calendar != state.calendar:

@@ -58,7 +58,10 @@ def read_dataset(
     for reason, count in found.counts.items():
         report.add(reason, count, found.examples[reason])
     if instruments is None and start is None and end is None:  # so that the bars read are all that were imported
-        dropped = sum(source.rows for source in state.sources) - sum(len(block) for block in blocks.values())
+        there = sum(len(block) for block in blocks.values())
+        if there != state.bars:
+            raise DataError(lacking(directory, state, there))
+        dropped = sum(source.rows for source in state.sources) - there
         report.totals["bars_read"] = report.totals.get("bars_read", 0) + dropped
     names, parts = list(blocks), list(blocks.values())
     columns = state.columns or MUST
@@ -87,12 +90,23 @@ def read_instrument(folder: Path, columns: Collection[str], first: str = "", las
     return join(parts) if parts else None
 
 
+def lacking(directory: Path, state: State, there: int) -> str:
+    """Say that the partitions hold `there` bars, and not as many as were stored."""
+    return (
+        f"{directory} holds {there:,} bars, and {state.bars:,} were stored: partitions were taken away or put in; "
+        "import the sources into a new folder."
+    )
+
+
 def dataset_stamp(directory: Path) -> Iterator[str]:
     """Yield what changes when any of the data set's files does: the state, and names, sizes and times of the rest."""
     yield (directory / STATE).read_text(encoding="utf-8")
     for folder in list_instruments(directory).values():
         for path in list_months(folder).values():
-            stat = path.stat()
+            try:
+                stat = path.stat()
+            except FileNotFoundError:
+                raise DataError(f"{path} is missing; import its sources into a new folder.") from None
             yield f"{path.relative_to(directory)}\0{stat.st_size}\0{stat.st_mtime_ns}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rlwb.errors import DataError
+from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.dataset.layout import STATE
 from rlwb.market.report import Report
@@ -137,5 +137,6 @@ def read_state(directory: Path) -> State:
         if (values["format"], values["schema"]) != (FORMAT, SCHEMA_VERSION):
             raise DataError(f"{path} was written in another format; import its sources again.")
         return State.from_dict(values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} cannot be read ({error}); import the sources again into another folder.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error).removesuffix(".")
+        raise DataError(f"{path} cannot be read ({why}); import the sources again into another folder.") from None

@@ -18,7 +18,7 @@ from rlwb.market.dataset.conflicts import read_conflicts
 from rlwb.market.dataset.importing import import_bars
 from rlwb.market.dataset.journal import is_pending
 from rlwb.market.dataset.layout import is_dataset, list_instruments
-from rlwb.market.dataset.reading import read_instrument
+from rlwb.market.dataset.reading import lacking, read_instrument
 from rlwb.market.dataset.state import State, read_state
 from rlwb.market.quality.findings import Finding, Findings
 from rlwb.market.quality.instrument import Seen, look_at, unpack
@@ -143,6 +143,10 @@ def check_bars(
         if used is not None:
             raise ConfigError(f"{source} is a data set, where {used} has no effect; drop it.")
         return _check(Path(source), str(source), limit, calendar)
+    if not Path(source).exists():
+        raise DataError(f"there is no file or folder {source}; check the path of the bars.")
+    if calendar is None:
+        raise ConfigError(f"{source} is no data set, so it needs a calendar: --calendar (calendar= in Python).")
     with tempfile.TemporaryDirectory(prefix="rlwb-check-") as folder:
         import_bars([source], Path(folder) / "set", calendar=calendar, **reading)
         return _check(Path(folder) / "set", str(source), limit, None)
@@ -160,6 +164,7 @@ def _check(
     _imports(directory, state, found)
     names = {one.number: one.name for one in state.sources}
     seen: list[Seen] = []
+    there = 0
     for instrument, folder in list_instruments(directory).items():
         try:
             block = read_instrument(folder, state.columns)
@@ -168,11 +173,17 @@ def _check(
             found.add([Finding("damaged", instrument, what=str(error))])
             continue
         if block is not None and len(block):
+            there += len(block)
             try:
                 seen.append(look_at(instrument, block, calendar, names, found))
             except DataError as error:
                 found.count("refused")
                 found.add([Finding("refused", instrument, what=str(error))])
+    if there != state.bars and "damaged" not in found.counts:
+        found.count("damaged")
+        found.add([Finding("damaged", what=lacking(directory, state, there))])
+    if not state.bars and not found.counts:
+        raise DataError(f"{source} holds no bars, so there is nothing to check; import some.")
     days, coverage, zeros = _together(seen, calendar, found)
     rows = sum(one.rows for one in state.sources)
     return Quality(

@@ -18,6 +18,7 @@ import pytest
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
 from rlwb.market.dataset import chunks, importing, journal
+from rlwb.market.quality import check_bars
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
 
@@ -278,8 +279,13 @@ def test_refusals(tmp_path: Path) -> None:
         import_bars([tmp_path / "bars.csv"], tmp_path / "set")
     with pytest.raises(ConfigError, match="columns has no effect"):
         read_bars(tmp_path / "set", columns={"a": "open"})
+    values = json.loads((tmp_path / "set" / "dataset.json").read_text())
+    values["calendar"]["tick_minutes"] = "x"
+    (tmp_path / "set" / "dataset.json").write_text(json.dumps(values))
+    with pytest.raises(DataError, match=r"dataset.json cannot be read \(the calendar's settings cannot be read"):
+        import_bars([tmp_path / "bars.csv"], tmp_path / "set")
     (tmp_path / "set" / "dataset.json").write_text(json.dumps({"format": 99}))
-    with pytest.raises(DataError, match=r"dataset.json"):
+    with pytest.raises(DataError, match=r"dataset.json cannot be read \(it has no 'schema'\)"):
         import_bars([tmp_path / "bars.csv"], tmp_path / "set")
 
 
@@ -296,6 +302,33 @@ def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
     part.parent.rename(tmp_path / "set/bars/instrument=B/month=2024-01")
     with pytest.raises(DataError, match="holds bars of A 2024-01, not of B 2024-01"):
         read_bars(tmp_path / "set")
+
+
+def test_a_partition_that_was_taken_away_is_noticed(tmp_path: Path) -> None:
+    random_bars(CLOCK, ["A", "B"], DAYS).to_csv(tmp_path / "bars.csv", index=False)
+    import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
+    part = tmp_path / "set/bars/instrument=A/month=2024-02/part.parquet"
+    part.unlink()
+    with pytest.raises(DataError, match=r"month=2024-02/part.parquet is missing; import its sources"):
+        load_sessions(tmp_path / "set", cache_dir=tmp_path / "cache")
+    part.parent.rmdir()
+    with pytest.raises(DataError, match=r"set holds 50 bars, and 60 were stored: partitions were taken away"):
+        read_bars(tmp_path / "set")
+    quality = check_bars(tmp_path / "set")
+    assert quality.found.counts["damaged"] == 1
+    assert "holds 50 bars, and 60 were stored" in quality.as_text()
+
+
+def test_a_file_without_the_columns_is_named_with_those_it_has(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("day,price\n2024-01-03,1\n")
+    with pytest.raises(
+        DataError, match=r"the bars of mine.csv lack .* \(they have instrument; day, price mean nothing\)"
+    ):
+        import_bars([tmp_path / "mine.csv"], tmp_path / "set", calendar=CLOCK)
+    with pytest.raises(DataError, match=r"the bars of .*mine.csv lack .*; day, price mean nothing\)"):
+        load_sessions(tmp_path / "mine.csv", CLOCK)
+    with pytest.raises(ConfigError, match=r"instrument_pattern '\(' is no regular expression"):
+        import_bars([tmp_path / "mine.csv"], tmp_path / "set", calendar=CLOCK, instrument_pattern="(")
 
 
 def test_a_selection_is_that_of_the_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions
 from rlwb.market.quality import KINDS, Quality, check_bars
 from rlwb.market.report import REASONS
@@ -49,6 +49,16 @@ def test_calm_bars_are_sound(tmp_path: Path) -> None:
     assert (quality.coverage == 1).all()
     assert (quality.zeros == 0).all()
     assert quality.as_text().endswith("\nsound")
+
+
+def test_what_cannot_be_checked_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no file or folder"):
+        check_bars(tmp_path / "none")
+    calm("A")[:0].to_csv(tmp_path / "bars.csv", index=False)
+    with pytest.raises(ConfigError, match=r"bars.csv is no data set, so it needs a calendar"):
+        check_bars(tmp_path / "bars.csv")
+    with pytest.raises(DataError, match=r"bars.csv holds no bars"):
+        check_bars(tmp_path / "bars.csv", calendar=CLOCK)
 
 
 def test_every_bad_row_is_named_with_file_instrument_stamp_and_row(tmp_path: Path) -> None:
