@@ -43,7 +43,7 @@ def check_answer(target: Target, tree: Tree, frame: pd.DataFrame, folder: Path, 
     if target.calendar is None:
         _check_orders(frame)
         return
-    if not target.name.startswith(("csv", "parquet")):
+    if not target.name.startswith(("csv", "parquet", "import")):
         fault = canonical_fault(frame)
         if fault is not None:
             raise Unexpected(f"answers with a frame at fault: {fault}")
@@ -118,6 +118,14 @@ def _lay_out(target: Target, frame: pd.DataFrame) -> None:
     source = pd.to_numeric(frame["close"], errors="coerce").to_numpy(dtype=np.float64)
     if not np.isin(held, source).all():
         raise Unexpected(f"sessions hold closes that no bar has: {held[~np.isin(held, source)][:5]}")
+
+
+def raised_at(error: BaseException) -> str:
+    """Return the line that raised `error`, by which refusals of one kind are told: their words name what is refused."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "nowhere" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
 def kind_of(message: str, folder: Path) -> str:

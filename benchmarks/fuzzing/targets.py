@@ -6,6 +6,7 @@ import gzip
 import io
 import pickle
 import random
+import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from benchmarks.fuzzing.mutate import Change, mutate, pack
 from benchmarks.fuzzing.tables import change_parquet, change_pickle, parquet_rows, pickle_rows, repickled
 from benchmarks.fuzzing.tree import Tree
 from rlwb.execution import read_orders
-from rlwb.market import Calendar, read_bars
+from rlwb.market import Calendar, import_bars, read_bars
 
 #: Megabytes that readers with a limit are given; small, so that inputs can reach it.
 LIMIT = 8
@@ -48,6 +49,8 @@ class Target:
         Lays the answer out as sessions; None for orders.
     fat
         Small files that unpack to as much as the limit admits, or to more.
+    writes
+        Whether it writes, beside the folder that it reads.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Target:
     changes: Mapping[str, Change] = field(default_factory=dict)
     calendar: Calendar | None = None
     fat: Callable[[random.Random], Tree] | None = None
+    writes: bool = False
 
     def mutate(self, tree: Tree, rng: random.Random, others: list[Tree]) -> Tree:
         """Return a changed tree; the same where a library refuses to write what was asked."""
@@ -85,6 +89,14 @@ def _orders(folder: Path) -> pd.DataFrame:
 
 def _lines(rows: list[str]) -> bytes:
     return ("\n".join(rows) + "\n").encode()
+
+
+def _imported(folder: Path) -> pd.DataFrame:
+    """Import a folder into a new data set, whatever is in the folder, and return the bars of that."""
+    made = folder.with_name("made")
+    shutil.rmtree(made, ignore_errors=True)
+    import_bars([folder], made, calendar=_US, kind="table")
+    return read_bars(made)
 
 
 def _csv() -> list[Tree]:
@@ -273,6 +285,22 @@ def _fat_pickle(rng: random.Random) -> Tree:
     return Tree({"A.pkl": rng.choice((pickle.dumps(made, protocol=4), harm))}, False)
 
 
+def _once(rows: Callable[[Tree], list[plain.Row] | None]) -> Callable[[Tree], list[plain.Row] | None]:
+    """Return a plain reading in which a bar of each stamp is left: the last of a file, the first of several files'."""
+
+    def read(tree: Tree) -> list[plain.Row] | None:
+        kept: dict[tuple[str | None, int], plain.Row] = {}
+        for name in sorted(tree.files):
+            found = rows(Tree({name: tree.files[name]}))
+            if found is None or any(row.stamp is None for row in found):
+                return None
+            last = {(row.instrument, row.stamp): row for row in found if row.instrument}
+            kept = {**last, **kept}
+        return list(kept.values())
+
+    return read
+
+
 _US = Calendar.preset("us", timezone="America/New_York")
 _UTC = Calendar.preset("crypto", timezone="UTC")
 
@@ -296,6 +324,10 @@ TARGETS: dict[str, Target] = {
             _fat_pickle,
         ),
         Target("qlib_pickle, not trusted", _pickles, _by("qlib_pickle"), lambda tree: [], {"pkl": change_pickle}),
+        Target("import, csv", _csv, _imported, _once(plain.table), {}, _US, writes=True),
+        Target(
+            "import, parquet", _parquet, _imported, _once(parquet_rows), {"parquet": change_parquet}, _US, writes=True
+        ),
         Target("orders, csv", _orders_csv, _orders),
         Target("orders, parquet", _orders_parquet, _orders, None, {"parquet": change_parquet}),
     )

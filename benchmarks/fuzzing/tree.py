@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,10 @@ class Tree:
         """Bytes of all files."""
         return sum(map(len, self.files.values()))
 
+    def unpacked(self) -> int:
+        """Bytes of all files, those in archives as the archives say."""
+        return sum(max(len(content), _inside(content)) for content in self.files.values())
+
     def write(self, folder: Path, there: Tree | None = None) -> None:
         """Write the files into `folder`, which is emptied first, or holds the tree `there` with the same names."""
         if there is None or there.files.keys() != self.files.keys():
@@ -35,6 +41,16 @@ class Tree:
             if there is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+
+
+def _inside(content: bytes) -> int:
+    if content[:2] == b"\x1f\x8b":
+        return int.from_bytes(content[-4:], "little")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return sum(info.file_size for info in archive.infolist())
+    except Exception:  # not an archive, or a damaged one, which is not unpacked
+        return 0
 
 
 def read_tree(folder: Path) -> Tree:

@@ -243,10 +243,24 @@ def _joined(frames: list[pd.DataFrame], files: list[Path]) -> pd.DataFrame:
         )
     if all(isinstance(frame["instrument"].dtype, pd.CategoricalDtype) for frame in frames):
         names = pd.api.types.union_categoricals([frame["instrument"] for frame in frames])
-        bars = pd.concat([frame.drop(columns="instrument") for frame in frames], ignore_index=True)
+        bars = _stacked([frame.drop(columns="instrument") for frame in frames])
         bars.insert(0, "instrument", pd.Series(names))
         return bars
-    return pd.concat(frames, ignore_index=True)
+    return _stacked(frames)
+
+
+def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of all frames; a column that is all missing in some has the type that it has in others."""
+    order = list(dict.fromkeys(name for frame in frames for name in frame.columns))
+    for name in order:
+        there = [place for place, frame in enumerate(frames) if name in frame.columns]
+        if len({frames[place][name].dtype for place in there}) > 1:
+            missing = [place for place in there if frames[place][name].isna().all()]
+            if len(missing) == len(there):
+                missing = missing[1:]
+            for place in missing:
+                frames[place] = frames[place].drop(columns=name)
+    return pd.concat(frames, ignore_index=True)[order]
 
 
 def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:

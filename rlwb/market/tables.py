@@ -74,7 +74,7 @@ def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | Non
             kind = pa.string() if names[name] in _AS_TEXT else pa.float64()
             table = table.set_column(place, name, table.column(place).cast(kind))
         try:
-            return table.to_pandas(ignore_metadata=True).rename(columns=names)
+            return table.replace_schema_metadata().to_pandas().rename(columns=names)
         except (*_DAMAGE, UnicodeDecodeError) as error:
             raise DataError(f"{path} holds text that is not UTF-8 ({_first_line(error)}); write it again.") from None
     numbers = [name for name, target in names.items() if target not in _AS_TEXT]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.columns import match_columns
 from rlwb.market.dataset.arrow import UnfitError, arrow_batches, codes_of, local_stamps
@@ -152,7 +153,10 @@ def _slow(path: Path, reading: Reading, calendar: Calendar, number: int, skip: i
         report=report,
     )
     check_columns(frame, label, report.examples.get("column_ignored", ""))
-    bars = Bars(frame, calendar, report)
+    try:
+        bars = Bars(frame, calendar, report)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
     names, columns = [str(name) for name in bars.names], tuple(n for n in (*NUMBERS, "halted") if n in frame.columns)
     numbers = bars.values if bars.factor is None else {**bars.values, "factor": bars.factor}
     known = reading.kind == TABLE

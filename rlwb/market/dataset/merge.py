@@ -69,7 +69,7 @@ def split_chunk(chunk: Chunk, last: dict[str, int], label: str) -> tuple[list[Pi
         code, block = code[order], block.take(order)
     begins = np.flatnonzero(np.append(True, np.diff(code) != 0)) if len(code) else np.empty(0, np.int64)
     names = [chunk.names[number] for number in code[begins].tolist()]
-    ends = np.append(begins[1:], len(code))
+    ends = np.append(begins[1:], len(code)) if len(code) else begins
     back = np.zeros(len(code), dtype=bool)
     back[1:] = np.diff(block.stamp) < 0
     for name, begin, end in zip(names, begins.tolist(), ends.tolist(), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 from benchmarks.fuzzing.check import check_refusal
 from rlwb.errors import DataError
-from rlwb.market import Calendar, load_sessions, read_bars, tables
+from rlwb.market import Calendar, import_bars, load_sessions, read_bars, tables
 from rlwb.market.readers.pickle_records import read_records
 from tests.market.readers.sources import PRICES, flat, price_table, write_qlib
 
@@ -91,6 +92,12 @@ def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
         read_bars(path)
 
 
+def test_what_pandas_noted_in_a_parquet_file_does_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "A.parquet"
+    pq.write_table(table().replace_schema_metadata({"pandas": "{"}), path)
+    assert len(read_bars(path)) == 2
+
+
 def test_lists_for_instruments_are_refused(tmp_path: Path) -> None:
     pq.write_table(table(instrument=pa.array([[1], [2]])), tmp_path / "A.parquet")
     with pytest.raises(DataError, match="instrument"):
@@ -132,3 +139,55 @@ def test_a_table_beyond_the_memory_is_refused_before_it_is_read(
     monkeypatch.setattr(tables, "_memory", lambda: needed - 1)
     with pytest.raises(DataError, match=rf"{name} unpacks to 0\.0 GB, of which some 3 times is needed"):
         read_bars(path)
+
+
+def test_a_column_without_a_value_has_the_type_of_the_other_files(tmp_path: Path) -> None:
+    stamps = table()["datetime"]
+    named = {"A": {"datetime": pa.nulls(2, pa.float64())}, "B": {"datetime": stamps, "halted": pa.array([True, False])}}
+    named["C"] = {"datetime": stamps, "halted": pa.nulls(2, pa.float64()), "low": pa.nulls(2, pa.string())}
+    for name, columns in named.items():
+        pq.write_table(table(instrument=[name, name], **columns), tmp_path / f"{name}.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bars = read_bars(tmp_path)
+    assert list(bars.columns) == ["instrument", "datetime", *PRICES, "volume", "halted"]
+    assert list(bars["instrument"]) == ["A", "A", "B", "B", "C", "C"]
+    assert bars["datetime"].dtype.kind == "M"
+    assert list(bars["datetime"].isna()) == [True, True, False, False, False, False]
+    np.testing.assert_array_equal(bars["low"], [1, 2, 1, 2, np.nan, np.nan])
+    assert bars["low"].dtype == np.float64
+    assert list(bars["halted"].isna()) == [True, True, False, False, True, True]
+    assert list(bars["halted"][2:4]) == [True, False]
+
+
+def test_columns_of_different_types_without_a_value_at_all_are_missing(tmp_path: Path) -> None:
+    for name, kind in (("A", pa.float64()), ("B", pa.bool_()), ("C", pa.string())):
+        one = table(instrument=[name, name], halted=pa.nulls(2, kind))
+        pq.write_table(one, tmp_path / f"{name}.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bars = read_bars(tmp_path)
+    assert len(bars) == 6
+    assert bars["halted"].isna().all()
+    assert len(load_sessions(tmp_path, Calendar.preset("us"), min_coverage=0).instruments) == 3
+
+
+@pytest.mark.parametrize("name", ["A.csv", "A.parquet"])
+def test_an_import_names_the_file_that_lacks_a_column(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "source" / name
+    path.parent.mkdir()
+    lacking = table(high=None)
+    if name.endswith("csv"):
+        lacking.to_pandas().to_csv(path, index=False)
+    else:
+        pq.write_table(lacking, path)
+    with pytest.raises(DataError, match=rf"{name}: the bars lack the columns high"):
+        import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+
+
+def test_an_import_without_a_single_stamp_adds_no_bars(tmp_path: Path) -> None:
+    path = tmp_path / "A.parquet"
+    pq.write_table(table(datetime=pa.nulls(2, pa.timestamp("us"))), path)
+    done = import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+    assert (done.rows, done.bars, done.report.counts) == (2, 0, {"datetime_missing": 2})
+    assert len(read_bars(tmp_path / "made")) == 0
