@@ -48,6 +48,9 @@ def read_numbers(
     table_end = len(content.rstrip(b"\r\n"))
     if not table_end:
         raise DataError(f"{where} holds blank lines alone; fetch it again.")
+    blank = _blank_row(content, table_end) if len(names) > 1 else None
+    if blank is not None:  # which the parser would take for a row whose cells are all empty
+        raise DataError(f"{where}, row {blank} is blank; correct it or fetch the file again.")
     try:
         table = pc.read_csv(
             pa.BufferReader(memoryview(content)[:table_end]),
@@ -62,6 +65,15 @@ def read_numbers(
     except pa.ArrowException as error:
         raise DataError(f"{where}{_fault(str(error), names)}; correct it or fetch the file again.") from None
     return {name: table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in keep or names}
+
+
+def _blank_row(content: bytes, end: int) -> int | None:
+    """Return the number of a blank line before `end`, counted from 1, or None."""
+    if content.startswith((b"\n", b"\r", _MARK + b"\n", _MARK + b"\r")):
+        return 1
+    places = (content.find(pair, 0, end) for pair in (b"\n\n", b"\n\r", b"\r\r"))
+    place = min((place for place in places if place >= 0), default=None)
+    return None if place is None else len(re.findall(rb"\r\n|\n|\r", content[: place + 1])) + 1
 
 
 def check_rows(bad: np.ndarray, values: np.ndarray, what: str, where: str, skip: int = 0) -> None:

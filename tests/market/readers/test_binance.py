@@ -131,7 +131,7 @@ def test_a19_a21_ids_are_the_text_of_the_file_name(tmp_path: Path, name: str) ->
     [
         (["1,2,3"], "row 1 holds 3 values where 12 belong"),
         ([kline(NEW_YEAR, 1, 1), "x" + kline(NEW_YEAR + 60, 1, 1)], "row 2: open_time is 'x17"),
-        ([kline(NEW_YEAR, 1, 1), "", kline(NEW_YEAR + 60, 1, 1)], "row 2: open_time .* is missing"),
+        ([kline(NEW_YEAR, 1, 1), "", kline(NEW_YEAR + 60, 1, 1)], "row 2 is blank"),
         ([kline(NEW_YEAR, 1, 1, 1)], r"row 1: open_time \(milliseconds or microseconds since 1970\) is 1704067200;"),
         ([kline(NEW_YEAR, 1, 1, 10**9)], r"row 1: open_time .* is 1\.7040672e\+18;"),
         (["1704067200000.5" + kline(NEW_YEAR, 1, 1)[13:]], "row 1: open_time .* is 1704067200000.5"),

@@ -191,3 +191,16 @@ def test_an_import_without_a_single_stamp_adds_no_bars(tmp_path: Path) -> None:
     done = import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
     assert (done.rows, done.bars, done.report.counts) == (2, 0, {"datetime_missing": 2})
     assert len(read_bars(tmp_path / "made")) == 0
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_a_blank_line_of_an_order_book_is_not_a_missing_quote(row: int, end: str, tmp_path: Path) -> None:
+    messages = [f"3420{second}.5,1,{second},100,1000000,1" for second in range(4)]
+    book = ["1001000,50,1000000,100"] * 3
+    book.insert(row - 1, "")
+    for kind, lines in (("message", messages), ("orderbook", book)):
+        text = "".join(line + end for line in lines)
+        (tmp_path / f"AAPL_2012-06-21_34200000_34440000_{kind}_1.csv").write_bytes(text.encode())
+    with pytest.raises(DataError, match=rf"orderbook_1\.csv, row {row} is blank"):
+        read_bars(tmp_path)
