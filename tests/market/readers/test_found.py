@@ -181,7 +181,7 @@ def test_an_import_names_the_file_that_lacks_a_column(name: str, tmp_path: Path)
         lacking.to_pandas().to_csv(path, index=False)
     else:
         pq.write_table(lacking, path)
-    with pytest.raises(DataError, match=rf"{name}: the bars lack the columns high"):
+    with pytest.raises(DataError, match=rf"the bars of {name} lack the columns high"):
         import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
 
 
