@@ -135,7 +135,7 @@ def _regrouped(batches: Iterator[pa.Table], first: int) -> Iterator[tuple[int, p
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    numbers: np.ndarray = column.cast(pa.float64()).to_numpy()
+    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     return numbers if numbers.flags.writeable else numbers.copy()
 
 

@@ -204,3 +204,11 @@ def test_a_blank_line_of_an_order_book_is_not_a_missing_quote(row: int, end: str
         (tmp_path / f"AAPL_2012-06-21_34200000_34440000_{kind}_1.csv").write_bytes(text.encode())
     with pytest.raises(DataError, match=rf"orderbook_1\.csv, row {row} is blank"):
         read_bars(tmp_path)
+
+
+def test_whole_numbers_beyond_those_that_float64_holds_are_imported_as_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "A.parquet"
+    pq.write_table(table(volume=pa.array([2**53 + 1, 2**62 + 1])), path)
+    import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+    np.testing.assert_array_equal(read_bars(path)["volume"].astype(np.float64), [2.0**53, 2.0**62])
+    np.testing.assert_array_equal(read_bars(tmp_path / "made")["volume"], [2.0**53, 2.0**62])
