@@ -1,4 +1,4 @@
-"""Rules of three markets as data, each figure with its public source.
+"""Rules of three markets as data, each figure with its public source or called an assumption.
 
 Figures change and are those of the dates given: check them before you rely on them. Spread, impact and a volume cap are
 in no preset, because no published figure holds for all instruments of a market: use ``price_field: quotes`` or set them
@@ -10,9 +10,9 @@ sell_tax_bps 5
     Stamp duty of 0.05 %, paid by the seller, since 2023-08-28: Ministry of Finance and State Taxation Administration,
     announcement 39 of 2023, https://www.gov.cn/zhengce/zhengceku/202308/content_6900443.htm
 commission_bps 3.1, min_fee 5
-    3 and at least 5 CNY for the broker, which is a matter between broker and client: the defaults of ``set_commission``
-    in the brokers' platform PTrade (0.0003 and 5). 0.1 for ChinaClear's transfer fee, 0.001 % from both sides since
-    2022-04-29 (its notice of 2022-04-28).
+    3 and at least 5 CNY for the broker are an assumption, a matter between broker and client: the defaults of
+    ``set_commission`` in the brokers' platform PTrade (0.0003 and 5). 0.1 for ChinaClear's transfer fee, 0.001 %
+    from both sides since 2022-04-29 (its notice of 2022-04-28).
 lot_size 100, odd_remainder trade_at_end
     Buys in multiples of 100 shares, what is left below that sold in one order: trading rules of the exchanges, 2026
     revision, in force since 2026-07-06; Shenzhen's 3.3.8,
@@ -28,13 +28,19 @@ sell_tax_bps 0.206
     https://www.sec.gov/rules-regulations/fee-rate-advisories/2026-2. It was 0 from 2025-05-14 (order 34-102779,
     90 FR 15492).
 lot_size 1
-    Whole shares. There is no daily price limit. FINRA's trading activity fee, which is per share, and a broker's
-    commission are left out.
+    An assumption: whole shares. Some brokers take orders for fractions, each in its own way (SEC, Investor Bulletin of
+    2020-11-09,
+    https://www.sec.gov/oiea/investor-alerts-and-bulletins/fractional-share-investing-buying-slice-instead-whole-share).
+
+No price limit is set: there is no daily one, and the bands of Limit Up-Limit Down move within the day. FINRA's trading
+activity fee, which is per share, and a broker's commission are left out.
 
 ``crypto``, spot pairs on Binance:
 
 commission_bps 10
-    0.1 % of a taker without a discount (regular user): https://www.binance.com/en/fee/schedule, in 2025.
+    0.1 % of a taker of the lowest level without a discount, as the README of QuantConnect's
+    https://github.com/QuantConnect/Lean.Brokerages.Binance states it (commit 58e71bc, read in November 2026);
+    Binance's own schedule was not consulted.
 
 The step of amounts differs by pair: set `lot_size` to the stepSize of LOT_SIZE in the exchange's ``exchangeInfo``.
 """

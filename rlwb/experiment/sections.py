@@ -219,8 +219,8 @@ class ExecutionConfig(Section):
     ticks_per_step
         Bars between two decisions; larger means fewer, coarser decisions.
     preset
-        Rules of a market to start from, ``cn``, ``us`` or ``crypto``, with published figures (see
-        ``rlwb.execution.presets``); `rules` changes them. None starts from the simple rules.
+        Rules of a market to start from, ``cn``, ``us`` or ``crypto``, whose sources and assumptions are in
+        ``rlwb.execution.presets``; `rules` changes them. None starts from the simple rules.
     rules
         Market rules and costs.
     """
