@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 from papermill import PapermillExecutionError
 
+from rlwb.certificate import TreeSettings, tree_market
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
@@ -38,6 +41,25 @@ def test_g15_synthetic_market(tmp_path: Path) -> None:
     )
     assert len(shown(book, "image/png")) == 5
     assert any("excess_kurtosis" in table for table in shown(book, "text/html"))
+
+
+def test_certificate(tmp_path: Path) -> None:
+    small = {"iterations": 2, "every": 1, "ticks": 6, "points": 201}
+    book = by_hand(NOTEBOOKS / "11_certificate.ipynb", tmp_path / "out.ipynb", **small)
+    assert len(shown(book, "image/png")) == 2
+    tables = [pd.read_html(StringIO(table), index_col=0)[0] for table in shown(book, "text/html")]
+    _, rules, shares, flat, _, _ = tables
+    value = rules.iloc[:, 0]
+    optimum = tree_market(TreeSettings(ticks=6)).optimum
+    assert value["the solution, replayed"] == value["the optimum, computed"] == pytest.approx(optimum, abs=1e-6)
+    assert value["waits for worse prices"] < value["TWAP"] == 0 < value["waits for better prices"] < optimum
+    assert list(shares.index) == ["ppo", "dqn"]
+    assert (shares["value"] <= shares["optimum"]).all()
+    assert (flat.iloc[:-1, 0] == 0).all()
+    assert flat.iloc[-1, 0] > 1, "what is told of later prices does gain"
+    ends = [line for line in printed(book).splitlines() if " bp at the end, " in line]
+    assert [line.partition(":")[0] for line in ends] == ["ppo", "dqn"]
+    assert all(float(line.split()[-4]) < 1e-9 for line in ends), "nothing can be learnt"
 
 
 def test_comparison(tmp_path: Path) -> None:

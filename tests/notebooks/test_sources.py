@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from rlwb.certificate import METHODS as CERTIFIED
+from rlwb.certificate import GaussianSettings, TreeSettings, certify
 from rlwb.experiment.compare import METHODS
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import tagged_parameters
@@ -18,6 +21,7 @@ from tests.notebooks.small import NOTEBOOKS, SMALL
 
 ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONGEST_CELL = 12
+CERTIFICATE = "11_certificate.ipynb"
 COMPARISON = "12_comparison.ipynb"
 
 
@@ -29,12 +33,12 @@ def parameters_of(path: Path) -> dict[str, object]:
 
 def test_every_stage_has_its_notebook() -> None:
     names = {path.name for path in ALL}
-    alone = {"00_quickstart.ipynb", "05_data.ipynb", "10_synthetic_market.ipynb", COMPARISON}
+    alone = {"00_quickstart.ipynb", "05_data.ipynb", "10_synthetic_market.ipynb", CERTIFICATE, COMPARISON}
     assert names == {*alone, *(stage.notebook for stage in STAGES)}
     assert set(SMALL) == {stage.notebook for stage in STAGES}
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [path for path in ALL if path.name != CERTIFICATE], ids=lambda p: p.name)
 def test_parameters_are_the_defaults_of_a_run(path: Path) -> None:
     names, defaults = short_names(RunConfig), RunConfig()
     for name, value in parameters_of(path).items():
@@ -47,6 +51,17 @@ def test_parameters_are_the_defaults_of_a_run(path: Path) -> None:
         wanted = defaults.get(names[name])
         assert value == (list(wanted) if isinstance(wanted, tuple) else wanted), name
         assert type(value) is type(wanted) or isinstance(wanted, tuple), name
+
+
+def test_parameters_of_the_certificate_are_the_defaults_of_its_markets_and_methods() -> None:
+    given = parameters_of(NOTEBOOKS / CERTIFICATE)
+    methods = given.pop("methods")
+    assert isinstance(methods, list)
+    wanted = {**vars(TreeSettings()), "points": GaussianSettings().points, "seed": 0}
+    wanted["every"] = inspect.signature(certify).parameters["every"].default
+    for method in methods:
+        wanted["iterations"] = inspect.signature(CERTIFIED[method]).parameters["iterations"].default
+        assert given == {name: wanted[name] for name in given}, method
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)

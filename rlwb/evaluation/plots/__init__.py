@@ -3,6 +3,7 @@
 The figures belong to nobody but the caller: pyplot is not used, so there is nothing to close and nothing leaks.
 """
 
+from rlwb.evaluation.plots.certificate import certificate_curves, price_paths
 from rlwb.evaluation.plots.execution import order_parts, order_path
 from rlwb.evaluation.plots.market import (
     intraday_profiles,
@@ -20,6 +21,7 @@ from rlwb.evaluation.plots.style import save_figure
 from rlwb.evaluation.plots.training import learning_curves, validation_against_test
 
 __all__ = [
+    "certificate_curves",
     "coverage_calendar",
     "cumulative_pa",
     "finding_days",
@@ -33,6 +35,7 @@ __all__ = [
     "pa_by_instrument",
     "pa_by_month",
     "pa_distribution",
+    "price_paths",
     "return_tails",
     "save_figure",
     "session_bars",
