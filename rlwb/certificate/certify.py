@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,19 +10,25 @@ from rlwb.certificate.market import CertifiedMarket
 from rlwb.errors import ConfigError
 from rlwb.policy import (
     DQN,
+    OPD,
     PPO,
     ActionMask,
     DQNSettings,
     EvenStart,
     NetworkSettings,
+    OPDSettings,
     PPOSettings,
     QNetwork,
     make_network,
+    make_teacher,
 )
 from rlwb.trainer import Actor, Callback, Learner, Trainer, TrainingVessel
 
 #: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
 Method = Callable[..., Actor]
+
+#: Added to a seed for the orders of a teacher.
+_TEACHER = 1_000_000
 
 
 class Curve(Callback):
@@ -107,7 +114,7 @@ def ppo(
     episodes: int = 2000,
     batch_size: int = 1000,
     repeat: int = 3,
-    hidden: int = 32,
+    hidden: int = 64,
     learning_rate: float = 6e-3,
     gae_lambda: float = 0.9,
     entropy_coef: float = 0.02,
@@ -127,23 +134,84 @@ def dqn(
     seed: int,
     callbacks: Sequence[Callback] = (),
     *,
-    iterations: int = 100,
-    episodes: int = 1000,
+    iterations: int = 80,
+    episodes: int = 2000,
     batch_size: int = 1000,
     repeat: int = 4,
-    hidden: int = 32,
+    hidden: int = 64,
+    learning_rate: float = 4e-3,
+    huber: float | None = None,
+    replay_size: int = 1_000_000,
+    epsilon_end: float = 0.2,
     **settings: Any,
 ) -> DQN:
-    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`."""
+    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`.
+
+    Errors are squared: the value of an action is the mean of what it pays, and with Huber's loss, which heeds far
+    errors less, the learner would go by something between the mean and the median.
+    """
     net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, kind=QNetwork, **_parts(market, seed))
-    policy = DQN(net, DQNSettings(**settings, decay_updates=iterations), seed=seed)
+    given = {
+        "learning_rate": learning_rate,
+        "huber": huber,
+        "replay_size": replay_size,
+        "epsilon_end": epsilon_end,
+        "epsilon_updates": max(1, 2 * iterations // 3),
+        **settings,
+    }
+    policy = DQN(net, DQNSettings(**given, decay_updates=iterations), seed=seed)
     update = {"batch_size": batch_size, "repeat": repeat}
     fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
     return policy
 
 
+def opd(
+    market: CertifiedMarket,
+    seed: int,
+    callbacks: Sequence[Callback] = (),
+    *,
+    teacher_iterations: int = 20,
+    iterations: int = 100,
+    episodes: int = 2000,
+    batch_size: int = 1000,
+    repeat: int = 3,
+    hidden: int = 64,
+    learning_rate: float = 6e-3,
+    gae_lambda: float = 0.9,
+    entropy_coef: float = 0.02,
+    distillation: float = 0.01,
+    **settings: Any,
+) -> OPD:
+    """Train a teacher that sees the whole path by PPO, then a student of it that does not; the student is returned.
+
+    The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
+    """
+    shape, parts = NetworkSettings(hidden=hidden), _parts(market, seed)
+    given = {"learning_rate": learning_rate, "gae_lambda": gae_lambda, "entropy_coef": entropy_coef, **settings}
+    update = {"batch_size": batch_size, "repeat": repeat}
+    began = time.monotonic()
+    teacher = PPO(
+        make_teacher(shape, market.lots + 1, **parts),
+        PPOSettings(**given, decay_updates=teacher_iterations),
+        seed=seed,
+    )
+    # Orders of the teacher's own, for the student's are drawn from the seed.
+    fit(market, teacher, seed + _TEACHER, iterations=teacher_iterations, episodes=episodes, update=update)
+    for curve in callbacks:
+        if isinstance(curve, Curve):
+            curve.seconds += time.monotonic() - began
+    student = OPD(
+        make_network(shape, market.lots + 1, **parts),
+        teacher,
+        OPDSettings(**given, decay_updates=iterations, distillation=distillation),
+        seed=seed,
+    )
+    fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    return student
+
+
 #: Name to method.
-METHODS: dict[str, Method] = {"ppo": ppo, "dqn": dqn}
+METHODS: dict[str, Method] = {"ppo": ppo, "dqn": dqn, "opd": opd}
 
 
 def certify(market: CertifiedMarket, method: str, seed: int, *, every: int = 5, **settings: Any) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def rows_of(html: str) -> dict[str, list[float]]:
 
 
 def test_certificate(tmp_path: Path) -> None:
-    small = {"iterations": 2, "every": 1, "ticks": 7, "points": 201}
+    small = {"methods": ["ppo", "dqn"], "iterations": 2, "every": 1, "ticks": 7, "points": 201}
     book = by_hand(NOTEBOOKS / "11_certificate.ipynb", tmp_path / "out.ipynb", **small)
     assert len(shown(book, "image/png")) == 2
     _, rules, shares, flat, _, _ = map(rows_of, shown(book, "text/html"))
