@@ -50,8 +50,9 @@ _SUMMARY = {
     "days": "days",
 }
 
-_GAP = {
-    "cause": "with",
+#: Column of ``backtest/gap.csv`` to its title.
+GAP_COLUMNS = {
+    "cause": "cause",
     "pa": "PA",
     "pa_net": "net PA",
     "difference": "difference",
@@ -223,7 +224,7 @@ def _gap(run: RunDirectory) -> Iterable[str]:
         f"that of net PA to the row before, in basis points, with its {level:g} % interval over days; the last row is "
         "the sum. Orders that a rule leaves without a PA are left out of all rows; ffr counts them.</p>"
     )
-    yield _csv_table(path, "the gap", _GAP)
+    yield _csv_table(path, "the gap", GAP_COLUMNS)
 
 
 def _headline(run: RunDirectory) -> str:

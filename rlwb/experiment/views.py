@@ -19,6 +19,7 @@ from rlwb.execution import (
     audit,
 )
 from rlwb.experiment.baselines import Estimates
+from rlwb.experiment.report import GAP_COLUMNS
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.sections import CEILINGS
 from rlwb.experiment.stage import Stage
@@ -28,18 +29,6 @@ from rlwb.experiment.work import load_orders
 from rlwb.experiment.workbench import Workbench
 
 PARTS = {"train": "training", "valid": "validation", "test": "test"}
-
-_GAP = {
-    "cause": "cause",
-    "pa": "PA",
-    "pa_net": "net PA",
-    "difference": "difference",
-    "difference_lo": "low",
-    "difference_hi": "high",
-    "ffr": "ffr",
-    "orders": "orders",
-    "left_out": "left out",
-}
 
 _SUMMARY = {
     "policy": "policy",
@@ -113,8 +102,8 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
     """Return what each rule does to the best checkpoint's net PA, in basis points; no rows under the simple rules."""
     _there(run.backtest / "summary.csv", BACKTEST)
     path = run.backtest / "gap.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(_GAP))
-    return table[list(_GAP)].rename(columns=_GAP).set_index("cause").round(3)
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(GAP_COLUMNS))
+    return table[list(GAP_COLUMNS)].rename(columns=GAP_COLUMNS).set_index("cause").round(3)
 
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
