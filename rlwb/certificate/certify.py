@@ -29,6 +29,8 @@ Method = Callable[..., Actor]
 
 #: Added to a seed for the orders of a teacher.
 _TEACHER = 1_000_000
+#: What PPO is told beside its defaults, alone, as a teacher and as a student.
+_PPO: dict[str, Any] = {"learning_rate": 6e-3, "gae_lambda": 0.9, "entropy_coef": 0.02}
 
 
 class Curve(Callback):
@@ -115,14 +117,11 @@ def ppo(
     batch_size: int = 1000,
     repeat: int = 3,
     hidden: int = 64,
-    learning_rate: float = 6e-3,
-    gae_lambda: float = 0.9,
-    entropy_coef: float = 0.02,
     **settings: Any,
 ) -> PPO:
     """Train PPO with the recurrent network, at a rate that falls to 0; `settings` are those of `PPOSettings`."""
     net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, **_parts(market, seed))
-    given = {"learning_rate": learning_rate, "gae_lambda": gae_lambda, "entropy_coef": entropy_coef, **settings}
+    given = {**_PPO, **settings}
     policy = PPO(net, PPOSettings(**given, decay_updates=iterations), seed=seed)
     update = {"batch_size": batch_size, "repeat": repeat}
     fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
@@ -176,9 +175,6 @@ def opd(
     batch_size: int = 1000,
     repeat: int = 3,
     hidden: int = 64,
-    learning_rate: float = 6e-3,
-    gae_lambda: float = 0.9,
-    entropy_coef: float = 0.02,
     distillation: float = 0.01,
     **settings: Any,
 ) -> OPD:
@@ -187,7 +183,7 @@ def opd(
     The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
     """
     shape, parts = NetworkSettings(hidden=hidden), _parts(market, seed)
-    given = {"learning_rate": learning_rate, "gae_lambda": gae_lambda, "entropy_coef": entropy_coef, **settings}
+    given = {**_PPO, **settings}
     update = {"batch_size": batch_size, "repeat": repeat}
     began = time.monotonic()
     teacher = PPO(
