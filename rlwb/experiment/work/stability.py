@@ -1,0 +1,50 @@
+"""The stage stability: the figures of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.work.results import read_results
+
+
+def draw_stability(run: RunDirectory, config: RunConfig) -> None:
+    """Draw ``figures/*.png`` and ``*.svg`` from the metrics and the backtest."""
+    from rlwb.evaluation.plots import save_figure
+
+    for name, figure in stability_figures(run, config).items():
+        save_figure(figure, run.figures / name)
+
+
+def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
+    """Return the figures of a run by name; under rules with costs they are of the net PA."""
+    import json
+
+    from rlwb.evaluation import plots, read_validation
+
+    results = read_results(run)
+    summary = pd.read_csv(run.backtest / "summary.csv")
+    selection = json.loads((run.backtest / "selection.json").read_text(encoding="utf-8"))
+    validation = read_validation(run.metrics / "validation.csv")
+    train = pd.read_csv(run.metrics / "train.csv")
+    if config.execution.rules.have_costs:
+        results = [result.after_costs() for result in results]
+        net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
+        summary = summary.assign(**{name: summary[other] for name, other in net.items()})
+        train, validation = (frame.assign(pa=frame["pa_net"]) for frame in (train, validation))
+    chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
+    interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
+    return {
+        "learning_curves": plots.learning_curves(train, validation, chosen=chosen),
+        "validation_against_test": plots.validation_against_test(
+            summary, expected_shrinkage=selection["expected_shrinkage"]
+        ),
+        "pa_distribution": plots.pa_distribution(results),
+        "pa_by_month": plots.pa_by_month(results, **interval),
+        "pa_by_instrument": plots.pa_by_instrument(results, **interval),
+        "inventory_paths": plots.inventory_paths(results),
+        "cumulative_pa": plots.cumulative_pa(results),
+    }
