@@ -18,6 +18,7 @@ from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import run_stage
 from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.workbench import Workbench
 from rlwb.trainer import list_checkpoints, load_checkpoint
 
 TINY = {
@@ -295,12 +296,12 @@ def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
     from rlwb.policy import DQNSettings, NetworkSettings, PPOSettings
 
     config = RunConfig.load(None, Layer("test", {**TINY, "policy.hidden": 64}))
-    bench = work.Workbench(config)
+    bench = Workbench(config)
     orders, _ = bench.make_orders()
     features = bench.features(orders["train"])
     learner = bench.learner(features)
     assert learner.settings == PPOSettings()
-    dqn = work.Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
+    dqn = Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
     assert dqn.settings == DQNSettings(learning_rate=config.train.learning_rate)
     assert config.policy.hidden == NetworkSettings().hidden
 
