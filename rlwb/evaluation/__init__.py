@@ -1,6 +1,7 @@
 """Judging a result: which checkpoints, how good, how sure. Figures live in `rlwb.evaluation.plots`."""
 
 from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval
+from rlwb.evaluation.ceiling import above_ceiling
 from rlwb.evaluation.comparison import Comparison, comparison
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.headline import Headline, headline
@@ -25,6 +26,7 @@ __all__ = [
     "Overfitting",
     "PolicyResult",
     "Selection",
+    "above_ceiling",
     "average_day_interval",
     "comparison",
     "day_interval",

@@ -93,7 +93,7 @@ class Estimates:
 def baseline_results(bench: Workbench, known: Estimates, orders: OrderBatch) -> Sequence[PolicyResult]:
     """Run the configured baselines on orders, and find the configured ceilings of the same orders."""
     return [
-        _ceiling(bench, name, orders) if name in CEILINGS else _baseline(bench, name, known, orders)
+        ceiling_result(bench, name, orders) if name in CEILINGS else _baseline(bench, name, known, orders)
         for name in bench.config.backtest.baselines
     ]
 
@@ -107,7 +107,8 @@ def _baseline(bench: Workbench, name: str, known: Estimates, orders: OrderBatch)
     return PolicyResult(name, "baseline", result_table(orders.table, episodes), inventory=episodes.details["inventory"])
 
 
-def _ceiling(bench: Workbench, name: str, orders: OrderBatch) -> PolicyResult:
+def ceiling_result(bench: Workbench, name: str, orders: OrderBatch) -> PolicyResult:
+    """Return the ceiling ``hindsight``, or ``hindsight_uncapped``, of orders under the run's rules."""
     from rlwb.evaluation import PolicyResult
 
     table = hindsight_table(bench.simulator.engine, orders, capped=name == "hindsight")

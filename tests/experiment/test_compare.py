@@ -14,6 +14,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.sections import BASELINES
+from rlwb.experiment.work import read_results
 
 SMALL = {
     "market.synthetic.instruments": 3,
@@ -99,6 +100,11 @@ def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) ->
     assert table.frame["method"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
     assert table.frame["method"].is_unique
     assert RunDirectory(tmp_path / "opd").config.train.opd.distillation == 0.5
+
+    results = {result.policy: result for result in read_results(RunDirectory(tmp_path / "opd"))}
+    below = results["hindsight"].pa - results["teacher"].pa
+    assert below.min() > -1e-9, "what knows the rest of the day stays below what knows all of it, order by order"
+    assert (below > 1e-3).mean() > 0.5
 
 
 def test_an_audit_without_a_comparison_is_refused(tmp_path: Path) -> None:

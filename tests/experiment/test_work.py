@@ -151,6 +151,28 @@ def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp
     assert len(list(whole.figures.glob("*.png"))) == 7
 
 
+def test_a_policy_above_the_ceiling_stops_the_backtest_before_any_figure(
+    copied: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prices that a policy gets and the market did not have; the ceiling need not be among the baselines."""
+    from rlwb.experiment.work import backtest
+
+    real = backtest.judge
+
+    def flattered(*arguments: object) -> object:
+        result = real(*arguments)  # type: ignore[arg-type]
+        if result.policy == "last":
+            result.orders.loc[5, "pa"] = 4321.0
+        return result
+
+    monkeypatch.setattr(backtest, "judge", flattered)
+    with pytest.raises(RuntimeError, match=r"^last has a PA of 4321.0000 bp on order .* the most that .* \(1 such"):
+        work.backtest_policies(copied, tiny(**{"backtest.baselines": ["twap"]}))
+    table = pd.read_parquet(copied.backtest / "orders" / "last.parquet")
+    assert table["pa"].max() == 4321.0, "the evidence is kept"
+    assert not list(copied.backtest.glob("*.csv"))
+
+
 DISTILLED = {"train.algorithm": "opd", "train.opd.teacher_iterations": 3, "policy.mask_actions": True}
 
 

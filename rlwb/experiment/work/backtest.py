@@ -10,7 +10,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.execution import ExecutionRules, OrderBatch, OrderExecutionFactory
-from rlwb.experiment.baselines import Estimates, baseline_results
+from rlwb.experiment.baselines import Estimates, baseline_results, ceiling_result
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.run import RunDirectory
@@ -21,7 +21,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 
 if TYPE_CHECKING:
-    from rlwb.evaluation import Checkpoint
+    from rlwb.evaluation import Checkpoint, PolicyResult
 
 
 def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
@@ -32,6 +32,15 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
     the best checkpoint's PA; ``headline.csv`` and ``headline.md`` the table to show; ``selection.json``
     which checkpoints were chosen, which were left out and why, and the noise of their validation.
+
+    Raises
+    ------
+    CheckpointError
+        When no checkpoint can be used.
+    DataError
+        When a checkpoint does not score as it was logged.
+    RuntimeError
+        When a policy has a PA above the ceiling on any order; the order tables are there then, and no figure of them.
     """
     import torch
     from tqdm.auto import tqdm
@@ -73,6 +82,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     write_json(run.backtest / "baselines.json", known)
     for result in results:
         write_result(run.backtest, result)
+    _refuse_the_impossible(results, ceiling_result(bench, "hindsight", test))
     shared: dict[str, Any] = {
         "level": settings.confidence,
         "resamples": settings.bootstrap_samples,
@@ -98,6 +108,23 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
             "rules": config.execution.rules.describe(),
             **noise,
         },
+    )
+
+
+def _refuse_the_impossible(results: Sequence[PolicyResult], ceiling: PolicyResult) -> None:
+    """Stop before any figure is made of a result that the day's prices do not allow."""
+    from rlwb.evaluation import above_ceiling
+
+    above = above_ceiling(results, ceiling)
+    if above.empty:
+        return
+    worst = above.iloc[0]
+    most = f"{worst.ceiling:.4f} bp are the most that" if np.isfinite(worst.ceiling) else "no fill is what"
+    raise RuntimeError(
+        f"{worst.policy} has a PA of {worst.pa:.4f} bp on order {worst.order_id} ({worst.instrument}, "
+        f"{worst.date:%Y-%m-%d}), where {most} the day's prices and the rules allow ({len(above)} such results in all); "
+        "fills or prices are wrong, so no figure was made of this backtest: look at the order in backtest/orders, and "
+        "report it."
     )
 
 
