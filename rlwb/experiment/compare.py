@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rlwb.errors import CheckpointError, ConfigError
+from rlwb.errors import CheckpointError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import begin_manifest, end_manifest
-from rlwb.experiment.parameters import Layer, nearest
+from rlwb.experiment.methods import METHODS
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.sections import BASELINES, BacktestConfig, unused_settings
 from rlwb.experiment.stage import run_stage
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.experiment.views import OrderAudit, audit_order
@@ -26,70 +24,15 @@ if TYPE_CHECKING:
 _STAGES = ((ORDERS, make_orders), (TRAIN, train_policy), (BACKTEST, backtest_policies))
 
 
-@dataclass(frozen=True)
-class Method:
-    """A learner of the comparison.
-
-    Attributes
-    ----------
-    title
-        How the table names it.
-    changes
-        Its settings by dotted name, on top of those that all methods share.
-    """
-
-    title: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-
-METHODS: dict[str, Method] = {
-    "ddqn": Method("DDQN", {"train.algorithm": "dqn"}),
-    "ppo": Method("PPO", {"train.algorithm": "ppo"}),
-    "ppo_sparse": Method("PPO, sparse reward", {"train.algorithm": "ppo", "train.reward": "sparse"}),
-    "opd": Method("OPD", {"train.algorithm": "opd"}),
-    "ppo_convolution": Method("PPO, convolution", {"train.algorithm": "ppo", "policy.network": "convolution"}),
-    "ppo_attention": Method("PPO, attention", {"train.algorithm": "ppo", "policy.network": "attention"}),
-    "ppo_mlp": Method("PPO, order's state alone", {"train.algorithm": "ppo", "policy.network": "mlp"}),
-}
-"""Name to learner, in the order of the table."""
-
-
-def method_config(config: RunConfig, name: str) -> RunConfig:
-    """Return the configuration of a method: the shared one, its own changes, and defaults for what it does not use."""
-    if name not in METHODS:
-        guess = nearest(name, list(METHODS))
-        hint = f"did you mean {guess}?" if guess else f"choose among {', '.join(METHODS)}."
-        raise ConfigError(f"there is no method {name!r} to compare; {hint}")
-    changes = METHODS[name].changes
-    tree = config.as_dict()
-    algorithm, reward = (changes.get(f"train.{key}", getattr(config.train, key)) for key in ("algorithm", "reward"))
-    for unused in unused_settings(algorithm, reward):
-        tree["train"].pop(unused)
-    if config.backtest.baselines == BacktestConfig().baselines:
-        tree["backtest"]["baselines"] = _all_baselines(config)
-    for dotted in changes:
-        section, _, leaf = dotted.partition(".")
-        tree[section].pop(leaf, None)
-    return RunConfig.load(None, Layer("the shared settings", tree), Layer(f"method {name}", changes))
-
-
-def compare(
-    folder: Path,
-    config: RunConfig,
-    methods: Sequence[str] = tuple(METHODS),
-    *,
-    echo: Callable[[str], None] = print,
-) -> Comparison:
+def compare(folder: Path, configs: Mapping[str, RunConfig], *, echo: Callable[[str], None] = print) -> Comparison:
     """Train and judge every method on the same orders, and write ``comparison.csv`` and ``comparison.md``.
 
     Parameters
     ----------
     folder
         Where; each method's run is the folder of its name. What is there and unchanged is not done again.
-    config
-        What all methods share: market, orders, rules, seeds and the length of the training.
-    methods
-        Names in `METHODS`.
+    configs
+        Name in `METHODS` to configuration, from `method_configs`.
     echo
         Receives lines on what happens.
 
@@ -97,19 +40,11 @@ def compare(
     -------
     Comparison
         Baselines first, then the learners. A learner is judged by its one checkpoint with the best validation PA.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown method, or one that the shared settings do not suit.
     """
-    if not methods:
-        raise ConfigError(f"no method was named; choose among {', '.join(METHODS)}.")
-    configs = {name: method_config(config, name) for name in methods}
     for name, own in configs.items():
         echo(f"{name}: {METHODS[name].title}")
         _see_through(folder / name, own, echo)
-    table = compared(folder, methods)
+    table = compared(folder, list(configs))
     with atomic_path(folder / "comparison.csv") as path:
         table.frame.to_csv(path, index=False)
     write_text(folder / "comparison.md", table.to_markdown())
@@ -147,19 +82,16 @@ def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
     Parameters
     ----------
     method
-        A name in `METHODS` that was compared, or a baseline's.
+        A name in `METHODS` that was compared, a baseline's, or ``teacher``.
     """
     learners = [name for name in METHODS if (folder / name / "status.json").is_file()]
     if not learners:
         raise CheckpointError(f"{folder} holds no comparison; make one first.")
-    run = RunDirectory.open(folder / (method if method in learners else learners[0]))
+    tables = {name: folder / name / "backtest" / "orders" / f"{method}.parquet" for name in learners}
+    beside = [name for name, table in tables.items() if table.is_file()]  # a teacher is in its student's run alone
+    run = RunDirectory.open(folder / (method if method in learners else [*beside, learners[0]][0]))
     policy = _best(run).policy if method in learners else method
     return audit_order(run, workbench(run, run.config), policy, order_id)
-
-
-def _all_baselines(config: RunConfig) -> list[str]:
-    capped = config.execution.rules.volume_limit is not None
-    return [name for name in BASELINES if name != "hindsight_uncapped" or capped]
 
 
 def _see_through(path: Path, config: RunConfig, echo: Callable[[str], None]) -> None:

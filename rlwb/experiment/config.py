@@ -98,8 +98,13 @@ class RunConfig(Section):
         ConfigError
             For an unknown name, a wrong type or an impossible value, naming the parameter and where it stands.
         """
+        return build(cls, cls.layers(file, *changes))
+
+    @classmethod
+    def layers(cls, file: Path | None = None, *changes: Layer) -> list[Layer]:
+        """Return what `load` builds from: values by dotted name, a layer a place, paths absolute."""
         layers = [] if file is None else [_rooted(Layer(str(file), read_yaml(file)), file.parent)]
-        return build(cls, layers + [_rooted(change, Path()) for change in changes])
+        return layers + [_rooted(change, Path()) for change in changes]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole tree as values that YAML and JSON can hold."""

@@ -93,21 +93,21 @@ def launch_comparison(
     echo: Callable[[str], None] = print,
 ) -> Comparison:
     """Compare methods in a new folder, or go on in one; `methods` empty means all (see `rlwb.experiment.compare`)."""
-    from rlwb.experiment.compare import METHODS, compare, method_config
+    from rlwb.experiment.compare import compare
+    from rlwb.experiment.methods import METHODS, method_configs
 
     if resume and folder is None:
         raise ConfigError("--resume needs the comparison to go on with; name its directory with --run-dir.")
-    config = RunConfig.load(config_file, parse_assignments(changes))
-    _check_sources(config)
+    configs = method_configs(methods or tuple(METHODS), config_file, parse_assignments(changes))
+    for config in configs.values():
+        _check_sources(config)
     if folder is not None and not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} holds something already; go on there with --resume, or choose another directory.")
-    for name in methods:
-        method_config(config, name)
     folder = folder or default_run_directory("comparison")
     echo(f"comparison: {folder}")
     signal.signal(signal.SIGTERM, _stop)
     try:
-        table = compare(folder, config, methods or tuple(METHODS), echo=echo)
+        table = compare(folder, configs, echo=echo)
     except BaseException:
         echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
         raise

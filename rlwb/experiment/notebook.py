@@ -82,8 +82,8 @@ def open_stage(stage: Stage, namespace: Mapping[str, Any]) -> NotebookStage:
     return NotebookStage(stage, run, config, namespace)
 
 
-def read_comparison(namespace: Mapping[str, Any]) -> tuple[Path, list[str], RunConfig]:
-    """Return what a notebook's parameters ask to compare: folder, names of methods and the settings that all share.
+def read_comparison(namespace: Mapping[str, Any]) -> tuple[Path, dict[str, RunConfig]]:
+    """Return what a notebook's parameters ask to compare: the folder, and the configuration of each method.
 
     Parameters
     ----------
@@ -94,7 +94,9 @@ def read_comparison(namespace: Mapping[str, Any]) -> tuple[Path, list[str], RunC
     for name in ("run_dir", "methods"):
         if name not in own:
             raise ConfigError(f"{_ORIGIN}: {name} is missing; set it in the cell of parameters.")
-    return Path(own["run_dir"]), list(own["methods"]), RunConfig.load(None, layer)
+    from rlwb.experiment.methods import method_configs
+
+    return Path(own["run_dir"]), method_configs(list(own["methods"]), None, layer)
 
 
 def read_parameters(namespace: Mapping[str, Any], own: Sequence[str]) -> tuple[dict[str, Any], Layer]:

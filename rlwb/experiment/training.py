@@ -126,12 +126,14 @@ class Trainings:
         Its folders are ``checkpoints/teacher`` and ``metrics/teacher``; its checkpoints say ``sees_future``.
         """
         teacher = self.bench.teacher(self.features)
+        iterations = self.bench.config.train.opd.teacher_iterations
+        assert iterations is not None, "the configuration settles it"
         print("the teacher, which sees the rest of the day:")  # noqa: T201 - the reader must know whose figures follow
         self.fit(
             teacher,
             teacher_checkpoints(run),
             run.metrics / "teacher",
-            self.bench.config.train.opd.teacher_iterations,
+            iterations,
             keep_last=_TEACHER_KEEPS,
             meta={"sees_future": True},
         )

@@ -163,6 +163,7 @@ class Workbench:
                 DQNSettings(
                     learning_rate=train.learning_rate,
                     gamma=train.gamma,
+                    decay_updates=train.decay_iterations,
                     epsilon_updates=train.dqn.epsilon_iterations,
                     max_grad_norm=train.max_grad_norm,
                     **own,
@@ -185,6 +186,7 @@ class Workbench:
         train = self.config.train
         return kind(
             learning_rate=train.learning_rate,
+            decay_updates=train.decay_iterations,
             gamma=train.gamma,
             gae_lambda=train.gae_lambda,
             clip=train.clip,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import CheckpointError, ConfigError
-from rlwb.experiment.compare import METHODS, audit_method, compare, method_config
+from rlwb.experiment.compare import audit_method, compare
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.methods import METHODS, method_config, method_configs
 from rlwb.experiment.parameters import Layer
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.sections import BASELINES
@@ -29,8 +31,16 @@ SMALL = {
 }
 
 
+def said(**changes: object) -> Layer:
+    return Layer("test", {**SMALL, **own_of(**changes).values})
+
+
+def own_of(**changes: object) -> Layer:
+    return Layer("test", {name.replace("__", "."): value for name, value in changes.items()})
+
+
 def config(**changes: object) -> RunConfig:
-    return RunConfig.load(None, Layer("test", {**SMALL, **{k.replace("__", "."): v for k, v in changes.items()}}))
+    return RunConfig.load(None, said(**changes))
 
 
 def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
@@ -59,12 +69,48 @@ def test_an_unknown_method_is_told_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"there is no method 'ddpn' to compare; did you mean ddqn\?"):
         method_config(config(), "ddpn")
     with pytest.raises(ConfigError, match="no method was named"):
-        compare(Path("nowhere"), config(), [])
+        method_configs([])
+
+
+def test_a_setting_of_one_algorithm_goes_to_the_methods_that_use_it(tmp_path: Path) -> None:
+    own = said(train__opd__distillation=0.05, train__dqn__n_step=2, train__iterations=6, train__entropy=0.02)
+    configs = method_configs(list(METHODS), None, own)
+    assert configs["opd"].train.opd.distillation == 0.05
+    assert configs["opd"].train.opd.teacher_iterations == 6
+    assert configs["ddqn"].train.dqn.n_step == 2
+    for name in METHODS:
+        alone = method_config(config(train__iterations=6, train__entropy=0.02), name)
+        assert name in ("opd", "ddqn") or configs[name] == alone
+    assert configs["opd"].train.entropy == 0.02
+
+    file = tmp_path / "mine.yaml"
+    file.write_text("train:\n  algorithm: dqn\n  clip: 0.1\n")
+    both = method_configs(["ddqn", "ppo"], file, own_of(train__dqn__n_step=3))
+    assert both["ppo"].train.clip == 0.1
+    assert (both["ddqn"].train.dqn.n_step, both["ddqn"].train.clip) == (3, RunConfig().train.clip)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"train__opd__distillation": 0.05},
+            "test: train.opd.distillation has no effect on any of ddqn, ppo; drop it or compare a method that uses it.",
+        ),
+        ({"train__reward": "sparse", "train__penalty": 3.0}, "test: train.penalty has no effect on any of ddqn, ppo;"),
+        ({"train__dqn__n_step": 0}, "test: train.dqn.n_step is 0; it should be greater than or equal to 1."),
+        ({"train__dqn__n_stop": 2}, "test: there is no parameter train.dqn.n_stop; did you mean train.dqn.n_step?"),
+        ({"train__algorithm": ["ppo"]}, "test: train.algorithm is ['ppo']; it must be 'ppo', 'dqn' or 'opd'"),
+    ],
+)
+def test_a_setting_that_no_method_uses_or_that_is_wrong_is_refused(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+        method_configs(["ddqn", "ppo"], None, own_of(**values))
 
 
 def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) -> None:
-    said: list[str] = []
-    table = compare(tmp_path, config(), ["ppo", "ppo_sparse"], echo=said.append)
+    configs = method_configs(["ppo", "ppo_sparse"], None, said())
+    table = compare(tmp_path, configs, echo=lambda line: None)
     orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ppo_sparse")]
     pd.testing.assert_frame_equal(*orders)
     methods = table.frame["method"].to_list()
@@ -86,7 +132,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
         np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
 
     again: list[str] = []
-    compare(tmp_path, config(), ["ppo", "ppo_sparse"], echo=again.append)
+    compare(tmp_path, configs, echo=again.append)
     assert [line.strip() for line in again if "unchanged" in line] == [
         f"{stage}: unchanged, kept" for stage in ("orders", "train", "backtest")
     ] * 2
@@ -94,12 +140,18 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
 
 
 def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) -> None:
-    shared = config(train__algorithm="opd", train__opd__teacher_iterations=2, train__opd__distillation=0.5)
+    shared = config(train__algorithm="opd", train__opd__distillation=0.5)
     assert method_config(shared, "ppo") == method_config(config(), "ppo")
-    table = compare(tmp_path, shared, ["ppo", "opd"], echo=lambda line: None)
+    configs = method_configs(["ppo", "opd"], None, said(train__opd__distillation=0.5))
+    assert configs["opd"] == method_config(shared, "opd")
+    table = compare(tmp_path, configs, echo=lambda line: None)
     assert table.frame["method"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
     assert table.frame["method"].is_unique
     assert RunDirectory(tmp_path / "opd").config.train.opd.distillation == 0.5
+
+    order_id = pd.read_parquet(tmp_path / "opd" / "orders" / "test.parquet")["order_id"].iloc[0]
+    checks = audit_method(tmp_path, "teacher", order_id).checks()
+    np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
 
     results = {result.policy: result for result in read_results(RunDirectory(tmp_path / "opd"))}
     below = results["hindsight"].pa - results["teacher"].pa

@@ -129,6 +129,14 @@ def test_calendar_from_preset_and_segments() -> None:
             {"train__reward": "sparse", "train__reward_scale": 2},
             "train: reward_scale has no effect with reward 'sparse'",
         ),
+        (
+            {"train__decay_iterations": 30},
+            "test: train: decay_iterations is 30 and iterations 40, so the last 10 would learn nothing; set it to",
+        ),
+        (
+            {"train__algorithm": "opd", "train__decay_iterations": 40, "train__opd__teacher_iterations": 50},
+            "decay_iterations is 40 and opd.teacher_iterations 50",
+        ),
         ({"train__env": "natve"}, "did you mean 'native'?"),
         ({"features__columns": ["opn"]}, "features: there is no feature 'opn'"),
         ({"backtest__confidence": 1}, "backtest.confidence is 1; it should be less than 1"),
@@ -148,6 +156,7 @@ def test_impossible_values_are_refused(values: dict[str, object], part: str) -> 
         {"train__dqn__target_every": 0},
         {"train__dqn__huber": 0},
         {"train__opd__teacher_iterations": 0},
+        {"train__decay_iterations": 0},
         {"train__concurrency": 0},
         {"train__iterations": None},
         {"threads": 0},
@@ -212,3 +221,14 @@ def test_a_run_with_a_preset_is_read_back_as_it_was(tmp_path: Path) -> None:
     config = changed(execution__preset="cn", execution__rules__price_limit=None, execution__rules__commission_bps=1.0)
     (tmp_path / "config.yaml").write_text(config.as_yaml())
     assert RunConfig.load(tmp_path / "config.yaml") == config
+
+
+def test_a_teacher_learns_as_long_as_its_student_and_keeps_that_when_the_student_goes_on(tmp_path: Path) -> None:
+    assert changed(train__algorithm="opd").train.opd.teacher_iterations == RunConfig().train.iterations == 40
+    assert RunConfig().train.opd.teacher_iterations is None
+    some = changed(train__algorithm="opd", train__iterations=12)
+    assert some.train.opd.teacher_iterations == 12
+    (tmp_path / "config.yaml").write_text(some.as_yaml())
+    longer = RunConfig.load(tmp_path / "config.yaml", parse_assignments(["train.iterations=20"]))
+    assert (longer.train.iterations, longer.train.opd.teacher_iterations) == (20, 12)
+    assert changed(train__algorithm="opd", train__opd__teacher_iterations=7).train.opd.teacher_iterations == 7

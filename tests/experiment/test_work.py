@@ -328,6 +328,18 @@ def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
     assert config.policy.hidden == NetworkSettings().hidden
 
 
+def test_every_learner_and_the_teacher_take_the_fall_of_the_learning_rate() -> None:
+    bench = Workbench(tiny(**{"train.decay_iterations": 5}))
+    orders, _ = bench.make_orders()
+    features = bench.features(orders["train"])
+    teacher = bench.teacher(features)
+    dqn = Workbench(tiny(**{"train.decay_iterations": 5, "train.algorithm": "dqn"})).learner(features)
+    opd = Workbench(tiny(**{"train.decay_iterations": 5, "train.algorithm": "opd"})).learner(features, teacher)
+    for learner in (bench.learner(features), teacher, dqn, opd):
+        assert learner.settings.decay_updates == 5
+    assert Workbench(tiny()).learner(features).settings.decay_updates is None
+
+
 def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(tmp_path: Path) -> None:
     rules = {"commission_bps": 3.0, "min_fee": 5.0, "volume_limit": 0.05, "temporary_impact_bps": 40.0}
     config = tiny(**{f"execution.rules.{name}": value for name, value in rules.items()})

@@ -12,8 +12,8 @@ import pytest
 
 from rlwb.certificate import METHODS as CERTIFIED
 from rlwb.certificate import GaussianSettings, TreeSettings, certify
-from rlwb.experiment.compare import METHODS
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.methods import METHODS
 from rlwb.experiment.notebook import tagged_parameters
 from rlwb.experiment.parameters import short_names
 from rlwb.experiment.stages import STAGES

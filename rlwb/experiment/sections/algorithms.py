@@ -43,11 +43,12 @@ class OPDConfig(Section):
     Parameters
     ----------
     teacher_iterations
-        Iterations that the teacher is trained for before the student begins, with the same settings as it.
+        Iterations that the teacher is trained for before the student begins, with the same settings as it; none means
+        as many as train.iterations was when the run began.
     distillation
         Weight of the loss that draws the student to the teacher's actions. Larger imitates more; too large also copies
         what only the future tells.
     """
 
-    teacher_iterations: Count = 40
+    teacher_iterations: Count | None = None
     distillation: Positive = 0.01

@@ -20,7 +20,7 @@ _UNUSED_BY_ALGORITHM = {
 def unused_settings(algorithm: str, reward: str) -> dict[str, str]:
     """Return the settings of `TrainConfig` without effect, each with the setting by which they have none."""
     by_reward = dict.fromkeys(("penalty", "reward_scale") if reward == "sparse" else (), "reward")
-    return dict.fromkeys(_UNUSED_BY_ALGORITHM[algorithm], "algorithm") | by_reward
+    return dict.fromkeys(_UNUSED_BY_ALGORITHM.get(algorithm, ()), "algorithm") | by_reward
 
 
 class PolicyConfig(Section):
@@ -65,6 +65,9 @@ class TrainConfig(Section):
         collected them. With ``dqn``, draws of as many from the kept ones.
     learning_rate
         Step of the optimiser; larger learns faster until it does not learn at all.
+    decay_iterations
+        Iterations within which the learning rate falls in a line to 0, usually as many as `iterations`; it steadies the
+        end of a training. None keeps the rate.
     gamma
         Discount a step; below 1 the policy cares less for what comes later in the order.
     gae_lambda
@@ -115,6 +118,7 @@ class TrainConfig(Section):
     batch_size: Count = 500
     repeats: Count = 4
     learning_rate: Positive = 2e-3
+    decay_iterations: Count | None = None
     gamma: Share = 1.0
     gae_lambda: Share = 1.0
     clip: Positive = 0.2
@@ -141,4 +145,22 @@ class TrainConfig(Section):
             if getattr(self, name) != type(self).model_fields[name].default:
                 chosen = getattr(self, chooser)
                 raise ValueError(f"{name} has no effect with {chooser} {chosen!r}; drop it or change the {chooser}.")
+        return self
+
+    @model_validator(mode="after")
+    def _teacher_as_long(self) -> TrainConfig:
+        if self.algorithm == "opd" and self.opd.teacher_iterations is None:
+            # Settled once, so that a student that is trained for longer keeps its teacher.
+            own = self.opd.model_copy(update={"teacher_iterations": self.iterations})
+            object.__setattr__(self, "opd", own)
+        return self
+
+    @model_validator(mode="after")
+    def _decays_to_the_end(self) -> TrainConfig:
+        for name, asked in (("iterations", self.iterations), ("opd.teacher_iterations", self.opd.teacher_iterations)):
+            if self.decay_iterations is not None and asked is not None and asked > self.decay_iterations:
+                raise ValueError(
+                    f"decay_iterations is {self.decay_iterations} and {name} {asked}, so the last "
+                    f"{asked - self.decay_iterations} would learn nothing; set it to {asked} or more."
+                )
         return self

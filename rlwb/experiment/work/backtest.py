@@ -122,9 +122,9 @@ def _refuse_the_impossible(results: Sequence[PolicyResult], ceiling: PolicyResul
     most = f"{worst.ceiling:.4f} bp are the most that" if np.isfinite(worst.ceiling) else "no fill is what"
     raise RuntimeError(
         f"{worst.policy} has a PA of {worst.pa:.4f} bp on order {worst.order_id} ({worst.instrument}, "
-        f"{worst.date:%Y-%m-%d}), where {most} the day's prices and the rules allow ({len(above)} such results in all); "
-        "fills or prices are wrong, so no figure was made of this backtest: look at the order in backtest/orders, and "
-        "report it."
+        f"{worst.date:%Y-%m-%d}), where {most} the day's prices and the rules allow ({len(above)} such results "
+        "in all); fills or prices are wrong, so no figure was made of this backtest: look at the order in "
+        "backtest/orders, and report it."
     )
 
 
