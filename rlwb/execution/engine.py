@@ -9,9 +9,10 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
 3. A tick fills what it asks, cut to 0 when the session is halted or a price limit blocks the side, and
    to ``volume_limit * volume`` when there is a cap. What is cut stays in the position.
 4. In the order's last step a tick asks for all that is due and unfilled (catch-up), and the last priced
-   tick asks for the whole position unless `complete_at_end` is off.
+   tick asks for the whole position, with `complete_at_end` off only if the step's ask was all of it.
 5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
-   rounded down, and the part of the amount below one lot trades at the last priced tick or never.
+   rounded down, and the part of the amount below one lot trades where the last priced tick asks for the whole
+   position, or never.
 6. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
    ``"quotes"``, and ``fill * price * (moved + temporary * f(fill / volume))`` of impact, after which the fill moves
    the price of the order's later fills: ``moved += permanent * g(fill / volume)``, with f and g the identity or the

@@ -118,6 +118,7 @@ def advance(
         s = session[i]
         low, high = (lower[s], upper[s]) if limits else (-np.inf, np.inf)
         last_step = stop[i] == end[i]
+        everything = ask[i] >= position[i] - TOLERANCE * amount[i]
         odd = amount[i] - np.floor(amount[i] / lot + TOLERANCE) * lot if lot > 0.0 else 0.0
         priced = 0
         for t in range(tick[i], stop[i]):
@@ -136,14 +137,12 @@ def advance(
                     tick_bound[i, t] = NO_PRICE
                 continue
             seen += 1
-            final = last_step and seen == priced
+            closing = last_step and seen == priced and (complete_at_end or everything)
             due = ask[i] if seen == priced else ask[i] * seen / priced
-            if lot > 0.0 and not (final and trade_odd):
+            if lot > 0.0:
                 due = _round_lot(asked[i] + due, lot) - _round_lot(asked[i], lot)
-            elif lot > 0.0:
-                due = asked[i] + due - _round_lot(asked[i], lot)
-            available = position[i] if (final and trade_odd) else position[i] - odd
-            if final and complete_at_end:
+            available = position[i] if (closing and trade_odd) else position[i] - odd
+            if closing:
                 want = available
             elif last_step:
                 want = due - filled

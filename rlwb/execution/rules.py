@@ -47,7 +47,8 @@ class ExecutionRules:
         schedule to the nearest lot, so nothing drifts.
     odd_remainder
         What happens to the part of an amount below one lot: ``"trade_at_end"`` trades it at the last
-        tick of the window, ``"leave"`` never trades it and reports it as shortfall.
+        tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
+        shortfall.
     price_limit
         Daily price limit as a fraction of the previous close: a buy is blocked at or above the upper
         limit, a sell at or below the lower one. None means no limit. The previous close is the last one

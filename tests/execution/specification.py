@@ -108,16 +108,16 @@ class SpecifiedOrder:
         last_step = step[-1] == self.end - 1
         priced = [t for t in step if self.ticks[t].priced]
         trade_odd = self.rules.odd_remainder == "trade_at_end"
+        everything = ask >= self.position - TOLERANCE * self.amount
         filled, scheduled = 0.0, 0.0
         self.step_cost = 0.0
         for k, t in enumerate(priced, start=1):
-            final = last_step and k == len(priced)
+            closing = last_step and k == len(priced) and (self.rules.complete_at_end or everything)
             due = ask if k == len(priced) else ask * k / len(priced)
             if self.rules.lot_size:
-                before = self.rounded(self.asked)
-                due = self.asked + due - before if final and trade_odd else self.rounded(self.asked + due) - before
-            available = self.position if final and trade_odd else self.position - self.odd
-            if final and self.rules.complete_at_end:
+                due = self.rounded(self.asked + due) - self.rounded(self.asked)
+            available = self.position if closing and trade_odd else self.position - self.odd
+            if closing:
                 want = available
             elif last_step:
                 want = due - filled

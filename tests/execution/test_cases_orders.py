@@ -69,6 +69,24 @@ def test_b05_amounts_around_one_lot() -> None:
     assert "odd remainder leave" in leave.describe()
 
 
+@pytest.mark.parametrize("steps", [3, 4, 7])
+@pytest.mark.parametrize("amount", [4.0, 5.0, 4.5])
+def test_b05_what_asks_for_all_in_the_end_trades_whole_lots_without_a_forced_end(steps: int, amount: float) -> None:
+    # Thirds of a position of whole lots are no lots: what rounding moved must not be missing in the end.
+    rule = ExecutionRules(lot_size=1, complete_at_end=False)
+    ticks, _, summary = run(sessions_of([[10.0] * steps]), [order(amount)], 1, TWAP(), rule)
+    assert summary["filled"].iloc[0] == amount
+    assert (ticks["filled"].iloc[:-1] % 1 == 0).all()
+
+
+@pytest.mark.parametrize(("ask", "filled"), [(75.0, 100.0), (120.0, 100.0), (40.0, 0.0), (150.0, 150.0)])
+def test_b05_a_last_ask_of_a_part_trades_whole_lots(ask: float, filled: float) -> None:
+    rule = ExecutionRules(lot_size=100, complete_at_end=False)
+    simulator = SingleAssetOrderExecution(order(150), Engine(sessions_of([[10.0] * 4]), 4, rule))
+    simulator.step(ask)
+    assert simulator.get_state().batch.now.filled[0] == filled
+
+
 @pytest.mark.parametrize("amount", [0.0000004, 5e-7, 20_000_001, 1e12])
 def test_b07_very_small_and_very_large_amounts(amount: float) -> None:
     sessions = sessions_of([[10.0 + 0.01 * t for t in range(8)]])
