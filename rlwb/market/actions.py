@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.market.factors import price_ratio
-from rlwb.market.references import first_price, last_close, tick_volume
+from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions
 
 _WHOLE = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 100)
@@ -26,7 +26,7 @@ ADVICE = (
 COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_before", "open_after", "volume_ratio")
 
 
-def suspected_splits(sessions: Sessions) -> pd.DataFrame:
+def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.DataFrame:
     """Return the sessions that open as after a split, a bonus issue or a joining of shares.
 
     A session is listed when its first price is within 4 % of the last close divided by a ratio of small whole numbers
@@ -34,16 +34,24 @@ def suspected_splits(sessions: Sessions) -> pd.DataFrame:
     no change and within a factor of 3 of it. So a price that halves on news, with many times the usual turnover, is not
     listed, nor is anything that has no volume, nor what is explained by factors, where the sessions have them.
 
+    Parameters
+    ----------
+    sessions
+        The panel.
+    levels
+        Its levels, where they were found before.
+
     Returns
     -------
     pandas.DataFrame
         One row a split, sorted by instrument and date: instrument, date, previous_date, split (text, new:old shares),
         ratio (shares that one became), close_before, open_after (prices of the bars), volume_ratio.
     """
+    levels = Levels.of(sessions) if levels is None else levels
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
-    close, opening = last_close(sessions)[before], first_price(sessions, later)
-    volume = tick_volume(sessions) if sessions.factor is None else tick_volume(sessions) / sessions.factor
+    close, opening = levels.close[before], levels.open[later]
+    volume = levels.tick_volume if sessions.factor is None else levels.tick_volume / sessions.factor
     ratios = np.array([new / old for new, old in RATIOS])
     with np.errstate(invalid="ignore", divide="ignore"):
         fall = np.log(close * price_ratio(sessions, before, later) / opening)

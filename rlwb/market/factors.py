@@ -56,7 +56,7 @@ def of_sessions(factor: np.ndarray, row: np.ndarray, names: np.ndarray, dates: n
     if lacking.any():
         at = int(np.argmax(lacking))
         raise DataError(
-            f"{names[at]} has no factor above 0 on {dates[at]} ({int(lacking.sum())} such sessions); fill the column "
+            f"{names[at]} has no factor above 0 on {dates[at]} (the first such session); fill the column "
             "factor, or load the bars without it."
         )
     varying = high > low * (1 + _ROUNDING)
@@ -64,7 +64,7 @@ def of_sessions(factor: np.ndarray, row: np.ndarray, names: np.ndarray, dates: n
         at = int(np.argmax(varying))
         raise DataError(
             f"the factor of {names[at]} changes within {dates[at]}, from {low[at]:g} to {high[at]:g} "
-            f"({int(varying.sum())} such sessions); it must be one a session, since splits happen at night."
+            "(the first such session); it must be one a session, since splits happen at night."
         )
     return low
 

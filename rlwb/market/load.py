@@ -18,19 +18,19 @@ from typing import Any, Literal
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.build import build_sessions
+from rlwb.market.build import Building, PanelParts, build_sessions
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import day_of
 from rlwb.market.dataset.layout import is_dataset
 from rlwb.market.dataset.reading import dataset_stamp
 from rlwb.market.dataset.state import read_state
-from rlwb.market.read import bar_files, read_bars
+from rlwb.market.read import bar_files, read_bars, select_bars
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.frames import check_found
 from rlwb.market.readers.registry import find_reader
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
-from rlwb.market.store import is_panel, open_sessions, save_sessions
+from rlwb.market.store import is_panel, open_sessions, save_parts, save_sessions
 from rlwb.market.validate import check_columns
 
 _log = logging.getLogger(__name__)
@@ -92,12 +92,7 @@ def load_sessions(
         "instrument_pattern": instrument_pattern,
         "datetime_format": datetime_format,
     }
-    building = {
-        "strict": strict,
-        "min_coverage": min_coverage,
-        "volume_multiplier": volume_multiplier,
-        "prices": prices,
-    }
+    building = Building(strict=strict, min_coverage=min_coverage, volume_multiplier=volume_multiplier, prices=prices)
 
     def build(report: Report) -> Sessions:
         frame = read_bars(
@@ -115,19 +110,11 @@ def load_sessions(
             report=report,
         )
         check_columns(frame, str(source), report.examples.get("column_ignored", ""))
-        return build_sessions(
-            frame,
-            calendar,
-            strict=strict,
-            min_coverage=min_coverage,
-            volume_multiplier=volume_multiplier,
-            prices=prices,
-            report=report,
-        )
+        return build_sessions(frame, calendar, **vars(building), report=report)
 
     if cache_dir is None:
         return build(Report())
-    settings = {"calendar": calendar.as_dict(), "reading": reading, "building": building}
+    settings = {"calendar": calendar.as_dict(), "reading": reading, "building": vars(building)}
     directory = Path(cache_dir) / cache_key(source, settings, reader)
     if directory.exists():
         with suppress(DataError):
@@ -140,10 +127,36 @@ def load_sessions(
             except DataError as error:
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
-        sessions = build(report)
-        if cache_key(source, settings, reader) != directory.name:
-            raise DataError(f"the bars of {source} changed while they were read; load them again.")
-        save_sessions(sessions, directory, replace_anything=True, settings=settings, source=str(source))
+        rest: dict[str, Any] = {"replace_anything": True, "settings": settings, "source": str(source)}
+
+        def check_unchanged() -> None:
+            if cache_key(source, settings, reader) != directory.name:
+                raise DataError(f"the bars of {source} changed while they were read; load them again.")
+
+        if stored:
+            selection = select_bars(
+                source,
+                instruments,
+                start,
+                end,
+                options=options,
+                columns=columns,
+                instrument_pattern=instrument_pattern,
+                source_timezone=source_timezone,
+                datetime_format=datetime_format,
+            )
+            selection.tell(report)
+            parts = PanelParts(lambda: selection.frames(calendar), calendar, building, report)
+
+            def conclude(panel: Sessions) -> Report:
+                check_unchanged()
+                return parts.conclude(panel)
+
+            save_parts(parts, directory, conclude=conclude, **rest)
+        else:
+            sessions = build(report)
+            check_unchanged()
+            save_sessions(sessions, directory, **rest)
         return open_sessions(directory, verify=False)
 
 

@@ -16,7 +16,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.clock import day_of
 from rlwb.market.columns import match_columns
 from rlwb.market.dataset.layout import is_dataset
-from rlwb.market.dataset.reading import read_dataset
+from rlwb.market.dataset.reading import Selection
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.frames import canonical_fault, check_found
 from rlwb.market.readers.registry import find_reader
@@ -102,10 +102,9 @@ def read_bars(
     if is_dataset(source) and kind is None:
         asked = {"options": options, "columns": columns, "instrument_pattern": instrument_pattern}
         asked |= {"source_timezone": source_timezone, "datetime_format": datetime_format}
-        _refuse(asked, f"{source} is a data set")
-        bars = read_dataset(Path(source), wanted, start, end, report)
-        if wanted is not None:
-            check_found(wanted, bars["instrument"].unique(), source)
+        selection = select_bars(source, instruments, start, end, **asked)
+        bars = selection.frame(selection.blocks())
+        selection.tell(report)
         return bars
     reader = find_reader(source, kind, options)
     if reader is not None:
@@ -139,6 +138,20 @@ def read_bars(
         check_found(wanted, {*origin, *(bars["instrument"].unique() if len(bars) else ())}, source)
         bars = bars[bars["instrument"].isin(wanted)]
     return _between(bars, start, end, timezone).reset_index(drop=True)
+
+
+def select_bars(
+    source: str | os.PathLike[str], instruments: Sequence[str] | None, start: Any, end: Any, **asked: Any
+) -> Selection:
+    """Return the bars of a data set to be read in parts; parameters as for `read_bars`.
+
+    Parameters
+    ----------
+    asked
+        Those that say how files are read, of which none may be set.
+    """
+    _refuse(asked, f"{source} is a data set")
+    return Selection(Path(source), _wanted(instruments), start, end)
 
 
 def _read_by(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +58,35 @@ class References:
         return _earlier(self.sessions, tick_volume(self.sessions), shares=True)
 
 
+@dataclass(frozen=True)
+class Levels:
+    """Where each session opened, closed, and how much was traded; float64 of shape ``(S,)`` each.
+
+    Parameters
+    ----------
+    open, close
+        `first_price` and `last_close`.
+    volume, tick_volume
+        `total_volume` and `tick_volume`.
+    """
+
+    open: np.ndarray
+    close: np.ndarray
+    volume: np.ndarray
+    tick_volume: np.ndarray
+
+    @classmethod
+    def of(cls, sessions: Sessions) -> Levels:
+        """Return the levels of a panel."""
+        opened = first_price(sessions, np.arange(len(sessions)))
+        return cls(opened, last_close(sessions), total_volume(sessions), tick_volume(sessions))
+
+    @classmethod
+    def join(cls, parts: Sequence[Levels]) -> Levels:
+        """Return the levels of a panel from those of its parts, of which there is at least one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
+
+
 def previous_close(sessions: Sessions) -> np.ndarray:
     """Return the last valid close before each session, float64 of shape ``(S,)``; NaN where there is none.
 
@@ -91,6 +121,11 @@ def first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...] = (
 def tick_volume(sessions: Sessions) -> np.ndarray:
     """Return each session's mean volume of the ticks that state one, float64 of shape ``(S,)``; NaN where it is 0."""
     return _by_session(sessions.fields["volume"], _mean_above_zero)
+
+
+def total_volume(sessions: Sessions) -> np.ndarray:
+    """Return each session's volume, float64 of shape ``(S,)``; 0 where none is stated."""
+    return _by_session(sessions.fields["volume"], lambda values: np.nansum(values, axis=1))
 
 
 def _by_session(values: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -105,7 +105,11 @@ class Report:
 
     def problems(self) -> dict[str, int]:
         """Return the counts of what was dropped or repaired, which strict reading refuses."""
-        return {reason: count for reason, count in self.counts.items() if REASONS[reason].effect != "noted"}
+        return {reason: count for reason, count in self.ordered().items() if REASONS[reason].effect != "noted"}
+
+    def ordered(self) -> dict[str, int]:
+        """Return the counts in the order of `REASONS`, whatever was found first."""
+        return {reason: self.counts[reason] for reason in REASONS if reason in self.counts}
 
     def sentence(self, reason: str) -> str:
         """Return one finding in words, with its example."""
@@ -123,7 +127,7 @@ class Report:
         """Return the report as values that JSON can hold and `from_dict` takes."""
         findings = {
             reason: {"count": count, "effect": REASONS[reason].effect, "example": self.examples[reason]}
-            for reason, count in self.counts.items()
+            for reason, count in self.ordered().items()
         }
         return {"totals": dict(self.totals), "findings": findings}
 

@@ -141,21 +141,9 @@ class Sessions:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the calendar, the sessions and every value in them."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(json.dumps(self.calendar.as_dict(), sort_keys=True).encode())
-        digest.update("\0".join(self.instruments.tolist()).encode())
-        digest.update(self.dates.astype(np.int64).tobytes())
-        digest.update(self.num_ticks.tobytes())
-        for name, array in self.fields.items():
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(array).data)
-        if self.halted is not None:
-            digest.update(b"halted")
-            digest.update(np.ascontiguousarray(self.halted).data)
-        if self.factor is not None:
-            digest.update(b"factor")
-            digest.update(self.factor.tobytes())
-        return digest.hexdigest()
+        arrays = {**self.fields, "halted": self.halted, "factor": self.factor}
+        content = {name: [np.ascontiguousarray(array).data] for name, array in arrays.items() if array is not None}
+        return fingerprint_of(self.calendar, self.instruments, self.dates, self.num_ticks, content)
 
     def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
         """Return the row of each (instrument, date), int64; -1 where there is no such session."""
@@ -242,6 +230,34 @@ class Sessions:
         from rlwb.market.store import open_sessions
 
         return open_sessions(directory, verify=verify)
+
+
+def fingerprint_of(
+    calendar: Calendar,
+    instruments: np.ndarray,
+    dates: np.ndarray,
+    num_ticks: np.ndarray,
+    content: Mapping[str, Iterable[bytes | memoryview]],
+) -> str:
+    """Return `Sessions.fingerprint` of a panel that need not be in memory.
+
+    Parameters
+    ----------
+    calendar, instruments, dates, num_ticks
+        As for `Sessions`.
+    content
+        The bytes of the other arrays, some at a time: the fields in the order of `FIELDS`, then halted and factor.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(calendar.as_dict(), sort_keys=True).encode())
+    digest.update("\0".join(instruments.tolist()).encode())
+    digest.update(dates.astype(np.int64).tobytes())
+    digest.update(num_ticks.tobytes())
+    for name, chunks in content.items():
+        digest.update(name.encode())
+        for chunk in chunks:
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

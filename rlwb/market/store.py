@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.growing import GrowingArray
 from rlwb.market.report import Report
 from rlwb.market.schema import SCHEMA_VERSION
-from rlwb.market.sessions import Sessions
+from rlwb.market.sessions import Sessions, fingerprint_of
 
 META = "sessions.json"
 FORMAT = 1
 _VERIFIED = ".verified.json"
 _CHUNK = 1 << 22
+#: The coarsest clock of the file systems in use on Linux ticks in 10 ms.
+_CLOCK_NS = 20_000_000
 
 
 def is_panel(source: str | os.PathLike[str]) -> bool:
@@ -44,7 +47,12 @@ def save_sessions(
 
 
 def save_parts(
-    parts: Iterable[Sessions], directory: str | os.PathLike[str], *, replace_anything: bool = False, **extra: Any
+    parts: Iterable[Sessions],
+    directory: str | os.PathLike[str],
+    *,
+    conclude: Callable[[Sessions], Report] | None = None,
+    replace_anything: bool = False,
+    **extra: Any,
 ) -> Path:
     """Write one panel that comes in parts and need not fit into memory; else as `save_sessions`.
 
@@ -53,6 +61,8 @@ def save_parts(
     parts
         One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
         their reports are added.
+    conclude
+        Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
     """
     target = Path(directory).absolute()
     foreign = target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir()))
@@ -62,19 +72,22 @@ def save_parts(
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
         calendar, report = _write_arrays(temporary, parts)
-        files = {
-            path.name: {"bytes": path.stat().st_size, "crc32": _checksum(path)} for path in sorted(temporary.iterdir())
-        }
+        names = sorted(path.name for path in temporary.iterdir())
+        panel = _map(temporary, names, calendar, report)
+        report = report if conclude is None else conclude(panel)
+        stats = _settle(temporary, names)
+        checksums, fingerprint = _read_back(temporary, panel)
         meta = {
             "format": FORMAT,
             "schema": SCHEMA_VERSION,
-            "fingerprint": _map(temporary, files, calendar, report).fingerprint,
+            "fingerprint": fingerprint,
             "calendar": calendar.as_dict(),
             "report": report.as_dict(),
-            "files": files,
+            "files": {name: {"bytes": stats[name][0], "crc32": checksums[name]} for name in names},
             **extra,
         }
         write_json(temporary / META, meta)
+        _mark_verified(temporary, stats, checksums)
         temporary.chmod(0o755)
         _swap(temporary, target)
     finally:
@@ -86,25 +99,26 @@ def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> 
     """Map a saved panel into memory.
 
     A panel that is missing, incomplete, of another format, or (when `verify`) whose checksums differ is a `DataError`.
-    Checksums that fitted are computed again only when a file was touched since, by size, time or inode; so a large
-    panel opens at once.
+    Checksums that fitted, when the panel was written or opened, are computed again only when a file was touched since,
+    by size, times or inode; so a large panel opens at once, and a copy of it does not.
     """
     path = Path(directory).absolute()
     try:
         meta = json.loads((path / META).read_text(encoding="utf-8"))
         if meta["format"] != FORMAT or meta["schema"] != SCHEMA_VERSION:
             raise DataError(f"the panel in {path} was saved in another format; build it again from the bars.")
-        touched = _touched(path, meta["files"])
-        verified = _last_verified(path) == touched
-        for name, stated in meta["files"].items():
+        stated = {name: file["crc32"] for name, file in meta["files"].items()}
+        for name, file in meta["files"].items():
             size = (path / name).stat().st_size
-            if size != stated["bytes"]:
-                raise ValueError(f"{name} has {size} bytes, not {stated['bytes']}")
-            if verify and not verified and _checksum(path / name) != stated["crc32"]:
-                raise ValueError(f"the checksum of {name} differs")
-        if verify and not verified and _touched(path, meta["files"]) == touched:
+            if size != file["bytes"]:
+                raise ValueError(f"{name} has {size} bytes, not {file['bytes']}")
+        if verify and not _is_verified(path, stated):
+            stats = _settle(path, stated)
+            for name, checksum in stated.items():
+                if _checksum(path / name) != checksum:
+                    raise ValueError(f"the checksum of {name} differs")
             with suppress(OSError):  # a panel that can only be read is verified each time
-                write_json(path / _VERIFIED, touched)
+                _mark_verified(path, stats, stated)
         report = Report.from_dict(meta["report"])
         sessions = _map(path, meta["files"], Calendar(**meta["calendar"]), report, directory=path)
         sessions.__dict__["fingerprint"] = meta["fingerprint"]
@@ -115,20 +129,38 @@ def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> 
     return sessions
 
 
-def _touched(path: Path, files: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Return what changes when a file of the panel is written: its size, time and inode; and its stated checksum."""
-    stats = {name: (path / name).stat() for name in files}
-    return {
-        name: [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, files[name]["crc32"]]
-        for name, stat in stats.items()
-    }
+def _stats(path: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    """Return what changes when a file is written: its size, times and inode."""
+    stats = {name: (path / name).stat() for name in names}
+    return {name: [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for name, stat in stats.items()}
 
 
-def _last_verified(path: Path) -> Any:
+def _settle(path: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    """Return `_stats` of files that are about to be read, after a moment if they were written just now.
+
+    File systems' clocks are coarse: a write in the same tick as the last one would leave the times as they are.
+    """
+    stats = _stats(path, names)
+    age = time.time_ns() - max((max(stat[1:3]) for stat in stats.values()), default=0)
+    if age < _CLOCK_NS:
+        time.sleep(_CLOCK_NS / 1e9)
+    return stats
+
+
+def _mark_verified(path: Path, stats: Mapping[str, list[int]], checksums: Mapping[str, int]) -> None:
+    """Remember that files with `stats`, taken before they were read, have `checksums`; not if touched since."""
+    if _stats(path, stats) == stats:
+        write_json(path / _VERIFIED, {name: [*stats[name], checksums[name]] for name in stats})
+
+
+def _is_verified(path: Path, checksums: Mapping[str, int]) -> bool:
+    """Tell whether the files are those that had `checksums` when they were last read."""
     try:
-        return json.loads((path / _VERIFIED).read_text(encoding="utf-8"))
+        verified = json.loads((path / _VERIFIED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
+        return False
+    stats = _stats(path, checksums)
+    return bool(verified == {name: [*stats[name], checksums[name]] for name in stats})
 
 
 def _write_arrays(folder: Path, parts: Iterable[Sessions]) -> tuple[Calendar, Report]:
@@ -186,6 +218,32 @@ def _checksum(path: Path) -> int:
         while chunk := file.read(_CHUNK):
             value = zlib.crc32(chunk, value)
     return value
+
+
+def _read_back(folder: Path, panel: Sessions) -> tuple[dict[str, int], str]:
+    """Return each file's checksum and the panel's fingerprint; both of its large files in one pass."""
+    checksums: dict[str, int] = {}
+
+    def content(path: Path) -> Iterator[bytes]:
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            np.lib.format.read_array_header_1_0(file)
+            begins = file.tell()
+            file.seek(0)
+            value = zlib.crc32(file.read(begins))
+            while chunk := file.read(_CHUNK):
+                value = zlib.crc32(chunk, value)
+                yield chunk
+        checksums[path.name] = value
+
+    names = [*(f"field_{name}" for name in panel.fields), "halted", "factor"]
+    paths = {name.removeprefix("field_"): folder / f"{name}.npy" for name in names}
+    chunks = {name: content(path) for name, path in paths.items() if path.exists()}
+    fingerprint = fingerprint_of(panel.calendar, panel.instruments, panel.dates, panel.num_ticks, chunks)
+    for path in sorted(folder.glob("*.npy")):
+        if path.name not in checksums:
+            checksums[path.name] = _checksum(path)
+    return checksums, fingerprint
 
 
 def _swap(temporary: Path, target: Path) -> None:

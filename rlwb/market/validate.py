@@ -7,12 +7,10 @@ import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
+from rlwb.market.fit import Fit
 from rlwb.market.report import Report
 from rlwb.market.schema import COLUMNS, FIELDS, PRICES, QUOTES, REQUIRED, SIZES, TRADE_PRICES
 from rlwb.market.stamps import MISSING, Placed, local_nanoseconds, place, text
-
-_MAX_OFF_GRID = 0.2
-_NEARLY_ALL = 0.9
 
 
 class Bars:
@@ -32,8 +30,6 @@ class Bars:
         Bool column, or None.
     factor
         Float64 column, or None.
-    closing_auction
-        Whether nearly every session has a bar stamped at the close, outside its ticks.
     """
 
     def __init__(self, frame: pd.DataFrame, calendar: Calendar, report: Report) -> None:
@@ -47,7 +43,6 @@ class Bars:
         self.halted = _flags(frame["halted"]) if "halted" in frame.columns else None
         self.factor = _numbers(frame["factor"]) if "factor" in frame.columns else None
         self.placed = place(self.local, calendar)
-        self.closing_auction = False
 
     def __len__(self) -> int:
         return len(self.code)
@@ -98,36 +93,21 @@ def check_columns(frame: pd.DataFrame, source: str = "", ignored: str = "") -> N
         raise DataError(f"the bars have the columns {', '.join(doubled)} more than once; keep one of each.")
 
 
-def drop_misplaced(bars: Bars, calendar: Calendar) -> None:
-    """Drop bars without instrument or stamp, of closed days, outside the session, or between ticks."""
+def drop_misplaced(bars: Bars, calendar: Calendar, fit: Fit) -> None:
+    """Drop bars without instrument or stamp, of closed days, outside the session, or between ticks.
+
+    What that says of all the bars is counted in `fit`.
+    """
     bars.drop("instrument_missing", bars.code < 0)
     bars.drop("datetime_missing", bars.local == MISSING)
-    _check_covered(bars, calendar)
+    fit.see_dates(bars)
     bars.drop("closed_day", ~calendar.is_open(bars.placed.day.astype("datetime64[D]")))
-    _study_edges(bars, calendar)
+    fit.see_edges(bars)
     bars.drop("auction", bars.placed.edge)
     bars.drop("off_session", ~bars.placed.inside)
     off = ~bars.placed.on_grid
-    if off.sum() > _MAX_OFF_GRID * len(bars):
-        raise DataError(
-            f"{int(off.sum()):,} of {len(bars):,} bars lie between ticks of {calendar.tick_minutes} min (first: "
-            f"{bars.example(int(np.argmax(off)))}); set tick_minutes to the bars' own length, or round their stamps."
-        )
+    fit.see_grid(bars, off)
     bars.drop("off_grid", off)
-
-
-def _check_covered(bars: Bars, calendar: Calendar) -> None:
-    """Refuse bars of dates whose holidays the calendar does not know."""
-    if calendar.covers is None:
-        return
-    first, last = np.array(calendar.covers, dtype="datetime64[D]").astype(np.int64)
-    outside = (bars.placed.day < first) | (bars.placed.day > last)
-    if outside.any():
-        example = bars.example(int(np.argmax(outside)))
-        raise DataError(
-            f"{int(outside.sum()):,} bars (first: {example}) lie outside {' to '.join(calendar.covers)}, for which the "
-            "calendar knows holidays and early closes; leave them out, or state closed and early_closes yourself."
-        )
 
 
 def drop_duplicates(bars: Bars) -> None:
@@ -189,30 +169,6 @@ def repair_values(bars: Bars, volume_multiplier: float) -> None:
     bars.find("volume_missing", np.isnan(values["volume"]) & np.isfinite(values["close"]))
     if volume_multiplier != 1:
         values["volume"] = values["volume"] * volume_multiplier
-
-
-def _study_edges(bars: Bars, calendar: Calendar) -> None:
-    """See what is stamped at the edge of the session: auctions, or bars of the other label.
-
-    The label is suspect when nearly every session has a bar at the edge that the other label would use, and hardly
-    any at its own edge of the same segment.
-    """
-    placed = bars.placed
-    session = bars.code.astype(np.int64) * 2**32 + placed.day
-    count = len(np.unique(session))
-    inside = placed.inside & placed.on_grid
-    for index in range(len(calendar.segments)):
-        ticks = np.flatnonzero(calendar.segment == index)
-        foreign = placed.edge & (placed.segment == index)
-        outside = len(np.unique(session[foreign]))
-        if outside < _NEARLY_ALL * count or not count:
-            continue
-        if calendar.label == "start" and index == len(calendar.segments) - 1:
-            bars.closing_auction = True
-        own = inside & (placed.tick == (ticks[0] if calendar.label == "start" else ticks[-1]))
-        if len(np.unique(session[own])) <= (1 - _NEARLY_ALL) * count:
-            other = "end" if calendar.label == "start" else "start"
-            bars.report.add("label_suspect", outside, f"{bars.example(int(np.argmax(foreign)))}, try label={other!r}")
 
 
 def _any(bars: Bars, masks: list[np.ndarray]) -> np.ndarray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,22 +47,75 @@ def test_what_cannot_be_is_refused(panel: Path) -> None:
         load_sessions(panel.parent)
 
 
-def test_checksums_are_computed_again_only_for_files_that_were_touched(
-    panel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed: list[str] = []
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files whose checksums were computed since."""
+    names: list[str] = []
     real = store._checksum
-    monkeypatch.setattr(store, "_checksum", lambda path: computed.append(path.name) or real(path))
+    monkeypatch.setattr(store, "_checksum", lambda path: names.append(path.name) or real(path))
+    return names
+
+
+def files_of(panel: Path) -> list[str]:
+    return sorted(path.name for path in panel.glob("*.npy"))
+
+
+def harm(path: Path) -> None:
+    """Change the last byte, and leave size and time of change as they were."""
+    content, times = bytearray(path.read_bytes()), path.stat()
+    content[-1] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_panel_opens_at_once_after_it_was_written(panel: Path, computed: list[str]) -> None:
+    assert load_sessions(panel).report.counts["price_zero"] == 1
+    assert computed == []
+
+
+def test_a_file_that_was_touched_is_computed_again(panel: Path, computed: list[str]) -> None:
+    (panel / "field_open.npy").touch()
     load_sessions(panel)
-    assert len(computed) == len(list(panel.glob("*.npy")))
+    assert sorted(computed) == files_of(panel)
     computed.clear()
     load_sessions(panel)
     assert computed == []
-    path = panel / "field_close.npy"
-    harmed = bytearray(path.read_bytes())
-    harmed[-1] ^= 1
-    times = path.stat()
-    path.write_bytes(harmed)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_damage_is_noticed_by_checksum(panel: Path, opened: bool) -> None:
+    if opened:
+        load_sessions(panel)
+    harm(panel / "field_close.npy")
     with pytest.raises(DataError, match=r"the checksum of field_close\.npy differs"):
         load_sessions(panel)
+    with pytest.raises(DataError, match="differs"):
+        load_sessions(panel)  # nor is it forgotten
+
+
+def test_a_copy_is_verified_though_its_mark_and_times_are_copied(panel: Path, computed: list[str]) -> None:
+    copy = panel.with_name("copy")
+    shutil.copytree(panel, copy, copy_function=shutil.copy2)
+    assert (copy / ".verified.json").exists()
+    load_sessions(copy)
+    assert sorted(computed) == files_of(panel)
+    shutil.copytree(panel, panel.with_name("harmed"))
+    harm(panel.with_name("harmed") / "dates.npy")
+    with pytest.raises(DataError, match="damaged"):
+        load_sessions(panel.with_name("harmed"))
+
+
+def test_a_panel_that_changes_while_it_is_written_is_not_taken_for_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = Sessions.from_bars(random_bars(CLOCK, ["A"], ["2024-01-03"]), CLOCK)
+    real = store._read_back
+
+    def late(folder: Path, panel: Sessions) -> Any:
+        found = real(folder, panel)
+        harm(folder / "field_close.npy")
+        return found
+
+    monkeypatch.setattr(store, "_read_back", late)
+    with pytest.raises(DataError, match="differs"):
+        load_sessions(sessions.save(tmp_path / "panel"))

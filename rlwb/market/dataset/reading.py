@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,19 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
+from rlwb.market.calendar import Calendar
 from rlwb.market.clock import day_of
 from rlwb.market.dataset.bars import MUST, NUMBERS, Block, join
 from rlwb.market.dataset.journal import is_pending
 from rlwb.market.dataset.layout import STATE, list_instruments, list_months
 from rlwb.market.dataset.partition import read_partition
 from rlwb.market.dataset.state import State, read_state
+from rlwb.market.readers.frames import check_found
 from rlwb.market.report import Report
+
+#: Bars that are laid out at a time; they take some 0.3 GB on the way.
+PART_BARS = 1 << 20
+_DAY = 86_400_000_000
 
 
 def open_dataset(directory: str | os.PathLike[str]) -> State:
@@ -36,57 +42,119 @@ def open_dataset(directory: str | os.PathLike[str]) -> State:
     return state
 
 
-def read_dataset(
-    directory: Path, instruments: Collection[str] | None, start: Any, end: Any, report: Report
-) -> pd.DataFrame:
-    """Return a data set's bars as the canonical frame (`rlwb.market.readers.frames.join_bars`), stamps without a zone.
+class Selection:
+    """Bars of a data set that is whole, read once or several times; stamps without a zone.
 
     Parameters
     ----------
+    directory
+        The data set.
     instruments
         Ids to keep; None keeps all.
     start, end
         First and last date to keep, both included.
-    report
-        Where what the imports dropped and repaired is added; of all the data set, whatever is selected.
+
+    Raises
+    ------
+    DataError
+        While the data set is written to, where it lacks an instrument that is asked for, and, at the end of a pass
+        over it, where it was written to meanwhile and where bars are gone.
     """
-    state = open_dataset(directory)
-    blocks = dict(_blocks(directory, state, instruments, start, end))
-    if read_state(directory) != state or is_pending(directory):
-        raise DataError(f"bars were imported into {directory} while it was read; read it again.")
-    found = state.report()
-    for reason, count in found.counts.items():
-        report.add(reason, count, found.examples[reason])
-    if instruments is None and start is None and end is None:  # so that the bars read are all that were imported
-        there = sum(len(block) for block in blocks.values())
-        if there != state.bars:
-            raise DataError(lacking(directory, state, there))
-        dropped = sum(source.rows for source in state.sources) - there
-        report.totals["bars_read"] = report.totals.get("bars_read", 0) + dropped
-    names, parts = list(blocks), list(blocks.values())
-    columns = state.columns or MUST
-    lengths = [len(part) for part in parts]
-    frame = pd.DataFrame(
-        {
-            "instrument": pd.Categorical.from_codes(
-                np.repeat(np.arange(len(names)), lengths), categories=pd.Index(names, dtype=object)
-            ),
-            "datetime": _joined([part.stamp for part in parts], np.int64)
-            .view("datetime64[us]")
-            .astype("datetime64[ns]"),
-            **{name: _joined([part.values[name] for part in parts], np.float64) for name in NUMBERS if name in columns},
-        }
-    )
-    if "halted" in columns:
-        halts = [np.zeros(len(part), dtype=bool) if part.halted is None else part.halted for part in parts]
-        frame["halted"] = _joined(halts, np.bool_)
-    return frame
+
+    def __init__(self, directory: Path, instruments: Collection[str] | None, start: Any, end: Any) -> None:
+        self._directory = directory
+        self._instruments = None if instruments is None else set(instruments)
+        self._start = None if start is None else day_of(start)
+        self._end = None if end is None else day_of(end)
+        self._state = open_dataset(directory)
+        if self._instruments is not None:
+            check_found(self._instruments, list_instruments(directory), directory)
+
+    def tell(self, report: Report) -> None:
+        """Add what the imports dropped and repaired; of all the data set, whatever is selected."""
+        found = self._state.report()
+        for reason, count in found.counts.items():
+            report.add(reason, count, found.examples[reason])
+        if self._whole:  # so that the bars read are all that were imported
+            dropped = sum(source.rows for source in self._state.sources) - self._state.bars
+            report.totals["bars_read"] = report.totals.get("bars_read", 0) + dropped
+
+    def frame(self, blocks: Iterable[tuple[str, Block]]) -> pd.DataFrame:
+        """Return blocks of this data set as the canonical frame (`rlwb.market.readers.frames.join_bars`)."""
+        named = list(blocks)
+        names, parts = list(dict.fromkeys(name for name, _ in named)), [block for _, block in named]
+        codes = {name: code for code, name in enumerate(names)}
+        columns = self._state.columns or MUST
+        lengths = [len(part) for part in parts]
+        frame = pd.DataFrame(
+            {
+                "instrument": pd.Categorical.from_codes(
+                    np.repeat([codes[name] for name, _ in named], lengths).astype(np.int32),
+                    categories=pd.Index(names, dtype=object),
+                ),
+                "datetime": _joined([part.stamp for part in parts], np.int64)
+                .view("datetime64[us]")
+                .astype("datetime64[ns]"),
+                **{
+                    name: _joined([part.values[name] for part in parts], np.float64)
+                    for name in NUMBERS
+                    if name in columns
+                },
+            }
+        )
+        if "halted" in columns:
+            halts = [np.zeros(len(part), dtype=bool) if part.halted is None else part.halted for part in parts]
+            frame["halted"] = _joined(halts, np.bool_)
+        return frame
+
+    def frames(self, calendar: Calendar) -> Iterator[pd.DataFrame]:
+        """Yield the bars in frames of whole sessions of `calendar`, of about `PART_BARS`, or a month's if more."""
+        label = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
+        held: list[tuple[str, Block]] = []
+        count = 0
+        for name, block in self.blocks():
+            held.append((name, block))
+            count += len(block)
+            if count >= PART_BARS:
+                last = join([block for own, block in held if own == name])
+                day = (last.stamp - label) // _DAY  # the latest may go on in the next partition
+                cut = int(np.searchsorted(day, day[-1]))
+                held = [(own, block) for own, block in held if own != name]
+                held += [(name, last.take(slice(0, cut)))] if cut else []
+                if held:
+                    yield self.frame(held)
+                held, count = [(name, last.take(slice(cut, None)))], len(last) - cut
+        if held:
+            yield self.frame(held)
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Yield the bars by instrument and month."""
+        first = None if self._start is None else self._start.astype("datetime64[us]").astype(np.int64)
+        last = None if self._end is None else (self._end + 1).astype("datetime64[us]").astype(np.int64)
+        months = ("" if self._start is None else str(self._start)[:7], "~" if self._end is None else str(self._end)[:7])
+        there = 0
+        for name, folder in list_instruments(self._directory).items():
+            if self._instruments is not None and name not in self._instruments:
+                continue
+            for block in _partitions(folder, self._state.columns, *months):
+                begin = 0 if first is None else int(np.searchsorted(block.stamp, first))
+                stop = len(block) if last is None else int(np.searchsorted(block.stamp, last))
+                if begin < stop:
+                    there += stop - begin
+                    yield name, block.take(slice(begin, stop))
+        if read_state(self._directory) != self._state or is_pending(self._directory):
+            raise DataError(f"bars were imported into {self._directory} while it was read; read it again.")
+        if self._whole and there != self._state.bars:
+            raise DataError(lacking(self._directory, self._state, there))
+
+    @property
+    def _whole(self) -> bool:
+        return self._instruments is None and self._start is None and self._end is None
 
 
-def read_instrument(folder: Path, columns: Collection[str], first: str = "", last: str = "~") -> Block | None:
-    """Return the bars of one instrument's folder, the months from `first` to `last`; None without any."""
-    months = [path for month, path in list_months(folder).items() if first <= month <= last]
-    parts = [read_partition(path, sorted(columns)) for path in months]
+def read_instrument(folder: Path, columns: Collection[str]) -> Block | None:
+    """Return the bars of one instrument's folder; None without any."""
+    parts = list(_partitions(folder, columns))
     return join(parts) if parts else None
 
 
@@ -110,22 +178,10 @@ def dataset_stamp(directory: Path) -> Iterator[str]:
             yield f"{path.relative_to(directory)}\0{stat.st_size}\0{stat.st_mtime_ns}"
 
 
-def _blocks(
-    directory: Path, state: State, instruments: Collection[str] | None, start: Any, end: Any
-) -> Iterator[tuple[str, Block]]:
-    first = None if start is None else day_of(start).astype("datetime64[us]").astype(np.int64)
-    last = None if end is None else (day_of(end) + 1).astype("datetime64[us]").astype(np.int64)
-    months = ("" if start is None else str(day_of(start))[:7], "~" if end is None else str(day_of(end))[:7])
-    for name, folder in list_instruments(directory).items():
-        if instruments is not None and name not in instruments:
-            continue
-        block = read_instrument(folder, state.columns, *months)
-        if block is not None and (first is not None or last is not None):
-            begin = 0 if first is None else int(np.searchsorted(block.stamp, first))
-            stop = len(block) if last is None else int(np.searchsorted(block.stamp, last))
-            block = block.take(slice(begin, stop))
-        if block is not None and len(block):
-            yield name, block
+def _partitions(folder: Path, columns: Collection[str], first: str = "", last: str = "~") -> Iterator[Block]:
+    """Yield the partitions of an instrument's folder, the months from `first` to `last`."""
+    names = sorted(columns)
+    return (read_partition(path, names) for month, path in list_months(folder).items() if first <= month <= last)
 
 
 def _joined(arrays: list[np.ndarray], dtype: type) -> np.ndarray:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.build import early_lengths
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import text_of
+from rlwb.market.closes import early_lengths
 from rlwb.market.dataset.conflicts import read_conflicts
 from rlwb.market.dataset.importing import import_bars
 from rlwb.market.dataset.journal import is_pending

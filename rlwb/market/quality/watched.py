@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from rlwb.market.build import check_spacing
 from rlwb.market.calendar import Calendar
 from rlwb.market.dataset.bars import MUST, NUMBERS, Block
+from rlwb.market.fit import Fit
 from rlwb.market.report import Report
 from rlwb.market.validate import Bars, drop_misplaced, repair_values
 
@@ -28,6 +28,8 @@ class WatchedBars(Bars):
         Row of the block that each bar was, int64 of shape ``(bars,)``.
     found
         Rows of the block by reason.
+    closing_auction
+        Whether nearly every session has a bar stamped at the close.
     """
 
     def __init__(self, instrument: str, block: Block, calendar: Calendar) -> None:
@@ -37,6 +39,7 @@ class WatchedBars(Bars):
         frame.insert(0, "instrument", pd.Categorical.from_codes(np.zeros(len(block), np.int8), [instrument]))
         self.origin = np.arange(len(block))
         self.found: dict[str, np.ndarray] = {}
+        self.closing_auction = False
         super().__init__(frame, calendar, Report())
 
     def find(self, reason: str, mask: np.ndarray) -> None:
@@ -57,8 +60,9 @@ def watch(instrument: str, block: Block, calendar: Calendar) -> WatchedBars:
     DataError
         Where a run would refuse the bars.
     """
-    bars = WatchedBars(instrument, block, calendar)
-    drop_misplaced(bars, calendar)
-    check_spacing(bars, calendar)
+    bars, fit = WatchedBars(instrument, block, calendar), Fit(calendar)
+    drop_misplaced(bars, calendar, fit)
+    fit.see_spacing(bars)
+    bars.closing_auction = fit.judge(bars.report)
     repair_values(bars, 1.0)
     return bars
