@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -85,9 +86,9 @@ def import_(
     from rlwb.experiment.notebook import is_attended
     from rlwb.files import write_json
     from rlwb.market import import_bars
-    from rlwb.market.dataset.progress import ImportProgress
+    from rlwb.market.dataset.progress import BarProgress
 
-    with ImportProgress(bar=is_attended(), echo=typer.echo) as progress:
+    with BarProgress(bar=is_attended(), echo=typer.echo) as progress:
         done = import_bars(
             sources,
             out,
@@ -129,20 +130,24 @@ def check(
 
     Exit codes: 0 sound, 3 not sound, 2 nothing that could be checked.
     """
+    from rlwb.experiment.notebook import is_attended
     from rlwb.files import write_json
+    from rlwb.market.dataset.progress import BarProgress
     from rlwb.market.quality import check_bars
 
-    quality = check_bars(
-        source,
-        limit=limit,
-        calendar=calendar_of(calendar, tick_minutes, label),
-        kind=kind,
-        options=reader_options(option),
-        columns=pairs_of(column, "--column"),
-        source_timezone=source_timezone,
-        instrument_pattern=instrument_pattern,
-        datetime_format=datetime_format,
-    )
+    with BarProgress(bar=is_attended(), echo=partial(typer.echo, err=True)) as progress:
+        quality = check_bars(
+            source,
+            limit=limit,
+            calendar=calendar_of(calendar, tick_minutes, label),
+            kind=kind,
+            options=reader_options(option),
+            columns=pairs_of(column, "--column"),
+            source_timezone=source_timezone,
+            instrument_pattern=instrument_pattern,
+            datetime_format=datetime_format,
+            progress=progress,
+        )
     typer.echo(quality.as_text())
     if json is not None:
         write_json(json, quality.as_dict())

@@ -61,12 +61,12 @@ def list_instruments(directory: Path) -> dict[str, Path]:
 
 def list_months(folder: Path) -> dict[str, Path]:
     """Return the partition of each month of an instrument's folder, sorted by month."""
-    found = {
-        entry.name.removeprefix("month="): Path(entry.path) / PART
-        for entry in _folders(folder)
-        if entry.name.startswith("month=")
-    }
-    return dict(sorted(found.items()))
+    return {name.removeprefix("month="): folder / name / PART for name in month_names(folder)}
+
+
+def month_names(folder: Path) -> list[str]:
+    """Return the names of the folders in an instrument's folder, ``month=2024-01``, sorted."""
+    return sorted(entry.name for entry in _folders(folder) if entry.name.startswith("month="))
 
 
 def _folders(parent: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,4 +1,4 @@
-"""How far an import is: a bar where someone watches, else a line now and then."""
+"""How far an import or a check is: a bar where someone watches, else a line now and then."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 
-class ImportProgress:
-    """Takes the calls of `rlwb.market.dataset.importing.import_bars`.
+class BarProgress:
+    """Takes the calls of `rlwb.market.dataset.importing.import_bars` and `rlwb.market.quality.check_bars`.
 
     Parameters
     ----------

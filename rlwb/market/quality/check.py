@@ -15,7 +15,7 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.clock import text_of
 from rlwb.market.closes import early_lengths
 from rlwb.market.dataset.conflicts import read_conflicts
-from rlwb.market.dataset.importing import import_bars
+from rlwb.market.dataset.importing import Progress, import_bars
 from rlwb.market.dataset.journal import is_pending
 from rlwb.market.dataset.layout import is_dataset, list_instruments
 from rlwb.market.dataset.reading import lacking, read_instrument
@@ -118,6 +118,7 @@ def check_bars(
     *,
     limit: int = 1000,
     calendar: Calendar | None = None,
+    progress: Progress | None = None,
     **reading: Any,
 ) -> Quality:
     """Check a data set, or any other source by importing it into a temporary one.
@@ -128,6 +129,9 @@ def check_bars(
         How many findings of a kind are listed; all are counted.
     calendar
         The clock; that of the data set without it. Another source needs one.
+    progress
+        Called with ``"check"``, the bars that were checked so far, and all; before that as by `import_bars`, where that
+        is needed.
     reading
         For another source, the parameters `kind` to `datetime_format` of `import_bars`.
 
@@ -142,14 +146,14 @@ def check_bars(
         used = next((name for name, value in reading.items() if value), None)
         if used is not None:
             raise ConfigError(f"{source} is a data set, where {used} has no effect; drop it.")
-        return _check(Path(source), str(source), limit, calendar)
+        return _check(Path(source), str(source), limit, calendar, progress)
     if not Path(source).exists():
         raise DataError(f"there is no file or folder {source}; check the path of the bars.")
     if calendar is None:
         raise ConfigError(f"{source} is no data set, so it needs a calendar: --calendar (calendar= in Python).")
     with tempfile.TemporaryDirectory(prefix="rlwb-check-") as folder:
-        import_bars([source], Path(folder) / "set", calendar=calendar, **reading)
-        return _check(Path(folder) / "set", str(source), limit, None)
+        import_bars([source], Path(folder) / "set", calendar=calendar, progress=progress, **reading)
+        return _check(Path(folder) / "set", str(source), limit, None, progress)
 
 
 def _check(
@@ -157,6 +161,7 @@ def _check(
     source: str,
     limit: int,
     calendar: Calendar | None,
+    progress: Progress | None,
 ) -> Quality:
     state = read_state(directory)
     calendar = calendar or state.calendar
@@ -166,6 +171,8 @@ def _check(
     seen: list[Seen] = []
     there = 0
     for instrument, folder in list_instruments(directory).items():
+        if progress is not None:
+            progress("check", there, state.bars)
         try:
             block = read_instrument(folder, state.columns)
         except DataError as error:
@@ -179,6 +186,8 @@ def _check(
             except DataError as error:
                 found.count("refused")
                 found.add([Finding("refused", instrument, what=str(error))])
+    if progress is not None:
+        progress("check", there, state.bars)
     if there != state.bars and "damaged" not in found.counts:
         found.count("damaged")
         found.add([Finding("damaged", what=lacking(directory, state, there))])

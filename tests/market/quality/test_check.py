@@ -51,6 +51,13 @@ def test_calm_bars_are_sound(tmp_path: Path) -> None:
     assert quality.as_text().endswith("\nsound")
 
 
+def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    calm("A", "B").to_csv(tmp_path / "bars.csv", index=False)
+    check_bars(tmp_path / "bars.csv", calendar=CLOCK, progress=lambda *words: told.append(words))
+    assert told == [("bars.csv", 720, None), ("check", 0, 720), ("check", 360, 720), ("check", 720, 720)]
+
+
 def test_what_cannot_be_checked_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no file or folder"):
         check_bars(tmp_path / "none")
