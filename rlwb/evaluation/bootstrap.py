@@ -29,9 +29,9 @@ class Interval:
     estimate
         The mean of the values as they are, not of the resamples.
     lo, hi
-        Ends of the interval; NaN with fewer than two days, for then nothing tells how days differ.
+        Ends of the interval; NaN with fewer days than `fewest_days`.
     standard_error
-        Standard deviation of the resampled means.
+        Standard deviation of the resampled means; NaN with fewer than two days.
     level
         Nominal coverage, for example 0.95.
     orders, missing, days
@@ -46,6 +46,33 @@ class Interval:
     orders: int
     missing: int
     days: int
+
+
+def fewest_days(level: float) -> int:
+    """Return the number of days from which on an interval of this level is given.
+
+    Resampled means lie between the worst and the best of D days, and a true mean as likely above a day as below it lies
+    beyond all of them in 2^(1-D) of cases. No interval from fewer days than ``2^(1-D) <= 1 - level`` asks for can hold
+    what it promises; two days promise 95 % and hold 50 %.
+    """
+    _check_settings(level)
+    days = 2
+    while 2.0 ** (1 - days) > (1 - level) * (1 + 1e-9):
+        days += 1
+    return days
+
+
+def too_few_days(days: int, level: float) -> str | None:
+    """Say why there is no interval of this level over so many days; None where there is one."""
+    if days >= fewest_days(level):
+        return None
+    if days < 2:
+        return "One day of orders gives no interval: nothing tells how days differ."
+    held = 100 * (1 - 2.0 ** (1 - days))
+    return (
+        f"Intervals of {100 * level:g} % take at least {fewest_days(level)} days of orders; there are {days}, and even "
+        f"the span from the worst day to the best holds the true mean in {held:.3g} % of cases only."
+    )
 
 
 def day_interval(
@@ -123,14 +150,14 @@ def statistic_interval(
     Returns
     -------
     estimate, lo, hi
-        The ends are NaN with fewer than two days, or when no resample can be computed.
+        The ends are NaN with fewer days than `fewest_days`, or when no resample can be computed.
     """
     _check_settings(level, resamples)
     days, index = np.unique(np.asarray(dates).astype("datetime64[D]"), return_inverse=True)
     sums_dm = np.zeros((len(days), parts.shape[1]))
     np.add.at(sums_dm, index, parts)
     estimate = float(statistic(sums_dm.sum(axis=0, keepdims=True))[0])
-    if len(days) < 2:
+    if len(days) < fewest_days(level):
         return estimate, math.nan, math.nan
     drawn = _draw_weights(len(days), resamples, rng)
     resampled = np.concatenate([statistic(weights_bd @ sums_dm) for weights_bd in drawn])
@@ -163,6 +190,8 @@ def paired_difference(first: PolicyResult, second: PolicyResult) -> np.ndarray:
 
 
 def _expanded_percentiles(resampled: np.ndarray, days: int, level: float) -> tuple[float, float]:
+    if days < fewest_days(level):
+        return math.nan, math.nan
     tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
     lo, hi = np.quantile(resampled, [tail, 1 - tail])
     return float(lo), float(hi)
@@ -204,7 +233,7 @@ def _mean_of_ratios(weights_bd: np.ndarray, sums_kd: np.ndarray, counts_kd: np.n
     return means_bk.sum(axis=1) / (counts_bk > 0).sum(axis=1)
 
 
-def _check_settings(level: float, resamples: int) -> None:
+def _check_settings(level: float, resamples: int = 100) -> None:
     if not 0 < level < 1:
         raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
     if resamples < 100:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import statistic_interval
+from rlwb.evaluation.bootstrap import statistic_interval, too_few_days
 from rlwb.evaluation.results import PolicyResult, check_same_orders, finite_or_nan
 from rlwb.evaluation.statistics import ZERO_BP
 
@@ -57,7 +57,9 @@ class Comparison:
             lines.append(f"| {' | '.join([str(row['method']).replace('|', chr(92) + '|'), *cells])} |")
         orders, days = self.frame["orders"].iloc[0], self.frame["days"].iloc[0]
         basis = f"{orders:,} test orders on {days} days; {100 * self.level:g} % intervals by a bootstrap of whole days."
-        return "\n".join([*lines, "", *(f"- {note}" for note in (basis, *self.notes))]) + "\n"
+        few = too_few_days(days, self.level)
+        notes = [basis, *([few] if few else []), *self.notes]
+        return "\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n"
 
     def shows(self, name: str) -> bool:
         """Tell whether a figure of `FIGURES` is there at all and, where it is another PA, says more than the PA."""

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
-from rlwb.evaluation.bootstrap import Interval, average_day_interval, paired_difference
+from rlwb.evaluation.bootstrap import Interval, average_day_interval, paired_difference, too_few_days
 from rlwb.evaluation.results import Kind, PolicyResult, check_same_orders, of_kind
 from rlwb.evaluation.statistics import ZERO_BP, count_missing, gain_loss_ratio, mean, standard_deviation, win_rate
 from rlwb.evaluation.summary import weighted_by_value
@@ -226,8 +226,8 @@ def _notes(
             "TWAP's own PA is not 0 here: a cap, lots, price limits or halts shape its fills. Judge a policy by what "
             "it has over TWAP, order by order, not by its PA."
         )
-    if group["days"] < 2:
-        notes.append("One day of orders gives no interval: nothing tells how days differ.")
+    if few := too_few_days(group["days"], level):
+        notes.append(few)
     missing = frame.loc[frame["pa_missing"] > 0, ["policy", "pa_missing"]]
     if len(missing):
         listed = ", ".join(f"{row.policy}: {row.pa_missing}" for row in missing.itertuples())

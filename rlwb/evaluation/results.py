@@ -17,6 +17,9 @@ Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
 #: Columns that every result table has; all others are optional.
 REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
+#: What tables and lines call the figure that policies are judged by; see `rlwb.execution.ExecutionRules.judged_by`.
+PA_TITLES = {"pa": "PA", "pa_net": "net PA"}
+
 _DISPLAY_NAMES = {
     "twap": "TWAP",
     "vwap": "VWAP",

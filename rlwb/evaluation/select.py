@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError, DataError
+from rlwb.evaluation.results import PA_TITLES
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,21 @@ class Selection:
     ranked
         How many checkpoints had a validation PA and a file, damaged ones that were met included: the
         N of "the best of N".
+    figure
+        The column that was chosen by, ``pa`` or ``pa_net``.
     """
 
     chosen: tuple[Checkpoint, ...]
     excluded: tuple[Exclusion, ...]
     requested: int
     ranked: int
+    figure: str = "pa"
 
     def describe(self) -> str:
         """Say in a few lines what was chosen and what was left out."""
         short = f" ({self.requested} were asked for)" if len(self.chosen) < self.requested else ""
-        lines = [f"Chose n = {len(self.chosen)} of {self.ranked} validated checkpoints by validation PA{short}."]
+        by = f"by validation {PA_TITLES.get(self.figure, self.figure)}"
+        lines = [f"Chose n = {len(self.chosen)} of {self.ranked} validated checkpoints {by}{short}."]
         lines += [f"  iteration {c.iteration}: {c.validation_pa:.2f} bp" for c in self.chosen]
         if self.excluded:
             lines.append(f"Left out {len(self.excluded)}:")
@@ -137,7 +142,7 @@ def select_checkpoints(
     if not chosen:
         why = "; ".join(f"{_name(item)}: {item.reason}" for item in excluded[:3]) or "none was validated"
         raise CheckpointError(f"No checkpoint in {folder} can be chosen ({why}); train again with validation.")
-    return Selection(tuple(chosen), tuple(excluded), count, len(candidates))
+    return Selection(tuple(chosen), tuple(excluded), count, len(candidates), figure)
 
 
 def _validation_pas(validation: pd.DataFrame, figure: str) -> dict[int, float]:

@@ -54,13 +54,15 @@ def compare(folder: Path, configs: Mapping[str, RunConfig], *, echo: Callable[[s
 def compared(folder: Path, methods: Sequence[str] = tuple(METHODS)) -> Comparison:
     """Return the table of methods whose runs are finished."""
     from rlwb.evaluation import comparison
+    from rlwb.evaluation.results import PA_TITLES
 
     config = RunDirectory.open(folder / methods[0]).config
-    settings = config.backtest
+    settings, rules = config.backtest, config.execution.rules
+    chosen_by = f"the best validation {PA_TITLES[rules.judged_by]}"
     notes = [
-        "Of each learner the checkpoint with the best validation PA; all methods traded the same orders.",
+        f"Of each learner the checkpoint with {chosen_by}; all methods traded the same orders.",
         "Intervals hold the luck of the days, not that of the seed: each learner was trained once.",
-        f"Rules: {config.execution.rules.describe()}.",
+        f"Rules: {rules.describe()}.",
     ]
     return comparison(
         {**_fixed(folder, methods), **best_results(folder, methods)},

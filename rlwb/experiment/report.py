@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from rlwb.execution import ExecutionRules
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.experiment.stages import STAGES
 from rlwb.experiment.yamlfile import dump_yaml
@@ -23,7 +24,7 @@ CAPTIONS = {
     "pa_distribution": "Single orders, by policy. They scatter far more than the mean is large; a mean and a median on "
     "different sides of 0 say that a few orders carry the result.",
     "pa_by_month": "By month, with day-clustered intervals. An edge that fades, or that one month carries, is a reason "
-    "for distrust; an interval of two or three days means next to nothing.",
+    "for distrust; too few days for an interval that holds what it promises have none.",
     "pa_by_instrument": "By instrument, with day-clustered intervals, sorted by the mean: the slope is there by "
     "construction, the intervals are what to look at.",
     "inventory_paths": "What is left to trade after each step, beside the baselines. Thin bands are a fixed schedule "
@@ -114,7 +115,7 @@ def write_report(run: RunDirectory) -> Path:
         "<h2>How stable is that?</h2>",
         *_figures(run),
         "<h2>Each policy on the test orders</h2>",
-        _csv_table(run.backtest / "summary.csv", "the summary", _summary(run)),
+        _csv_table(run.backtest / "summary.csv", "the summary", summary_columns(_SUMMARY, config.execution.rules)),
         "<h2>Data and orders</h2>",
         _csv_table(run.orders / "summary.csv", "the orders", _ORDERS),
         _data(run),
@@ -136,10 +137,10 @@ def write_report(run: RunDirectory) -> Path:
     return run.report
 
 
-def _summary(run: RunDirectory) -> dict[str, str]:
-    """Return the columns of the summary to show; without costs the net PA would repeat the PA."""
-    costs = run.config.execution.rules.have_costs
-    return {name: title for name, title in _SUMMARY.items() if costs or name != "pa_net"}
+def summary_columns(columns: Mapping[str, str], rules: ExecutionRules) -> dict[str, str]:
+    """Return column to title of the summary: validation has the PA judged by; the net PA is shown where it differs."""
+    shown = {name: title for name, title in columns.items() if rules.have_costs or name != "pa_net"}
+    return shown | ({"validation_pa": "validation net PA"} if rules.have_costs else {})
 
 
 def _verdict(run: RunDirectory) -> str:
@@ -167,7 +168,7 @@ def _verdict(run: RunDirectory) -> str:
     if low > 0 or high < 0:
         answer = f"{'Yes' if low > 0 else 'No: it is worse'}, on these test days"
     else:
-        answer = "This test does not show it" if low <= 0 <= high else "One day of orders cannot show it"
+        answer = "This test does not show it" if low <= 0 <= high else "So few days of orders cannot show it"
     span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
     verb = "gain" if mean >= 0 else "lose"
     gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}{'after costs ' if net else ''}on average"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlwb.errors import ConfigError
-from rlwb.execution import OrderBatch
+from rlwb.execution import ExecutionRules, OrderBatch
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import MarketFeatures
@@ -94,7 +94,7 @@ class Trainings:
         if patience is not None:
             own.append(EarlyStopping(monitor, patience))
         if self.progress == "lines":
-            own.append(ProgressLines())
+            own.append(ProgressLines(progress_figures(bench.config.execution.rules)))
         vessel = TrainingVessel(
             simulator_fn=bench.simulator,
             state_interpreter=bench.state_interpreter(self.features),
@@ -139,6 +139,14 @@ class Trainings:
         )
         print("the student:")  # noqa: T201
         return teacher
+
+
+def progress_figures(rules: ExecutionRules) -> dict[str, str]:
+    """Return the figures of a training's lines, with their titles: the PA by which it is judged, which may be net."""
+    from rlwb.evaluation.results import PA_TITLES
+
+    pa = PA_TITLES[rules.judged_by]
+    return {rules.judged_by: pa, f"val/{rules.judged_by}": f"validation {pa}", "reward": "reward"}
 
 
 def teacher_checkpoints(run: RunDirectory) -> Path:

@@ -19,7 +19,7 @@ from rlwb.execution import (
     audit,
 )
 from rlwb.experiment.baselines import Estimates
-from rlwb.experiment.report import GAP_COLUMNS
+from rlwb.experiment.report import GAP_COLUMNS, summary_columns
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.sections import CEILINGS
 from rlwb.experiment.stage import Stage
@@ -88,9 +88,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 
 def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
-    names = dict(_SUMMARY)
-    if not run.config.execution.rules.have_costs:
-        del names["pa_net"]  # it would repeat the PA
+    names = summary_columns(_SUMMARY, run.config.execution.rules)
     table = _read(run.backtest / "summary.csv", BACKTEST)[list(names)].rename(columns=names)
     table = table.set_index("policy").round(3)
     figures = table.columns.difference(["kind", "orders", "days"])
@@ -108,16 +106,19 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
+    from rlwb.evaluation.results import PA_TITLES
+
     selection = json.loads(_there(run.backtest / "selection.json", BACKTEST).read_text(encoding="utf-8"))
     validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
-    validation = validation[run.config.execution.rules.judged_by]
+    figure = run.config.execution.rules.judged_by
+    validation = validation[figure]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
         {
             "rank": range(1, len(iterations) + 1),
             "policy": selection["chosen"],
             "iteration": iterations,
-            "validation PA": validation.reindex(iterations).to_numpy(),
+            f"validation {PA_TITLES[figure]}": validation.reindex(iterations).to_numpy(),
         }
     ).set_index("rank")
     excluded = pd.DataFrame(selection["excluded"], columns=["iteration", "reason"])

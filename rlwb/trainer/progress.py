@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlwb.trainer.callbacks import Callback
@@ -63,6 +63,17 @@ class ProgressLines(Callback):
         elif total:
             parts.append(f"{duration(each * (total - done))} left")
         self.echo("  ".join(parts))
+
+
+def bar_figures(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Return the figures of a progress bar; a net PA stands in for one that it differs from."""
+    shown = {}
+    for name in ("reward", "pa", "val/pa"):
+        net = f"{name}_net"
+        best = net if net in metrics and metrics[net] != metrics.get(name) else name
+        if best in metrics:
+            shown[best] = f"{metrics[best]:.3g}"
+    return shown
 
 
 def duration(seconds: float) -> str:

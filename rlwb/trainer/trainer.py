@@ -17,6 +17,7 @@ from rlwb.trainer.callbacks import Callback
 from rlwb.trainer.checkpoint import load_checkpoint
 from rlwb.trainer.collect import Episodes
 from rlwb.trainer.environments import Environments
+from rlwb.trainer.progress import bar_figures
 from rlwb.trainer.vessel import TrainingVessel, summarise, take
 from rlwb.trainer.watched import check_watched
 
@@ -129,7 +130,7 @@ class Trainer:
         try:
             while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
                 self._iterate(vessel)
-                bar.set_postfix({k: f"{v:.3g}" for k, v in self.metrics.items() if k in ("reward", "pa", "val/pa")})
+                bar.set_postfix(bar_figures(self.metrics))
                 bar.update()
         finally:
             bar.close()

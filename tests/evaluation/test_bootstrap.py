@@ -8,6 +8,7 @@ from scipy.stats import norm, t
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation import average_day_interval, bootstrap, day_interval, paired_interval
+from rlwb.evaluation.bootstrap import fewest_days, too_few_days
 from tests.evaluation.tables import baseline, checkpoint
 
 
@@ -82,6 +83,34 @@ def test_one_day_gives_no_interval_and_no_order_gives_no_mean():
     assert (none.orders, none.missing, none.days) == (0, 1, 0)
 
 
+@pytest.mark.parametrize(("level", "days"), [(0.5, 2), (0.75, 3), (0.9, 5), (0.95, 6), (0.99, 8)])
+def test_too_few_days_for_a_level_give_a_mean_and_an_error_but_no_interval(level, days):
+    """Half of all days lie above the truth: all D do, or none does, in 2 * 0.5^D of cases."""
+    assert 2 * 0.5**days <= 1 - level < 2 * 0.5 ** (days - 1)
+    assert fewest_days(level) == days
+    pa = np.arange(days, dtype=np.float64)
+    enough = day_interval(pa, dates_of(range(days)), np.random.default_rng(0), level=level, resamples=200)
+    assert enough.lo < enough.estimate < enough.hi
+    assert too_few_days(days, level) is None
+    why = too_few_days(days - 1, level)
+    assert why is not None
+    assert (f"take at least {days} days of orders" if days > 2 else "One day of orders gives no interval") in why
+    few = day_interval(pa[1:], dates_of(range(1, days)), np.random.default_rng(0), level=level, resamples=200)
+    assert np.isnan([few.lo, few.hi]).all()
+    assert few.estimate == pytest.approx(days / 2)
+    assert (few.standard_error > 0) == (days > 2)
+
+
+def test_fewest_days_are_enough_for_nearly_what_is_promised():
+    rng = np.random.default_rng(8)
+    hits = 0
+    for _ in range(400):
+        pa, dates = market(rng, days=fewest_days(0.95), orders=10, day_effect=6.0)
+        interval = day_interval(pa, dates, rng, resamples=600)
+        hits += interval.lo <= 0 <= interval.hi
+    assert hits / 400 >= 0.9
+
+
 def test_average_of_identical_policies_is_the_policy():
     pa, dates = market(np.random.default_rng(4))
     single = day_interval(pa, dates, np.random.default_rng(5), resamples=500)
@@ -93,7 +122,7 @@ def test_average_of_identical_policies_is_the_policy():
 def test_average_weights_policies_equally_however_many_orders_lack_a_pa():
     first, second = np.array([1.0, 1.0, 1.0, 1.0]), np.array([5.0, np.nan, np.nan, np.nan])
     dates = dates_of([0, 1, 2, 3])
-    interval = average_day_interval([first, second], [dates, dates], np.random.default_rng(0), resamples=500)
+    interval = average_day_interval([first, second], [dates, dates], np.random.default_rng(0), level=0.8, resamples=500)
     assert interval.estimate == 3.0
     assert interval.missing == 3
     assert (interval.lo, interval.hi) == (1.0, 3.0)  # without day 0 only the first policy has a mean

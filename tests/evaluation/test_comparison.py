@@ -51,7 +51,7 @@ def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
 
 
 def test_what_cannot_be_computed_is_missing_and_shown_as_such():
-    made = comparison({"always wins": checkpoint([1.0, 2.0, 3.0, 4.0], days=2)}, resamples=100)
+    made = comparison({"always wins": checkpoint([1.0, 2.0, 3.0, 4.0], days=2)}, resamples=100, level=0.5)
     row = made.frame.iloc[0]
     assert np.isnan([row["glr"], row["glr_lo"], row["glr_hi"]]).all()
     text = made.to_markdown()
@@ -69,10 +69,17 @@ def test_one_day_gives_figures_without_intervals():
     assert "[" not in comparison({"a": checkpoint([1.0, -2.0])}, resamples=100).to_markdown().splitlines()[2]
 
 
+def test_too_few_days_are_explained_below_the_table():
+    text = comparison({"a": checkpoint([1.0, -2.0, 3.0], days=3)}, resamples=100).to_markdown()
+    assert "[" not in text
+    assert "- Intervals of 95 % take at least 6 days of orders; there are 3, and even the span from the worst" in text
+    assert "holds the true mean in 75 % of cases only." in text
+
+
 def test_over_twap_shows_only_where_it_says_more_than_pa():
     method, even, off = checkpoint([1.0, 2.0], days=2), baseline([0.0, 0.0], days=2), baseline([0.5, 0.5], days=2)
     assert "over TWAP" not in comparison({"ours": method, "TWAP": even}, resamples=100).to_markdown()
-    text = comparison({"ours": method, "TWAP": off}, resamples=100).to_markdown()
+    text = comparison({"ours": method, "TWAP": off}, resamples=100, level=0.5).to_markdown()
     assert "over TWAP" in text
     assert "| TWAP | 0.50 [0.50, 0.50] | 0.00 [0.00, 0.00] |" in text
 

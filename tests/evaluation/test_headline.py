@@ -75,7 +75,7 @@ def test_no_checkpoint_and_other_orders_are_refused():
 
 def test_where_rules_cut_twap_its_own_pa_is_the_mark_to_beat():
     # TWAP made 3 and 1, the checkpoint 2 and 2: each beats 0, and the checkpoint has nothing over TWAP.
-    table = headline([checkpoint([2.0, 2.0], days=2), baseline([3.0, 1.0], days=2)])
+    table = headline([checkpoint([2.0, 2.0], days=2), baseline([3.0, 1.0], days=2)], level=0.5)
     row = table.frame.iloc[0]
     assert row["pa_mean"] == 2.0
     assert row["over_twap"] == pytest.approx(0.0)
@@ -143,7 +143,7 @@ def test_a_ceiling_says_nothing_of_twaps_own_advantage():
 def test_with_costs_a_net_column_and_what_it_has_over_twap_stand_beside_the_pa():
     # After costs the checkpoint has 1 and -1, TWAP -2 and -2: net 0, and 2 over TWAP. Validation 2 was net as well.
     ours = checkpoint([3.0, 1.0], days=2, pa_net=[1.0, -1.0])
-    table = headline([ours, baseline([0.0, 0.0], days=2, pa_net=[-2.0, -2.0])])
+    table = headline([ours, baseline([0.0, 0.0], days=2, pa_net=[-2.0, -2.0])], level=0.5)
     row = table.frame.iloc[0]
     assert (row["pa_mean"], row["pa_net_mean"], row["net_over_twap"]) == (2.0, 0.0, 2.0)
     assert row["pa_net_lo"] < 0.0 < row["pa_net_hi"]

@@ -21,7 +21,7 @@ def test_hand_computed_row():
     result = checkpoint(
         [4.0, -2.0, np.nan, 1.0], 12, 3.5, days=2, ffr=[1.0, 1.0, 0.0, 0.5], pa_net=[3.0, -3.0, np.nan, 0.0]
     )
-    row = summarise([result]).iloc[0]
+    row = summarise([result], level=0.5).iloc[0]
     assert (row["policy"], row["kind"], row["iteration"], row["validation_pa"]) == (
         "checkpoint-0012",
         "checkpoint",

@@ -20,7 +20,7 @@ from rlwb.experiment.work import read_results
 
 SMALL = {
     "market.synthetic.instruments": 3,
-    "market.synthetic.days": 16,
+    "market.synthetic.days": 32,
     "policy.hidden": 8,
     "train.iterations": 2,
     "train.episodes_per_iteration": 40,

@@ -100,7 +100,7 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
         ("3,,", None),
         (
             "3,nan,nan",
-            "One day of orders cannot show it.</strong> The chosen checkpoints gain 3.00 bp an order on average.",
+            "So few days of orders cannot show it.</strong> The chosen checkpoints gain 3.00 bp an order on average.",
         ),
     ],
 )

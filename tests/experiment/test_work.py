@@ -340,14 +340,20 @@ def test_every_learner_and_the_teacher_take_the_fall_of_the_learning_rate() -> N
     assert Workbench(tiny()).learner(features).settings.decay_updates is None
 
 
-def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(tmp_path: Path) -> None:
+def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rules = {"commission_bps": 3.0, "min_fee": 5.0, "volume_limit": 0.05, "temporary_impact_bps": 40.0}
     config = tiny(**{f"execution.rules.{name}": value for name, value in rules.items()})
     run = RunDirectory.create(tmp_path / "run", config)
     work.make_orders(run, config)
-    work.train_policy(run, config, progress="none")
+    work.train_policy(run, config, progress="lines")
+    line = capsys.readouterr().out.splitlines()[-1]
     work.backtest_policies(run, config)
     logged = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
+    trained = pd.read_csv(run.metrics / "train.csv").set_index("iteration")
+    assert f"  net PA {trained.loc[3, 'pa_net']:.2f}  validation net PA {logged.loc[3, 'pa_net']:.2f}  reward " in line
+    assert "checkpoints by validation net PA" in (run.backtest / "selection.json").read_text()
     summary = pd.read_csv(run.backtest / "summary.csv").set_index("policy")
     best = summary.index[0]
     assert logged["pa_net"].lt(logged["pa"]).all()
@@ -361,7 +367,8 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(t
     if gap.loc["all together", "left_out"] == 0:
         assert gap.loc["all together", "pa_net"] == pytest.approx(summary.loc[best, "pa_net"], abs=1e-9)
     assert views.rules_gap(run).index.tolist() == causes
-    assert "net test PA" in views.summary_table(run)
+    assert {"net test PA", "validation net PA"} <= set(views.summary_table(run))
+    assert "validation net PA" in views.selection_tables(run)[0]
     assert views.iteration_table(run)["validation net PA"].notna().any()
     assert len(work.stability_figures(run, config)) == 7
 
@@ -370,4 +377,4 @@ def test_under_the_simple_rules_there_is_no_gap(copied: RunDirectory) -> None:
     work.backtest_policies(copied, copied.config)
     assert not (copied.backtest / "gap.csv").exists()
     assert views.rules_gap(copied).empty
-    assert "net test PA" not in views.summary_table(copied)
+    assert not {"net test PA", "validation net PA"} & set(views.summary_table(copied))

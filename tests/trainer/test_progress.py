@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from rlwb.trainer import Trainer
-from rlwb.trainer.progress import History, ProgressLines, duration
+from rlwb.trainer.progress import History, ProgressLines, bar_figures, duration
 from tests.trainer.small import small_vessel
 
 
@@ -53,6 +53,17 @@ def test_a_resumed_training_says_so_and_knows_no_end_without_one() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_bar_shows_the_net_figure_where_costs_make_one() -> None:
+    free = {"pa": 1.0, "pa_net": 1.0, "val/pa": 2.0, "val/pa_net": 2.0, "reward": 3.0, "seconds": 9.0}
+    assert bar_figures(free) == {"reward": "3", "pa": "1", "val/pa": "2"}
+    assert bar_figures({**free, "pa_net": 0.5, "val/pa_net": -1.0}) == {
+        "reward": "3",
+        "pa_net": "0.5",
+        "val/pa_net": "-1",
+    }
+    assert bar_figures({"reward": 3.0}) == {"reward": "3"}
 
 
 def test_history_keeps_every_iteration() -> None:

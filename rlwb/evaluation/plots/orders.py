@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from rlwb.evaluation.bootstrap import Interval, average_day_interval
+from rlwb.evaluation.bootstrap import Interval, average_day_interval, fewest_days
 from rlwb.evaluation.plots.style import (
     BLUE,
     GREY,
@@ -142,7 +142,8 @@ def _by_group(checkpoints: Sequence[PolicyResult], by: str, level: float, seed: 
 
 def _interval_line(results: Sequence[PolicyResult], level: float) -> str:
     n = len(of_kind(results, "checkpoint"))
-    return f"mean of the chosen checkpoints (n = {n}); bars: {100 * level:g} % intervals clustered by day"
+    few = fewest_days(level)
+    return f"mean of the chosen checkpoints (n = {n}); bars: {100 * level:g} % intervals by days, from {few} days on"
 
 
 def _extremes(drawn: Sequence[PolicyResult]) -> str:

@@ -25,23 +25,28 @@ from rlwb.evaluation.plots.style import (
     styled,
     zero_line,
 )
-from rlwb.evaluation.results import finite_or_nan
+from rlwb.evaluation.results import PA_TITLES, finite_or_nan
 
 
 @styled
-def learning_curves(train: pd.DataFrame, validation: pd.DataFrame, *, chosen: Sequence[int] = ()) -> Figure:
+def learning_curves(
+    train: pd.DataFrame, validation: pd.DataFrame, *, chosen: Sequence[int] = (), judged_by: str = "pa"
+) -> Figure:
     """Draw PA and reward by iteration, on training and on validation orders.
 
     Parameters
     ----------
     train, validation
-        ``metrics/train.csv`` and ``metrics/validation.csv``: columns `iteration`, `pa` (basis points) and,
+        ``metrics/train.csv`` and ``metrics/validation.csv``: columns `iteration`, `judged_by` (basis points) and,
         optionally, `reward`.
     chosen
         Iterations to mark as chosen for the backtest.
+    judged_by
+        The PA to draw: ``pa``, or ``pa_net`` where there are costs.
     """
     title = "Learning curves"
-    panels = [(c, label) for c, label in _PANELS if _has_values(train, c) or _has_values(validation, c)]
+    labels = {judged_by: f"mean {PA_TITLES[judged_by]}, bp", "reward": "mean reward of an episode"}
+    panels = [(c, label) for c, label in labels.items() if _has_values(train, c) or _has_values(validation, c)]
     if not panels:
         return note_figure(title, "Neither training nor validation has logged a PA or a reward yet.")
     subtitle = "PA 0 is the order's own TWAP; the training policy samples its actions"
@@ -50,7 +55,7 @@ def learning_curves(train: pd.DataFrame, validation: pd.DataFrame, *, chosen: Se
         _draw_training(axis, train, column)
         _draw_validation(axis, validation, column, chosen)
         axis.set_ylabel(label)
-        if column == "pa":
+        if column == judged_by:
             zero_line(axis)
     axes[-1].set_xlabel("iteration")
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -90,9 +95,6 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
     zero_line(axis)
     legend_below(figure, axis)
     return figure
-
-
-_PANELS = (("pa", "mean PA, bp"), ("reward", "mean reward of an episode"))
 
 
 def _has_values(frame: pd.DataFrame, column: str) -> bool:

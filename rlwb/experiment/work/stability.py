@@ -34,11 +34,12 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         results = [result.after_costs() for result in results]
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
         summary = summary.assign(**{name: summary[other] for name, other in net.items()})
-        train, validation = (frame.assign(pa=frame["pa_net"]) for frame in (train, validation))
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
     interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     return {
-        "learning_curves": plots.learning_curves(train, validation, chosen=chosen),
+        "learning_curves": plots.learning_curves(
+            train, validation, chosen=chosen, judged_by=config.execution.rules.judged_by
+        ),
         "validation_against_test": plots.validation_against_test(
             summary, expected_shrinkage=selection["expected_shrinkage"]
         ),

@@ -43,6 +43,18 @@ def test_months_are_means_over_checkpoints():
     assert [y for _, y in marks(axes)] == pytest.approx([2.0, 6.0])
 
 
+def test_a_month_of_a_few_days_has_a_mean_and_no_interval():
+    first = np.datetime64("2023-05-04")
+    pa = np.arange(33.0)  # 28 days of May, 5 of June
+    axes = pa_by_month([checkpoint(pa, days=33, date=first + np.arange(33))]).axes[0]
+    assert tick_labels(axes.xaxis) == ["2023-05\n28 d", "2023-06\n5 d"]
+    assert [y for _, y in marks(axes)] == pytest.approx([13.5, 30.0])
+    may, june = (bars.get_segments()[0] for bars in axes.collections)
+    assert may[0, 1] < 13.5 < may[1, 1]
+    assert june.size == 0
+    assert any("from 6 days on" in text.get_text() for text in axes.texts)
+
+
 def test_many_months_keep_their_labels_apart():
     axes = pa_by_month([checkpoint(np.ones(900), days=900)]).axes[0]
     assert len(marks(axes)) == 30
