@@ -15,6 +15,7 @@ import pandas as pd
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.clock import day_of
 from rlwb.market.columns import match_columns
+from rlwb.market.dataset.arrow import UnfitError, read_plain_csv
 from rlwb.market.dataset.layout import is_dataset
 from rlwb.market.dataset.reading import Selection
 from rlwb.market.readers.base import Reader
@@ -127,7 +128,7 @@ def read_bars(
             origin.setdefault(name, path)
             if wanted is not None and name not in wanted:
                 continue
-        frame = _in_schema(read_table(path, found, header), path.name, datetime_format)
+        frame = _in_schema(_columns_of(path, found, header, datetime_format), path.name, datetime_format)
         if source_timezone is not None and "datetime" in frame and frame["datetime"].dtype.kind == "M":
             frame["datetime"] = _in_zone(frame["datetime"], source_timezone, path.name)
         if "instrument" not in found:
@@ -210,6 +211,15 @@ def id_of(path: Path, pattern: str | None) -> str:
     if match is None or not match.groups():
         raise DataError(f"instrument_pattern {pattern!r} finds no id (group 1) in the file name {path.name}; mend it.")
     return match.group(1)
+
+
+def _columns_of(path: Path, found: Mapping[str, str], header: list[str], datetime_format: str | None) -> pd.DataFrame:
+    if suffix_of(path) != ".parquet":
+        try:
+            return read_plain_csv(path, found, datetime_format)
+        except UnfitError:
+            pass
+    return read_table(path, found, header)
 
 
 def _in_schema(frame: pd.DataFrame, where: str, datetime_format: str | None) -> pd.DataFrame:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pandas as pd
@@ -21,6 +24,7 @@ _AS_TEXT = ("instrument", "datetime", "date", "time")
 #: What stands for a missing number.
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 _CHUNK = 1 << 20
+_BEGIN = 1 << 16
 #: A table is held some three times while it is read: as it is parsed, as columns, and joined to those of other files.
 _COPIES = 3
 _DAMAGE = (pd.errors.ParserError, pa.ArrowException, OSError, EOFError, zlib.error)
@@ -43,7 +47,11 @@ def read_header(path: Path) -> list[str]:
         if nul:
             raise DataError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
         _check_memory(path, size)
-        header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig", dtype=str).columns]
+        first = first_rows(path)
+        if first is not None:
+            header = first[0]
+        else:
+            header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig", dtype=str).columns]
         other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
         if other is not None:
             raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")
@@ -56,6 +64,26 @@ def read_header(path: Path) -> list[str]:
         raise DataError(f"{path} cannot be read ({_first_line(error)}); write it again.") from None
 
 
+def first_rows(path: Path) -> tuple[list[str], list[str]] | None:
+    """Return the names and the first row of a CSV file; None where its first lines are not as plain as they mostly are.
+
+    Plain are names in the first line, each once and none of them blank.
+    """
+    with _opened(path) as file:
+        begin = file.read(_BEGIN)
+    lines = re.split(r"\r\n|\n|\r", begin.decode("utf-8-sig", "replace"), maxsplit=2)
+    if (len(lines) < 3 and len(begin) == _BEGIN) or "\ufffd" in "".join(lines[:2]):
+        return None
+    try:  # each line by itself, so that a value which goes on in the next one is seen
+        names, values = (
+            next(csv.reader([line], strict=True), []) for line in (lines[0], lines[1] if lines[1:] else "")
+        )
+    except csv.Error:  # a quote that is not closed
+        return None
+    plain = bool(names) and len(set(names)) == len(names) and all(map(str.strip, names))
+    return (names, values) if plain else None
+
+
 def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the columns `found` (``{schema name: name in the file}``) under their schema names.
 
@@ -64,8 +92,9 @@ def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | Non
     names = {name: target for target, name in found.items()}
     if suffix_of(path) == ".parquet":
         try:
-            _check_memory(path, pq.read_metadata(path).num_rows * len(names) * 8)
-            table = pq.read_table(path, columns=list(names))
+            with pq.ParquetFile(path) as file:
+                _check_memory(path, file.metadata.num_rows * len(names) * 8)
+                table = file.read(columns=list(names))
         except _DAMAGE as error:
             raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); replace it.") from None
         empty = [place for place, field in enumerate(table.schema) if pa.types.is_null(field.type)]
@@ -110,7 +139,7 @@ def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | Non
                 raise DataError(
                     f"{path}, line {bad.index[0] + 2}: {name} is {bad.iloc[0]!r}, not a number; correct it."
                 )
-            frame[name] = frame[name].astype(np.float64)
+        frame[name] = frame[name].astype(np.float64)
     return frame.rename(columns=names)
 
 
@@ -122,7 +151,7 @@ def holds_nul(path: Path) -> bool:
 def _scan(path: Path) -> tuple[bool, int]:
     """Return whether a text file holds NUL bytes, and how many bytes it has, unpacked, as far as was looked."""
     size = 0
-    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+    with _opened(path) as file:
         while chunk := file.read(_CHUNK):
             if not size and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which the reader names
                 return False, len(chunk)
@@ -130,6 +159,10 @@ def _scan(path: Path) -> tuple[bool, int]:
             if b"\0" in chunk:
                 return True, size
     return False, size
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def _check_memory(path: Path, size: int) -> None:

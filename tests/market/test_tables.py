@@ -6,10 +6,15 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from benchmarks.fuzzing.tokens import TOKENS
 from rlwb.errors import DataError
-from rlwb.market import Calendar, load_sessions
+from rlwb.market import Calendar, load_sessions, read_bars
+from rlwb.market.columns import match_columns
+from rlwb.market.dataset.arrow import UnfitError, read_plain_csv
+from rlwb.market.tables import first_rows, read_header, read_table
 from tests.market.helpers import random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)
@@ -68,3 +73,79 @@ def test_numbers_of_full_precision_are_those_of_parquet(tmp_path: Path) -> None:
 def test_whole_numbers_beyond_64_bits_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "bars.csv").write_text("\n".join([HEADER, *(row[:-3] + "99999999999999999999" for row in ROWS)]))
     assert load_sessions(tmp_path / "bars.csv", SMALL).fields["volume"][0, 0] == 1e20
+
+
+def read_both_ways(path: Path) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """Return what the fast and the slow way read, with stamps and ids alike; None where one refuses."""
+    header = read_header(path)
+    found = match_columns(header, None, path.name)
+    try:
+        fast = read_plain_csv(path, found, None)
+    except UnfitError:
+        return None, None
+    try:
+        slow = read_table(path, found, header)
+        stamps = pd.to_datetime(slow["datetime"].str.strip(), format="ISO8601", utc=fast["datetime"].dt.tz is not None)
+        return fast, slow.assign(datetime=stamps, instrument=slow["instrument"].astype("category"))
+    except (DataError, ValueError):
+        return fast, None
+
+
+@pytest.mark.parametrize("column", HEADER.split(","))
+def test_the_fast_way_reads_a_cell_as_the_slow_one_or_leaves_it(column: str, tmp_path: Path) -> None:
+    place, path, fit = HEADER.split(",").index(column), tmp_path / "bars.csv", []
+    for token in TOKENS:
+        for shown in (token, f'"{token}"'):
+            cells = ROWS[1].split(",")
+            cells[place] = shown
+            path.write_text("\n".join([HEADER, ROWS[0], ",".join(cells), ROWS[2]]), newline="")
+            try:
+                fast, slow = read_both_ways(path)
+            except DataError:  # NUL bytes
+                continue
+            if fast is not None:
+                fit.append(token)
+                assert slow is not None, shown
+                pd.testing.assert_frame_equal(fast, slow, check_exact=True)
+    assert len(set(fit)) >= (1 if column == "datetime" else 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,b\n1,2\n", ["a", "b"]),
+        ("\ufeffa, b\r\n1,2", ["a", " b"]),
+        ('"a","b,c"\r1,2', ["a", "b,c"]),
+        ("a,b", ["a", "b"]),
+        ("a,a\n1,2", ["a", "a.1"]),
+        ("a,\n1,2", ["a", "Unnamed: 1"]),
+        ("\na,b\n1,2", ["a", "b"]),
+        ('a,"b\nc"\n1,2', ["a", "b\nc"]),
+        ('a"b,c\n1,2', ['a"b', "c"]),
+    ],
+)
+def test_names_are_those_of_pandas_however_they_stand(text: str, names: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_bytes(text.encode())
+    assert read_header(path) == names == list(pd.read_csv(path, nrows=0, encoding="utf-8-sig").columns)
+    plain = first_rows(path)
+    assert plain is None or plain[0] == names
+
+
+def test_a_number_beyond_float64_and_a_year_beyond_nanoseconds_are_refused_with_their_row(tmp_path: Path) -> None:
+    path = tmp_path / "bars.csv"
+    path.write_text("\n".join([HEADER, ROWS[0], ROWS[1].replace(",101", ",1e400")]))
+    with pytest.raises(DataError, match="line 3: volume is '1e400', not a number"):
+        read_bars(path)
+    path.write_text("\n".join([HEADER, ROWS[0], ROWS[1].replace("2024", "7024")]))
+    with pytest.raises(DataError, match=r"the stamp '7024-01-03 10:01:00' \(row 1\) cannot be read"):
+        read_bars(path)
+
+
+def test_numbers_are_float64_whichever_way_they_are_read(tmp_path: Path) -> None:
+    for name, end in (("fast", "\n"), ("slow", ",\n")):  # a comma more, which only the slow way takes
+        (tmp_path / f"{name}.csv").write_text(HEADER + "\n" + "".join(row + end for row in ROWS))
+    fast, slow = (read_bars(tmp_path / f"{name}.csv") for name in ("fast", "slow"))
+    pd.testing.assert_frame_equal(fast, slow)
+    assert fast["volume"].dtype == np.float64
+    assert fast["datetime"].dtype == "datetime64[ns]"

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from rlwb.market.dataset.bars import NUMBERS
 from rlwb.market.schema import REQUIRED
 from rlwb.market.stamps import has_offset
-from rlwb.market.tables import MISSING_WORDS, holds_nul, read_header, suffix_of
+from rlwb.market.tables import MISSING_WORDS, first_rows, suffix_of
 
 _BATCH = 1 << 20
 _CSV_BLOCK = 1 << 24
+_EARLIEST, _LATEST = (int(stamp.value) // 1000 for stamp in (pd.Timestamp.min, pd.Timestamp.max))
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -90,10 +91,13 @@ def _check_types(schema: pa.Schema, found: Mapping[str, str]) -> None:
 
 
 def _csv(path: Path, found: Mapping[str, str], datetime_format: str | None, skip: int) -> Iterator[pa.RecordBatch]:
-    if datetime_format is not None or "halted" in found or holds_nul(path):
+    names, first = first_rows(path) or ([], [])
+    if datetime_format is not None or "halted" in found or not names or len(first) != len(names):
         raise UnfitError("text that needs more than ISO 8601 and numbers")
-    types: dict[str, pa.DataType] = {name: pa.float64() for target, name in found.items() if target in NUMBERS}
-    types[found["datetime"]] = pa.timestamp("us", "UTC" if _zoned(path, found["datetime"]) else None)
+    numbers = [name for target, name in found.items() if target in NUMBERS]
+    types: dict[str, pa.DataType] = dict.fromkeys(numbers, pa.float64())
+    zoned = has_offset(first[names.index(found["datetime"])].strip())
+    types[found["datetime"]] = pa.timestamp("us", "UTC" if zoned else None)
     if "instrument" in found:
         types[found["instrument"]] = _DICTIONARY
     convert = pacsv.ConvertOptions(
@@ -103,29 +107,51 @@ def _csv(path: Path, found: Mapping[str, str], datetime_format: str | None, skip
         pa.input_stream(path, compression="gzip" if path.suffix.lower() == ".gz" else None) as stream,
         pacsv.open_csv(stream, pacsv.ReadOptions(block_size=_CSV_BLOCK), convert_options=convert) as reader,
     ):
-        if _names_in(path) != read_header(path):
-            raise UnfitError("names that stand twice")
         for batch in reader:
             if batch.column(found["datetime"]).null_count:
                 raise UnfitError("a stamp that is empty or says that it is missing")
+            if not _in_reach(batch.column(found["datetime"])):
+                raise UnfitError("a year that nanoseconds do not reach")
+            if not all(_finite(batch.column(name)) for name in numbers):
+                raise UnfitError("a number that is too large, infinite, or not a number by another word")
             if skip < batch.num_rows:
                 yield batch.slice(skip)
             skip = max(0, skip - batch.num_rows)
 
 
-def _names_in(path: Path) -> list[str]:
-    first = pd.read_csv(path, nrows=1, header=None, encoding="utf-8-sig", dtype=str, keep_default_na=False)
-    return [str(name) for name in first.iloc[0]]
+def _finite(numbers: pa.Array) -> bool:
+    """Tell whether all are finite that are not missing."""
+    return int(np.isfinite(numbers.to_numpy(zero_copy_only=False)).sum()) == len(numbers) - numbers.null_count
 
 
-def _zoned(path: Path, column: str) -> bool:
-    try:
-        first = pd.read_csv(path, nrows=1, encoding="utf-8-sig", dtype=str, keep_default_na=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise UnfitError(str(error)) from None
-    if column not in first.columns or not len(first):
+def _in_reach(stamps: pa.Array) -> bool:
+    """Tell whether microseconds are within the years of nanoseconds."""
+    found = pc.min_max(stamps.cast(pa.int64())).as_py()
+    return found["min"] is None or (found["min"] > _EARLIEST and found["max"] < _LATEST)
+
+
+def read_plain_csv(path: Path, found: Mapping[str, str], datetime_format: str | None) -> pd.DataFrame:
+    """Return the columns `found` of a CSV file as `rlwb.market.tables.read_table` does, with stamps as such.
+
+    Raises
+    ------
+    UnfitError
+        Where the file needs more than this.
+    """
+    batches = list(arrow_batches(path, found, datetime_format, 0))
+    if not batches:
         raise UnfitError("no rows")
-    return has_offset(str(first[column].iloc[0]).strip())
+    table = pa.concat_tables(batches)
+    table = table.set_column(
+        table.column_names.index("datetime"),
+        "datetime",
+        table["datetime"].cast(pa.timestamp("ns", table["datetime"].type.tz)),
+    )
+    columns = {target: table[target].to_pandas() for target in found}
+    if "instrument" in columns:
+        names = columns["instrument"].cat
+        columns["instrument"] = names.reorder_categories(sorted(names.categories))
+    return pd.DataFrame(columns, copy=False)
 
 
 def codes_of(table: pa.Table, names: list[str]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -43,7 +44,7 @@ class Reader(ABC):
     separable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         for option in fields(self):
             value = getattr(self, option.name)
             if not _fits(value, hints[option.name]):
@@ -87,6 +88,11 @@ class Reader(ABC):
         DataError
             One sentence that names the file and, where there is one, the row; no other exception for any content.
         """
+
+
+@cache
+def _hints(reader: type[Reader]) -> dict[str, Any]:
+    return get_type_hints(reader)
 
 
 def _fits(value: Any, hint: Any) -> bool:
