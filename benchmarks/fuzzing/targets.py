@@ -11,6 +11,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -240,27 +241,31 @@ def _orders_parquet() -> list[Tree]:
     return [Tree({"orders.parquet": _parquet_of(table)}) for table in _order_tables()]
 
 
-def _fat_lines(rng: random.Random, columns: int) -> bytes:
-    """Return as many short rows as the limit admits, or some more; what a reader makes of them is largest."""
-    row = rng.choice((",".join(["1"] * columns), "," * (columns - 1), "0" * 10, "34200000" + "," * (columns - 1)))
-    size = rng.choice((0.5, 0.99, 1.01, 10)) * LIMIT * 1e6
-    return f"{row}\n".encode() * int(size / (len(row) + 1))
+#: Parts of the limit that a fat input's text has. BZ2 packs such text some hundred times slower than DEFLATE does.
+_SHARES = (0.5, 0.99, 1.01, 10)
+
+
+@cache
+def _fat_zip(member: str, row: str, share: float, method: int) -> bytes:
+    """Return an archive of as many short rows as the limit admits, or some more; readers make most of those."""
+    return pack([(member, f"{row}\n".encode() * int(share * LIMIT * 1e6 / (len(row) + 1)))], method)
+
+
+def _fat_row(rng: random.Random, columns: int) -> str:
+    return rng.choice((",".join(["1"] * columns), "," * (columns - 1), "0" * 10, "34200000" + "," * (columns - 1)))
 
 
 def _fat_binance(rng: random.Random) -> Tree:
-    method = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
-    return Tree({"B-1m-2024-01.zip": pack([("B-1m-2024-01.csv", _fat_kline(rng))], method)}, False)
-
-
-def _fat_kline(rng: random.Random) -> bytes:
-    row = "1704067200000,1,1,1,1,1,1704067259999,1,,,,\n"
-    size = rng.choice((0.5, 0.99, 1.01, 10)) * LIMIT * 1e6
-    return rng.choice((row.encode() * int(size / len(row)), _fat_lines(rng, 12)))
+    row = rng.choice(("1704067200000,1,1,1,1,1,1704067259999,1,,,,", _fat_row(rng, 12)))
+    packed = zipfile.ZIP_DEFLATED, rng.choice(_SHARES)
+    method, share = rng.choice((packed, packed, (zipfile.ZIP_BZIP2, 1.01)))
+    return Tree({"B-1m-2024-01.zip": _fat_zip("B-1m-2024-01.csv", row, share, method)}, False)
 
 
 def _fat_lean(rng: random.Random) -> Tree:
     name, columns = rng.choice((("trade", 6), ("quote", 11)))
-    content = pack([(f"20240103_spy_minute_{name}.csv", _fat_lines(rng, columns))])
+    share, member = rng.choice(_SHARES), f"20240103_spy_minute_{name}.csv"
+    content = _fat_zip(member, _fat_row(rng, columns), share, zipfile.ZIP_DEFLATED)
     return Tree({f"{_LEAN}_{name}.zip": content}, False)
 
 
