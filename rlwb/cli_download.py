@@ -33,11 +33,14 @@ def binance(
     """Fetch klines of Binance's public archive, checked by SHA-256; the same command goes on after a cut."""
     from rlwb.market.download import BinanceArchive, Fetcher, download_binance
     from rlwb.market.download.binance import BASE_URL
+    from rlwb.market.report import counted
 
     archive = BinanceArchive(tuple(symbols), interval, start, end, market, base_url or BASE_URL)
     outcome = download_binance(archive, out, fetcher=Fetcher(timeout, tries), echo=typer.echo)
-    lacking = f", {len(outcome.missing)} months lack days" if outcome.missing else ""
-    typer.echo(f"{out}: {len(outcome.fetched)} files fetched, {len(outcome.present)} there already{lacking}")
+    lacking = f", {counted(len(outcome.missing), 'months')} without some days" if outcome.missing else ""
+    typer.echo(
+        f"{out}: {counted(len(outcome.fetched), 'files')} fetched, {len(outcome.present)} there already{lacking}"
+    )
 
 
 @app.command()
@@ -52,12 +55,13 @@ def yahoo(
 ) -> None:
     """Fetch recent bars from Yahoo through yfinance (pip install 'rlwb[yahoo]'); bars that are there stay."""
     from rlwb.market.download import download_yahoo
+    from rlwb.market.report import counted
 
     first, last = _date(start, "--from"), _date(end, "--to")
     counts = download_yahoo(
         symbols, interval, out, start=first, end=last, extended_hours=extended_hours, echo=typer.echo
     )
-    typer.echo(f"{out}: {len(counts)} files with {sum(counts.values()):,} bars")
+    typer.echo(f"{out}: {counted(len(counts), 'files')} with {counted(sum(counts.values()), 'bars')}")
 
 
 def _date(text: str | None, name: str) -> dt.date | None:

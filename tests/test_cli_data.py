@@ -19,8 +19,8 @@ def test_info_tells_what_a_source_holds(tmp_path: Path, capsys: pytest.CaptureFi
     bars.assign(note="x").to_csv(tmp_path / "bars.csv", index=False)
     code, out, _ = call(capsys, "data", "info", str(tmp_path / "bars.csv"), "--json", str(tmp_path / "info.json"))
     assert code == 0
-    assert out.startswith("16 bars of 2 instruments on 1 days\nstamps   2024-01-03T10:00:00 to 2024-01-03T15:00:00\n")
-    assert "1 columns: not part of the schema, first: note" in out
+    assert out.startswith("16 bars of 2 instruments on 1 day\nstamps   2024-01-03T10:00:00 to 2024-01-03T15:00:00\n")
+    assert "1 column: not part of the schema, first: note" in out
     found = json.loads((tmp_path / "info.json").read_text())
     assert {name: found[name] for name in ("kind", "files", "bars")} == {"kind": "table", "files": 1, "bars": 16}
     assert found["size"] == (tmp_path / "bars.csv").stat().st_size
@@ -50,12 +50,12 @@ def test_import_and_info_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFix
     clock = ("--calendar", "cn", "--tick-minutes", "30", "--label", "end")
     code, text, _ = call(capsys, *words, *clock, "--json", str(tmp_path / "done.json"))
     assert code == 0
-    assert text.startswith(f"16 rows of 1 sources read, 16 bars added to {out}, ")
+    assert text.startswith(f"16 rows of 1 source read, 16 bars added to {out}, ")
     assert json.loads((tmp_path / "done.json").read_text())["bars"] == 16
     code, text, _ = call(capsys, *words)
-    assert (code, "1 sources were imported before and change nothing, first: bars.csv" in text) == (0, True)
+    assert (code, "imported before and unchanged: 1 source, first: bars.csv" in text) == (0, True)
     code, text, _ = call(capsys, "data", "info", str(out), "--json", str(tmp_path / "info.json"))
-    assert "16 bars of 2 instruments on 1 days\n" in text
+    assert "16 bars of 2 instruments on 1 day\n" in text
     assert "calendar 09:30-11:30, 13:00-15:00 Asia/Shanghai, bars of 30 min named by their end\n" in text
     assert "imported bars.csv: 16 rows, 16 bars" in text
     assert json.loads((tmp_path / "info.json").read_text())["dataset"]["sources"][0]["rows"] == 16

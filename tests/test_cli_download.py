@@ -32,11 +32,11 @@ def test_binance_says_what_came_what_was_there_and_what_lacks(
     assert code == 0
     assert told.splitlines()[1:] == [
         "BTCUSDT 2024-03: 1 of 2 days are not in the archive (2024-03-02)",
-        f"{out}: 2 files fetched, 0 there already, 1 months lack days",
+        f"{out}: 2 files fetched, 0 there already, 1 month without some days",
     ]
     code, told, _ = call(capsys, *words, "--from", "2024-02", "--to", "2024-03-01")
     assert (code, told.splitlines()[-1]) == (0, f"{out}: 0 files fetched, 2 there already")
-    assert call(capsys, "data", "info", str(out))[1].startswith("720 bars of 1 instruments on 30 days")
+    assert call(capsys, "data", "info", str(out))[1].startswith("720 bars of 1 instrument on 30 days")
 
 
 def test_an_unreachable_archive_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from rlwb.evaluation.plots.quality import coverage_calendar, finding_days, worst_findings, zero_volumes
 from rlwb.files import write_text
 from rlwb.market.quality import KINDS, Quality, Window
+from rlwb.market.report import counted
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 68rem; margin: 2.5rem auto;
@@ -36,11 +37,12 @@ def quality_page(quality: Quality) -> str:
     """Return the page as HTML."""
     verdict = "Sound: nothing but notes." if quality.sound else "Not sound: see the faults below."
     span = f", {quality.days[0]} to {quality.days[-1]}" if len(quality.days) else ""
+    where = f"{counted(len(quality.instruments), 'instruments')} on {counted(len(quality.days), 'days')}{span}"
     figures = "".join(f"<p>{_picture(figure)}</p>" for figure in _figures(quality))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Check of bars</title>'
         f"<style>{_STYLE}</style></head>\n<body>\n<h1>{_text(quality.source)}</h1>\n"
-        f"<p>{quality.bars:,} bars of {len(quality.instruments):,} instruments on {len(quality.days):,} days{span}. "
+        f"<p>{counted(quality.bars, 'bars')} of {where}. "
         f"<strong>{verdict}</strong></p>\n<h2>What was found</h2>\n{_counts(quality)}\n<h2>Pictures</h2>\n{figures}\n"
         f"<h2>Every finding</h2>\n{''.join(_listed(quality))}\n</body></html>\n"
     )

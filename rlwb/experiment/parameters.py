@@ -228,8 +228,8 @@ def build(owner: type[Tree], layers: Sequence[Layer]) -> Tree:
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(_json(nested), strict=True)
     except ValidationError as error:
-        found = {_name_of(detail["loc"], owner): detail for detail in reversed(error.errors())}
-        raise ConfigError(" ".join(_sentence(found[name], owner, origins) for name in list(found)[-3:][::-1])) from None
+        found = _by_parameter(error.errors(), owner)
+        raise ConfigError(" ".join(_sentence(found[name], owner, origins) for name in list(found)[:3])) from None
 
 
 def _complete(owner: type[Section], values: dict[str, Any]) -> None:
@@ -283,6 +283,16 @@ def _name_of(loc: tuple[int | str, ...], owner: type[Any]) -> str:
     return name
 
 
+def _by_parameter(errors: list[ErrorDetails], owner: type[Any]) -> dict[str, list[ErrorDetails]]:
+    """Return the findings by parameter; a parameter that may be of several types has one for each of them."""
+    names = [_name_of(detail["loc"], owner) for detail in errors]
+    found: dict[str, list[ErrorDetails]] = {}
+    for name, detail in zip(names, errors, strict=True):
+        whole = name.partition("[")[0]
+        found.setdefault(whole if whole in names else name, []).append(detail)
+    return found
+
+
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy, of which a notebook's values are often made
         return value.tolist()
@@ -291,8 +301,9 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _sentence(detail: ErrorDetails, owner: type[Any], origins: Mapping[str, str]) -> str:
-    """Turn one of pydantic's findings into the sentence a user can act on."""
+def _sentence(details: list[ErrorDetails], owner: type[Any], origins: Mapping[str, str]) -> str:
+    """Turn pydantic's findings on one parameter into the sentence a user can act on."""
+    detail, *others = details
     name = _name_of(detail["loc"], owner)
     origin = _origin_of(re.sub(r"\[\d+\]", "", name), origins)
     value = detail["input"]
@@ -309,6 +320,7 @@ def _sentence(detail: ErrorDetails, owner: type[Any], origins: Mapping[str, str]
             reason += f"; did you mean {guess!r}?"
     else:
         reason = _NEEDED.get(detail["type"]) or f"it{reason.removeprefix('Input')}"
+    reason = ", or ".join([reason, *dict.fromkeys(map(_else, others))])
     return f"{origin}: {name} is {value!r}; {reason}{'' if reason.endswith(('.', '?')) else '.'}"
 
 
@@ -322,3 +334,10 @@ _NEEDED = {
     "string_type": "text is needed",
     "tuple_type": "a list is needed, like [a, b]",
 }
+
+
+def _else(detail: ErrorDetails) -> str:
+    """Return what another of the types that a parameter may be of needs."""
+    needed = {"too_long": "fewer values are needed", **_NEEDED}.get(detail["type"], detail["msg"])
+    within = detail["type"] == "too_long" or isinstance(detail["loc"][-1], int)
+    return re.sub(r" (is|are) needed", "", needed) + (" in the list" if within else "")

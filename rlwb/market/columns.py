@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.report import printable
 from rlwb.market.schema import COLUMNS
 
 ALIASES = {
@@ -45,7 +46,7 @@ def match_columns(names: Sequence[str], columns: Mapping[str, str] | None, where
             raise ConfigError(f"columns maps to {target!r}, which is not in the schema; did you mean {near!r}?")
     absent = [name for name in columns if name not in names]
     if absent:
-        raise DataError(f"{where} has no column {absent[0]!r}; it has {', '.join(names)}.")
+        raise DataError(f"{where} has no column {absent[0]!r}; it has {printable(', '.join(names))}.")
     found: dict[str, str] = {}
     _claim(found, [(columns[name], name) for name in names if name in columns], where)
     left = [(name, _plain(name)) for name in names if name not in columns]

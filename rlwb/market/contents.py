@@ -17,7 +17,7 @@ from rlwb.market.dataset.partition import read_partition
 from rlwb.market.dataset.state import State, read_state
 from rlwb.market.read import bar_files, read_bars
 from rlwb.market.readers.registry import TABLE, find_reader
-from rlwb.market.report import Report
+from rlwb.market.report import Report, counted
 
 _MOST = 20
 _DAY = 86_400_000_000
@@ -64,11 +64,12 @@ class Contents:
 
     def as_text(self) -> str:
         """Return the figures as lines for people."""
+        instruments, days = counted(self.instruments, "instruments"), counted(self.days, "days")
         lines = [
-            f"{self.bars:,} bars of {self.instruments:,} instruments on {self.days:,} days",
+            f"{counted(self.bars, 'bars')} of {instruments} on {days}",
             f"stamps   {'none' if self.first is None else f'{self.first} to {self.last}'}",
             f"columns  {', '.join(self.columns)}",
-            f"source   {self.files:,} files of kind {self.kind}, {self.size:,} bytes",
+            f"source   {counted(self.files, 'files')} of kind {self.kind}, {counted(self.size, 'bytes')}",
         ]
         if self.dataset is not None:
             clock = self.dataset.calendar
@@ -77,11 +78,12 @@ class Contents:
                 f"calendar {spans} {clock.timezone}, bars of {clock.tick_minutes:g} min named by their {clock.label}"
             )
             lines += [
-                f"imported {one.name}: {one.rows:,} rows, {one.bars:,} bars{'' if one.complete else ', in part'}"
+                f"imported {one.name}: {counted(one.rows, 'rows')}, {counted(one.bars, 'bars')}"
+                f"{'' if one.complete else ', in part'}"
                 for one in self.dataset.sources[:_MOST]
             ]
             more = len(self.dataset.sources) - _MOST
-            lines += [f"         and {more:,} more sources (--json has all)"] if more > 0 else []
+            lines += [f"         and {more:,} more of them (--json has all)"] if more > 0 else []
         return "\n".join([*lines, *(self.report.as_text().splitlines() if self.report.counts else ())])
 
 

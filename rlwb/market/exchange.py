@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.market.calendar import Calendar
+from rlwb.market.calendar import PRESETS, Calendar
 from rlwb.market.clock import DAY_SECONDS, seconds_of, text_of
 
 #: Dates that a calendar speaks for, as far as the package knows; fixed, so that a run tomorrow has today's calendar.
@@ -95,13 +95,16 @@ def _from_package(name: str) -> Any:
     except ImportError:
         raise ConfigError(
             f"the calendar of {name} comes from exchange_calendars, which is not installed; pip install "
-            "'rlwb[calendars]' brings it, or state segments, timezone, closed and early_closes."
+            "'rlwb[calendars]' brings it, or state segments, timezone, closed and early_closes. (The presets are "
+            f"{', '.join(PRESETS)}.)"
         ) from None
     names = exchange_calendars.get_calendar_names(include_aliases=True)
     if name not in names:
         near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(near)}?" if near else "give its code, such as XNYS, XSHG or XLON."
-        raise ConfigError(f"exchange_calendars has no exchange {name!r}; {hint}")
+        raise ConfigError(
+            f"exchange_calendars has no exchange {name!r}; {hint} (The presets are {', '.join(PRESETS)}.)"
+        )
     try:
         return exchange_calendars.get_calendar(name, start=_FIRST, end=_LAST)
     except ValueError:  # it does not know so much

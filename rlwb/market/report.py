@@ -70,6 +70,17 @@ REASONS: dict[str, Reason] = {
 }
 
 
+def printable(text: str) -> str:
+    """Return text on one line: whatever cannot be shown is written as Python escapes it."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def counted(count: int, unit: str) -> str:
+    """Return a count and its unit, given as plural, in words: ``1 bar``, ``2,000 bars``."""
+    head, _, rest = unit.partition(" ")
+    return " ".join(part for part in (f"{count:,}", head.removesuffix("s") if count == 1 else head, rest) if part)
+
+
 class Report:
     """Counts by reason with the first example of each.
 
@@ -92,7 +103,7 @@ class Report:
             raise KeyError(reason)
         if count:
             self.counts[reason] = self.counts.get(reason, 0) + int(count)
-            self.examples.setdefault(reason, example)
+            self.examples.setdefault(reason, printable(example))
 
     def merge(self, other: Report) -> Report:
         """Return a new report with the counts of both; examples of `self` come first."""
@@ -114,11 +125,11 @@ class Report:
     def sentence(self, reason: str) -> str:
         """Return one finding in words, with its example."""
         unit, _, text = REASONS[reason]
-        return f"{self.counts[reason]:,} {unit}: {text}, first: {self.examples[reason]}"
+        return f"{counted(self.counts[reason], unit)}: {text}, first: {self.examples[reason]}"
 
     def as_text(self) -> str:
         """Return the report as lines for people: totals, then dropped, repaired and noted findings."""
-        lines = [", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items())]
+        lines = [", ".join(counted(count, name.replace("_", " ")) for name, count in self.totals.items())]
         for effect in ("dropped", "repaired", "noted"):
             lines += [f"{effect:<9}{self.sentence(reason)}" for reason in REASONS_OF[effect] if reason in self.counts]
         return "\n".join(line for line in lines if line) or "nothing to report"

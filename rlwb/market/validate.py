@@ -8,7 +8,7 @@ import pandas as pd
 from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.fit import Fit
-from rlwb.market.report import Report
+from rlwb.market.report import Report, printable
 from rlwb.market.schema import COLUMNS, FIELDS, PRICES, QUOTES, REQUIRED, SIZES, TRADE_PRICES
 from rlwb.market.stamps import MISSING, Placed, local_nanoseconds, place, text
 
@@ -83,7 +83,7 @@ def check_columns(frame: pd.DataFrame, source: str = "", ignored: str = "") -> N
     names = [str(name) for name in frame.columns]
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        have = ", ".join(names) + (f"; {ignored} mean nothing" if ignored else "")
+        have = printable(", ".join(names)) + (f"; {printable(ignored)} mean nothing" if ignored else "")
         raise DataError(
             f"the bars{source and f' of {source}'} lack the columns {', '.join(missing)} (they have {have}); say which "
             "of theirs is which by columns (market.columns, --column THEIRS=OURS)."

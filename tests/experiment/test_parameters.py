@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import ConfigError
+from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer, Section, build, descriptions, leaves, nearest, short_names
 
 
@@ -145,6 +146,21 @@ def test_refusals_are_sentences(values: dict[str, object], sentence: str) -> Non
     with pytest.raises(ConfigError) as caught:
         tree(**values)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        (["2024-01-02"], "['2024-01-02']; a number is needed, or one more value in the list."),
+        ("2024-01-02", "'2024-01-02'; a number is needed, or a list, like [a, b]."),
+        (["2024-01-02", 3], "['2024-01-02', 3]; a number is needed, or text in the list."),
+        (["a", "b", "c"], "['a', 'b', 'c']; a number is needed, or fewer values in the list."),
+    ],
+)
+def test_a_parameter_of_two_types_is_refused_in_one_sentence(given: object, needed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.load(None, Layer("--set", {"orders.split.train": given}))
+    assert str(caught.value) == f"--set: orders.split.train is {needed}"
 
 
 def test_a19_an_id_that_arrived_as_a_number_is_refused() -> None:

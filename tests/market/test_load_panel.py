@@ -37,7 +37,7 @@ def test_what_cannot_be_is_refused(panel: Path) -> None:
         load_sessions(panel, volume_multiplier=100)
     with pytest.raises(ConfigError, match="has a calendar of its own"):
         load_sessions(panel, Calendar.preset("cn"))
-    with pytest.raises(DataError, match="were not clean: 1 bars: a price of 0"):
+    with pytest.raises(DataError, match="were not clean: 1 bar: a price of 0"):
         load_sessions(panel, strict=True)
     with pytest.raises(DataError, match="has no instrument C; the nearest of its 2 names"):
         load_sessions(panel, instruments="C")

@@ -21,7 +21,13 @@ def test_the_first_example_stays_and_counts_add_up() -> None:
     text = report.as_text()
     assert text.splitlines()[0] == "1,200 bars read"
     assert "repaired 5 bars: a price of 0 (made missing), first: A 10:00" in text
-    assert "noted    1 ticks" in text
+    assert "noted    1 tick:" in text
+
+
+def test_an_example_is_on_one_line_whatever_it_names() -> None:
+    report = Report()
+    report.add("column_ignored", 1, "a\nb\u200b, é")
+    assert report.as_text() == "noted    1 column: not part of the schema, first: a\\nb\\u200b, é"
 
 
 def test_merging_changes_neither() -> None:

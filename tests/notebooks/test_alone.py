@@ -81,7 +81,7 @@ def test_g15_data(tmp_path: Path) -> None:
     book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, market_synthetic_instruments=4)
     text = printed(book)
     assert "18 of 18 faults were found" in text
-    assert "1 sources were imported before and change nothing, first: spoilt.csv" in text
+    assert "imported before and unchanged: 1 source, first: spoilt.csv" in text
     assert "dropped  6 bars: named by a check" in text
     missing = 3 + 6 + 5  # zeros, bars that were left out, minutes that were taken away
     assert f"{missing} of 1,920 prices are missing, 17 differ" in text, "of the stale stretch, but its first"
@@ -98,7 +98,7 @@ def test_g15_data_of_ones_own(tmp_path: Path) -> None:
     book = by_hand(
         NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", market_source=str(tmp_path / "bars.csv"), **values
     )
-    assert "32 rows of 1 sources read, 32 bars added" in printed(book)
+    assert "32 rows of 1 source read, 32 bars added" in printed(book)
 
 
 @pytest.mark.parametrize("name", ["02_training.ipynb", "00_quickstart.ipynb"])

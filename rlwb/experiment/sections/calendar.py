@@ -56,7 +56,10 @@ class CalendarConfig(Section):
         given = {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
         preset, exchange = given.pop("preset", None), given.pop("exchange", None)
         if preset is not None and exchange is not None:
-            raise ConfigError(f"the calendar is given as preset {preset} and as exchange {exchange}; keep one of them.")
+            raise ConfigError(
+                f"the calendar is given as preset {preset} and as exchange {exchange}; keep one of them "
+                "(market.calendar.preset=null drops the preset)."
+            )
         if exchange is not None:
             return Calendar.exchange(exchange, **given)
         if preset is None and "segments" not in given:

@@ -24,7 +24,7 @@ from rlwb.market.dataset.partition import read_partition, write_partition
 from rlwb.market.dataset.state import OnConflict, Source, State, read_state
 from rlwb.market.dataset.units import Unit, find_units
 from rlwb.market.readers.registry import TABLE
-from rlwb.market.report import Report
+from rlwb.market.report import Report, counted
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
@@ -73,13 +73,14 @@ class Imported:
     def as_text(self) -> str:
         """Return the figures as lines for people."""
         rate = f", {self.rows / self.seconds:,.0f} rows/s" if self.rows else ""
-        read = f"{self.rows:,} rows of {len(self.added):,} sources read"
-        lines = [f"{read}, {self.bars:,} bars added to {self.directory}{rate}"]
+        read = f"{counted(self.rows, 'rows')} of {counted(len(self.added), 'sources')} read"
+        lines = [f"{read}, {counted(self.bars, 'bars')} added to {self.directory}{rate}"]
         if self.known:
-            lines.append(f"{len(self.known):,} sources were imported before and change nothing, first: {self.known[0]}")
+            known = counted(len(self.known), "sources")
+            lines.append(f"imported before and unchanged: {known}, first: {self.known[0]}")
         lines += self.report.as_text().splitlines() if self.report.counts else []
         if self.conflicts:
-            lines.append(f"{self.conflicts:,} conflicts are listed in {self.directory / CONFLICTS}")
+            lines.append(f"{counted(self.conflicts, 'conflicts')} listed in {self.directory / CONFLICTS}")
         if self.state.incomplete is not None:
             lines.append(f"{self.state.incomplete.path} was imported in part; import it again to complete it")
         return "\n".join(lines)

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
 from rlwb.market.download.fetch import Fetcher, NotThereError, digest_of
+from rlwb.market.report import counted
 
 BASE_URL = "https://data.binance.vision"
 INTERVALS = ("1s", "1m", "3m", "5m", "15m", "30m", "1h")
@@ -161,7 +162,7 @@ def _month(
         return f"{symbol} {month}: {how}"
     absent = [day for day in days if not _bring(archive, symbol, str(day), directory, fetcher, outcome)]
     if not absent:
-        return f"{symbol} {month}: {len(days)} days, one file each"
+        return f"{symbol} {month}: {counted(len(days), 'days')}, one file each"
     listed = f"{absent[0]}" if len(absent) == 1 else f"{absent[0]} to {absent[-1]}"
     line = f"{symbol} {month}: {len(absent)} of {len(days)} days are not in the archive ({listed})"
     outcome.missing.append(line)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
+from rlwb.market.report import counted
 
 #: Gives the bars of a symbol: (symbol, interval, first date, date after the last) to a table of yfinance's form, with
 #: columns Open, High, Low, Close, Volume and an index of stamps that carry a zone.
@@ -109,7 +110,7 @@ def download_yahoo(
             pq.write_table(table.replace_schema_metadata({**table.schema.metadata, _INTERVAL: interval}), target)
         counts[symbol] = len(bars)
         left_out = f", {unfinished} unfinished left out" if unfinished else ""
-        echo(f"{symbol}: {len(new):,} bars, {len(bars):,} in the file{left_out}")
+        echo(f"{symbol}: {counted(len(new), 'bars')}, {len(bars):,} in the file{left_out}")
     return counts
 
 

@@ -23,10 +23,13 @@ from rlwb.market.dataset.state import State, read_state
 from rlwb.market.quality.findings import Finding, Findings
 from rlwb.market.quality.instrument import Seen, look_at, unpack
 from rlwb.market.quality.kinds import KINDS
+from rlwb.market.report import counted
 
 _SPARSE = 0.5
 _BREAK = float(np.log(8.0))
 _MOST_OTHERS = 0.5
+#: Findings of a kind that are named where each of them is to be looked at.
+_SHOWN = {"split_suspected": 20}
 _LISTED_CONFLICTS = ("duplicate_conflicting", "overlap_conflicting")
 
 
@@ -101,13 +104,17 @@ class Quality:
         }
 
     def as_text(self, most: int = 3) -> str:
-        """Return the report as lines for people, the first `most` findings of each kind named."""
-        head = f"{self.source}: {self.bars:,} bars of {len(self.instruments):,} instruments on {len(self.days):,} days"
-        lines = [head]
+        """Return the report as lines for people, the first `most` findings of each kind named, and twenty splits."""
+        instruments, days = counted(len(self.instruments), "instruments"), counted(len(self.days), "days")
+        lines = [f"{self.source}: {counted(self.bars, 'bars')} of {instruments} on {days}"]
         for kind, (unit, gravity, text, advice) in KINDS.items():
             if kind in self.found.counts:
-                lines.append(f"{gravity:<6}{self.found.counts[kind]:,} {unit}: {text} [{kind}]")
-                lines += [f"      {finding.place()}" for finding in self.found.listed.get(kind, ())[:most]]
+                count, listed = self.found.counts[kind], self.found.listed.get(kind, ())
+                lines.append(f"{gravity:<6}{counted(count, unit)}: {text} [{kind}]")
+                shown = listed[: max(most, _SHOWN.get(kind, 0))]
+                lines += [f"      {finding.place()}" for finding in shown]
+                if kind in _SHOWN and count > len(shown):
+                    lines.append(f"      and {count - len(shown):,} more (--json lists up to --limit)")
                 lines.append(f"      do: {advice}")
         lines.append("sound" if self.sound else "not sound")
         return "\n".join(lines)
@@ -339,5 +346,5 @@ def _volume_breaks(days: np.ndarray, volume: np.ndarray, found: Findings) -> Non
         if abs(middle) > _BREAK:
             date = str(days[day].astype("datetime64[D]"))
             found.count("volume_break")
-            what = f"median volume a tick times {np.exp(middle):.3g} over {len(values)} instruments"
+            what = f"median volume a tick times {np.exp(middle):.3g} over {counted(len(values), 'instruments')}"
             found.add([Finding("volume_break", None, date, value=float(np.exp(middle)), what=what)])

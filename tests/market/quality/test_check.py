@@ -199,6 +199,19 @@ def test_splits_are_told_from_other_jumps_overnight(tmp_path: Path) -> None:
     assert quality.found.listed["price_jump"][0].value == pytest.approx(5 / 10.01 - 1)
 
 
+def test_twenty_suspected_splits_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    names = [f"S{number:02d}" for number in range(22)]
+    bars = calm(*names)
+    later = bars["datetime"] >= "2024-01-05"
+    bars.loc[later, ["open", "high", "low", "close"]] /= 2
+    bars.loc[later, "volume"] *= 2
+    text = check(tmp_path, bars).as_text()
+    named = [line for line in text.splitlines() if ": like 2:1, " in line]
+    assert [line.split()[0] for line in named] == names[:20]
+    assert named[0].startswith("      S00 2024-01-05 10:00:00 (bars.csv row ")
+    assert "\n      and 2 more (--json lists up to --limit)\n" in text
+
+
 def test_a_break_in_the_scale_of_volume(tmp_path: Path) -> None:
     bars = calm("A", "B", "C")
     bars.loc[bars["datetime"] >= "2024-01-05", "volume"] *= 30

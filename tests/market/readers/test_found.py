@@ -185,6 +185,23 @@ def test_an_import_names_the_file_that_lacks_a_column(name: str, tmp_path: Path)
         import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
 
 
+def test_a_name_of_two_lines_is_told_on_one(tmp_path: Path) -> None:
+    path = tmp_path / "A.csv"
+    path.write_text('datetime,open,"hi\ngh",low,close\n2024-01-03 09:30:00,1,2,1,2\n')
+    with pytest.raises(DataError, match=r"lack the columns high, volume .*; hi\\ngh mean nothing") as caught:
+        load_sessions(path, Calendar.preset("us"))
+    check_refusal(caught.value, tmp_path)
+    with pytest.raises(DataError, match=r"has no column 'shut'; it has datetime, open, hi\\ngh, low, close"):
+        read_bars(path, columns={"shut": "close"})
+
+
+def test_an_import_refuses_a_year_beyond_nanoseconds_as_a_reading_does(tmp_path: Path) -> None:
+    path = tmp_path / "A.csv"
+    path.write_text(LINES.replace("2024-01-03 09:31", "7024-01-03 09:31"))
+    with pytest.raises(DataError, match=r"the stamp '7024-01-03 09:31:00' \(row 1\) cannot be read"):
+        import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+
+
 def test_an_import_without_a_single_stamp_adds_no_bars(tmp_path: Path) -> None:
     path = tmp_path / "A.parquet"
     pq.write_table(table(datetime=pa.nulls(2, pa.timestamp("us"))), path)
