@@ -9,8 +9,8 @@ import re
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pandas as pd
@@ -161,7 +161,7 @@ def _scan(path: Path) -> tuple[bool, int]:
     return False, size
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
