@@ -43,7 +43,7 @@ def read_header(path: Path) -> list[str]:
         except (*_DAMAGE, UnicodeDecodeError) as error:
             raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)}); replace it.") from None
     try:
-        nul, size = _scan(path)
+        nul, size, end = _scan(path)
         if nul:
             raise DataError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
         _check_memory(path, size)
@@ -55,6 +55,8 @@ def read_header(path: Path) -> list[str]:
         other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
         if other is not None:
             raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")
+        if _is_cut(end):
+            raise DataError(f"{path} ends in the midst of a row, so it was not written whole; write it again.")
         return header
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; remove it or write it again.") from None
@@ -148,17 +150,29 @@ def holds_nul(path: Path) -> bool:
     return _scan(path)[0]
 
 
-def _scan(path: Path) -> tuple[bool, int]:
-    """Return whether a text file holds NUL bytes, and how many bytes it has, unpacked, as far as was looked."""
-    size = 0
+def _scan(path: Path) -> tuple[bool, int, bytes]:
+    """Tell whether a text file holds NUL bytes, how many bytes it has, unpacked, and what it ends with.
+
+    All of that as far as was looked.
+    """
+    size, end = 0, b""
     with _opened(path) as file:
         while chunk := file.read(_CHUNK):
             if not size and chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which the reader names
-                return False, len(chunk)
+                return False, len(chunk), b""
             size += len(chunk)
             if b"\0" in chunk:
-                return True, size
-    return False, size
+                return True, size, b""
+            end = (end + chunk)[-_BEGIN:]
+    return False, size, end
+
+
+def _is_cut(end: bytes) -> bool:
+    """Tell whether a text's last line has no line end and fewer values than the one before it."""
+    lines = [line for line in re.split(rb"[\r\n]", end) if line.strip()]
+    if len(lines) < 2 or not end.endswith(lines[-1]) or b'"' in lines[-1] + lines[-2]:
+        return False
+    return lines[-1].count(b",") < lines[-2].count(b",")
 
 
 def _opened(path: Path) -> gzip.GzipFile | BufferedReader:

@@ -149,3 +149,18 @@ def test_numbers_are_float64_whichever_way_they_are_read(tmp_path: Path) -> None
     pd.testing.assert_frame_equal(fast, slow)
     assert fast["volume"].dtype == np.float64
     assert fast["datetime"].dtype == "datetime64[ns]"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", ["bars.csv", "bars.csv.gz"])
+def test_a33_a_file_that_ends_in_the_midst_of_a_row_is_refused(tmp_path: Path, end: str, name: str) -> None:
+    """Cut in its last close, 11.125, the file would open 11 and close 1."""
+    pack = gzip.compress if name.endswith("gz") else bytes
+    whole = end.join([HEADER, *ROWS])
+    for text in (whole[: whole.rindex(",") - 5], whole[: whole.rindex(",")], whole[: whole.rindex("A,") + 1]):
+        (tmp_path / name).write_bytes(pack(text.encode()))
+        with pytest.raises(DataError, match="ends in the midst of a row"):
+            load_sessions(tmp_path / name, SMALL)
+    for text in (whole, whole + end, whole + end + " ", whole[: whole.rindex(",")] + "," + end):
+        (tmp_path / name).write_bytes(pack(text.encode()))
+        assert load_sessions(tmp_path / name, SMALL).fields["close"][0, 9] == 11.125
