@@ -39,7 +39,7 @@ bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the
 bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, and whether Qlib's reader agrees
 	$(BIN)/python -m benchmarks.data --python $(PYTHON) $(ARGS)
 
-fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--seconds 60", ARGS="--quick")
+fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly

@@ -25,7 +25,9 @@ from benchmarks.table import RESULTS
 from rlwb.files import write_json
 
 _ROOT = Path(__file__).resolve().parents[1]
-_INPUTS, _QUICK = 30_000, 150
+_MINUTES, _QUICK = 14.0, 150
+#: Seconds of a target before its first input.
+_START = 3
 
 
 def fuzz(target: str, seed: int, inputs: int, seconds: float, keep: Path) -> dict[str, Any]:
@@ -53,6 +55,13 @@ def fuzz(target: str, seed: int, inputs: int, seconds: float, keep: Path) -> dic
     return result
 
 
+def seconds_of(names: list[str], minutes: float, jobs: int) -> dict[str, float]:
+    """Return the seconds of each target with which all of them end within `minutes`, the longest first."""
+    shares = {name: TARGETS[name].share for name in sorted(names, key=lambda name: -TARGETS[name].share)}
+    whole = minutes * 60 * min(jobs, len(names)) - _START * len(names)
+    return {name: max(1.0, whole * share / sum(shares.values())) for name, share in shares.items()}
+
+
 def merged(out: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return `rows` and those of other targets that `out` holds already, in the order of the targets."""
     held = json.loads(out.read_text(encoding="utf-8")) if out.exists() else []
@@ -65,8 +74,9 @@ def main() -> None:
     parser.add_argument(
         "--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="all by default; rows of others stay"
     )
-    parser.add_argument("--inputs", type=int, default=_INPUTS, help=f"of each target; {_INPUTS:,} by default")
-    parser.add_argument("--seconds", type=float, default=3600, help="of each target at most; 3600 by default")
+    parser.add_argument("--minutes", type=float, default=_MINUTES, help=f"of all together; {_MINUTES:g} by default")
+    parser.add_argument("--seconds", type=float, help="of each target, in place of --minutes")
+    parser.add_argument("--inputs", type=int, default=10**9, help="of each target at most; no limit by default")
     parser.add_argument("--seed", type=int, default=0, help="of all changes; another seed tries other inputs")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time; 2 by default")
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK} inputs of each target, to see that all runs")
@@ -74,8 +84,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the rows go; results/fuzz.json by default")
     args = parser.parse_args()
     inputs = _QUICK if args.quick else args.inputs
+    seconds = seconds_of(args.targets, args.minutes, args.jobs)
     with ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(fuzz, name, args.seed, inputs, args.seconds, args.keep) for name in args.targets]
+        futures = [
+            pool.submit(fuzz, name, args.seed, inputs, args.seconds or seconds[name], args.keep) for name in seconds
+        ]
         rows = [future.result() for future in futures]
     context = {
         "limit_s": SECONDS,

@@ -135,6 +135,14 @@ def test_reproducers_are_kept_and_read_again(tmp_path: Path) -> None:
     assert read_tree(tmp_path / "kept").files == smaller.files
 
 
+def test_the_time_is_parted_among_the_targets_the_longest_first() -> None:
+    seconds = fuzz.seconds_of(list(TARGETS), 14, 2)
+    assert list(seconds)[-1] == "qlib_pickle, not trusted"
+    assert seconds["lean"] == seconds["csv"] == pytest.approx(5 * seconds["qlib_pickle, not trusted"])
+    assert sum(seconds.values()) + 3 * len(TARGETS) == pytest.approx(14 * 60 * 2)
+    assert fuzz.seconds_of(["lean"], 1, 2) == {"lean": 57}
+
+
 def test_a_target_runs_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = fuzz.fuzz("qlib_pickle, not trusted", 0, 20, 60, tmp_path)
     assert (row["inputs"], row["unexpected"]) == (20, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -26,11 +27,13 @@ class Arcs:
     def run(self, call: Callable[[], Any]) -> Any:
         """Return what `call` returns; `found` holds the arcs of this call."""
         self.found = set()
+        threading.settrace(self._enter)  # an import reads in a thread of its own
         sys.settrace(self._enter)
         try:
             return call()
         finally:
             sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         code = frame.f_code

@@ -6,6 +6,7 @@ name, or with None where it cannot say. They refuse nothing, so they are asked o
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import io
 import math
@@ -72,7 +73,8 @@ def binance(tree: Tree) -> list[Row]:
             opened = float(cells[0])
             fields = dict(zip(_NEEDED, map(_number, cells[1:6]), strict=True))
             volume, value = fields["volume"], _number(cells[7])
-            fields["vwap"] = value / volume if volume > 0 else NAN
+            if not re.search(r"USD_(PERP|\d{6})$", match[1]):
+                fields["vwap"] = value / volume if volume > 0 else NAN
             rows.append(Row(match[1], int(opened) * (10**3 if opened >= 1e15 else 10**6), fields))
     return rows
 
@@ -197,15 +199,14 @@ def qlib(tree: Tree) -> list[Row]:
 
 
 def table(tree: Tree) -> list[Row] | None:
-    """CSV with the schema's own names and no quotes; stamps in ISO 8601 without a zone."""
+    """CSV with the schema's own names; stamps in ISO 8601 without a zone."""
     rows = []
     for name, content in sorted(tree.files.items()):
         if "/" in name or not name.lower().endswith(".csv") or name.startswith((".", "_", "~")):
             continue
-        if b'"' in content:
+        lines = _cells(content.decode("utf-8-sig", "surrogateescape"))
+        if lines is None:
             return None
-        text = content.decode("utf-8-sig")
-        lines = [line.split(",") for line in re.split(r"\r\n|\n|\r", text) if line.strip(" \t")]
         header = lines[0]
         if not set(_NEEDED) <= set(header) or len(set(header)) < len(header) or "datetime" not in header:
             return None
@@ -217,6 +218,16 @@ def table(tree: Tree) -> list[Row] | None:
             instrument = given["instrument"] if "instrument" in header else name[:-4]
             rows.append(Row(instrument, _moment(given["datetime"]), fields))
     return rows
+
+
+def _cells(text: str) -> list[list[str]] | None:
+    if '"' not in text:
+        return [line.split(",") for line in re.split(r"\r\n|\n|\r", text) if line.strip(" \t")]
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error:  # quotes within a value, of which readers make what they like
+        return None
+    return [row for row in rows if len(row) > 1 or "".join(row).strip(" \t")]
 
 
 def _moment(cell: str | None) -> int | None:

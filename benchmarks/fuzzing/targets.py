@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import random
 import shutil
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -52,6 +54,8 @@ class Target:
         Small files that unpack to as much as the limit admits, or to more.
     writes
         Whether it writes, beside the folder that it reads.
+    share
+        Its part of the time, beside others with 1.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Target:
     calendar: Calendar | None = None
     fat: Callable[[random.Random], Tree] | None = None
     writes: bool = False
+    share: float = 1.0
 
     def mutate(self, tree: Tree, rng: random.Random, others: list[Tree]) -> Tree:
         """Return a changed tree; the same where a library refuses to write what was asked."""
@@ -96,7 +101,8 @@ def _imported(folder: Path) -> pd.DataFrame:
     """Import a folder into a new data set, whatever is in the folder, and return the bars of that."""
     made = folder.with_name("made")
     shutil.rmtree(made, ignore_errors=True)
-    import_bars([folder], made, calendar=_US, kind="table")
+    with mock.patch.object(os, "sync"):  # which waits for whatever else the machine writes
+        import_bars([folder], made, calendar=_US, kind="table")
     return read_bars(made)
 
 
@@ -328,7 +334,9 @@ TARGETS: dict[str, Target] = {
             _US,
             _fat_pickle,
         ),
-        Target("qlib_pickle, not trusted", _pickles, _by("qlib_pickle"), lambda tree: [], {"pkl": change_pickle}),
+        Target(
+            "qlib_pickle, not trusted", _pickles, _by("qlib_pickle"), lambda tree: [], {"pkl": change_pickle}, share=0.2
+        ),
         Target("import, csv", _csv, _imported, _once(plain.table), {}, _US, writes=True),
         Target(
             "import, parquet", _parquet, _imported, _once(parquet_rows), {"parquet": change_parquet}, _US, writes=True

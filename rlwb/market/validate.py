@@ -208,11 +208,11 @@ def _numbers(column: pd.Series) -> np.ndarray:
 
 def _flags(column: pd.Series) -> np.ndarray:
     if not pd.api.types.is_bool_dtype(column.dtype) and not pd.api.types.is_numeric_dtype(column.dtype):
-        kept = column.dropna()
-        if not kept.map(lambda value: isinstance(value, (bool, np.bool_))).all():
-            raise DataError(f"column halted holds {kept.iloc[0]!r}; write true or false (or 1 and 0).")
+        odd = [value for value in column.dropna() if not isinstance(value, (bool, np.bool_))]
+        if odd:
+            raise DataError(f"column halted holds {odd[0]!r}; write true or false (or 1 and 0).")
     flags = column.astype("object").where(column.notna(), False)
-    odd = flags[~flags.isin([False, True])]
-    if len(odd):
-        raise DataError(f"column halted holds {odd.iloc[0]!r}; write true or false (or 1 and 0).")
+    odd = flags[~flags.isin([False, True])].tolist()
+    if odd:
+        raise DataError(f"column halted holds {odd[0]!r}; write true or false (or 1 and 0).")
     return flags.to_numpy().astype(bool)

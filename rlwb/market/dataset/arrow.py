@@ -56,9 +56,8 @@ def arrow_batches(path: Path, found: Mapping[str, str], datetime_format: str | N
 
 
 def _parquet(path: Path, found: Mapping[str, str], skip: int) -> Iterator[pa.RecordBatch]:
-    ids = [found["instrument"]] if "instrument" in found else []
-    with pq.ParquetFile(path, read_dictionary=ids) as file:
-        _check_types(file.schema_arrow, found)
+    _check_types(pq.read_schema(path), found)
+    with pq.ParquetFile(path, read_dictionary=[found["instrument"]] if "instrument" in found else []) as file:
         groups: list[int] = []
         rows = 0
         for number in range(file.num_row_groups):

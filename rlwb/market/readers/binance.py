@@ -37,6 +37,8 @@ COLUMNS = (
     "ignore",
 )
 _KEPT = COLUMNS[:8]
+#: Futures margined in coins: their volume counts contracts and their value coins, so that no price comes of the two.
+_IN_COINS = re.compile(r"USD_(PERP|\d{6})$")
 #: Stamps of 2001 to 2191 in milliseconds (until 2024) and in microseconds (spot, since 2025); the two cannot meet.
 _MILLI, _MICRO = (1e12, 7e12), (1e15, 7e15)
 
@@ -108,9 +110,11 @@ class BinanceReader(Reader):
         early = closed < end - 10**6
         if early.any():
             report.add("bar_unfinished", int(early.sum()), f"{instrument} {text(opened[early].view(STAMP)[0])}")
+        fields = {name: values[name] for name in ("open", "high", "low", "close", "volume")}
+        if _IN_COINS.search(instrument):
+            return Part(instrument, opened.view(STAMP), fields)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             vwap = np.where(values["volume"] > 0, values["quote_volume"] / values["volume"], np.nan)
-        fields = {name: values[name] for name in ("open", "high", "low", "close", "volume")}
         return Part(instrument, opened.view(STAMP), {**fields, "vwap": vwap})
 
     def _content(self, path: Path) -> bytes:

@@ -44,6 +44,18 @@ def test_vwap_is_the_quote_volume_over_the_volume(tmp_path: Path) -> None:
     assert bars["volume"].tolist() == [4, 0]
 
 
+@pytest.mark.parametrize("symbol", ["BTCUSD_PERP", "BNBUSD_240329"])
+def test_futures_margined_in_coins_have_no_vwap(symbol: str, tmp_path: Path) -> None:
+    cells = kline(NEW_YEAR, 42000.0, 10.0).split(",")
+    cells[7] = "0.0238"  # ten contracts of 100 dollars, in coins
+    write(tmp_path, [",".join(cells)], f"{symbol}-1m-2024-01-01")
+    assert "vwap" not in read_bars(tmp_path)
+    write(tmp_path, [kline(NEW_YEAR, 42000.0, 1.0)])
+    bars = read_bars(tmp_path).set_index("instrument")["vwap"]
+    assert np.isnan(bars[symbol])
+    assert bars["BTCUSDT"] == 42000
+
+
 def test_a_whole_day_is_one_session_of_1440_ticks(tmp_path: Path) -> None:
     lines = [kline(NEW_YEAR + 60 * minute, 100.0 + minute, 1.0) for minute in range(1440)]
     write_zip(tmp_path / f"{NAME}.zip", f"{NAME}.csv", "\n".join(lines))

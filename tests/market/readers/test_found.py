@@ -185,6 +185,24 @@ def test_an_import_names_the_file_that_lacks_a_column(name: str, tmp_path: Path)
         import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
 
 
+def test_an_import_refuses_lists_for_instruments_as_a_reading_does(tmp_path: Path) -> None:
+    pq.write_table(table(instrument=pa.array([["A"], ["A"]])), tmp_path / "A.parquet")
+    with pytest.raises(DataError, match=r"A\.parquet: an instrument is a ndarray, not text"):
+        import_bars([tmp_path / "A.parquet"], tmp_path / "made", calendar=Calendar.preset("us"))
+
+
+def test_a_column_of_halts_that_holds_stamps(tmp_path: Path) -> None:
+    path = tmp_path / "A.parquet"
+    stamps = pa.array(pd.to_datetime(["2024-01-03", "2024-01-04"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pq.write_table(table(halted=stamps).slice(0, 0), path)
+        assert import_bars([path], tmp_path / "made", calendar=Calendar.preset("us")).rows == 0
+        pq.write_table(table(halted=stamps), path)
+        with pytest.raises(DataError, match="column halted holds Timestamp"):
+            import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+
+
 def test_a_name_of_two_lines_is_told_on_one(tmp_path: Path) -> None:
     path = tmp_path / "A.csv"
     path.write_text('datetime,open,"hi\ngh",low,close\n2024-01-03 09:30:00,1,2,1,2\n')
