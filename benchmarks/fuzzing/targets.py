@@ -258,7 +258,8 @@ def _fat_zip(member: str, row: str, share: float, method: int) -> bytes:
 
 
 def _fat_row(rng: random.Random, columns: int) -> str:
-    return rng.choice((",".join(["1"] * columns), "," * (columns - 1), "0" * 10, "34200000" + "," * (columns - 1)))
+    sparse = ",".join(["1"] * columns), "," * (columns - 1), "0" * 10, "34200000" + "," * (columns - 1)
+    return rng.choice((*sparse, "34200000" + ",10" * (columns - 1)))
 
 
 def _fat_binance(rng: random.Random) -> Tree:
@@ -276,11 +277,11 @@ def _fat_lean(rng: random.Random) -> Tree:
 
 
 def _fat_lobster(rng: random.Random) -> Tree:
-    row = "34200,1,1,1,1,1"
-    count = int(rng.choice((0.3, 0.99, 1.01)) * LIMIT * 1e6 / (len(row) + 1))
+    row, book = "34200,1,1,1,1,1", rng.choice((",,,", "1000100,9,1000000,9"))
+    count = int(rng.choice((0.3, 0.75, 0.99, 1.01)) * LIMIT * 1e6 / (max(len(row), len(book)) + 1))
     name = "A_2012-06-21_34200000_34440000_{}_1.csv"
     return Tree(
-        {name.format("message"): _lines([row] * count), name.format("orderbook"): _lines([",,,"] * count)}, False
+        {name.format("message"): _lines([row] * count), name.format("orderbook"): _lines([book] * count)}, False
     )
 
 

@@ -17,6 +17,8 @@ _ROW = re.compile(r"Row #(\d+)")
 _COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
 _CELL = re.compile(r"In CSV column #(\d+).*invalid value '(.*)'", re.DOTALL)
 _LONGEST = 10_000
+#: From so many bytes on a table has at least so many for each value, its separator included.
+_LARGE, _FILLED = 1 << 20, 3
 
 
 def first_line(content: bytes) -> bytes:
@@ -51,6 +53,7 @@ def read_numbers(
     blank = _blank_row(content, table_end) if len(names) > 1 else None
     if blank is not None:  # which the parser would take for a row whose cells are all empty
         raise DataError(f"{where}, row {blank} is blank; correct it or fetch the file again.")
+    _check_filled(content, len(keep or names), where)
     try:
         table = pc.read_csv(
             pa.BufferReader(memoryview(content)[:table_end]),
@@ -64,7 +67,21 @@ def read_numbers(
         )
     except pa.ArrowException as error:
         raise DataError(f"{where}{_fault(str(error), names)}; correct it or fetch the file again.") from None
-    return {name: table[name].to_numpy(zero_copy_only=False).astype(np.float64) for name in keep or names}
+    columns: dict[str, np.ndarray] = {}
+    for name in keep or names:  # each is let go before the next is made
+        values = table[name].to_numpy(zero_copy_only=False)
+        columns[name] = values if values.flags.writeable else values.copy()
+        table = table.drop_columns(name)
+    return columns
+
+
+def _check_filled(content: bytes, columns: int, where: str) -> None:
+    """Refuse a large table of empty cells, which would take many times its size as numbers."""
+    if len(content) < _LARGE:
+        return
+    cells = columns * max(content.count(b"\n"), content.count(b"\r"))
+    if len(content) < _FILLED * cells:
+        raise DataError(f"{where} holds {cells:,} values in {len(content):,} bytes, so most are empty; fetch it again.")
 
 
 def _blank_row(content: bytes, end: int) -> int | None:

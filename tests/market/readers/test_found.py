@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,15 @@ def test_a_column_of_halts_that_holds_stamps(tmp_path: Path) -> None:
         pq.write_table(table(halted=stamps), path)
         with pytest.raises(DataError, match="column halted holds Timestamp"):
             import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
+
+
+def test_a_large_table_of_empty_cells_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+    folder = tmp_path / "equity/usa/minute/spy"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "20240103_trade.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("20240103_spy_minute_trade.csv", b",,,,,\n" * 200_000)
+    with pytest.raises(DataError, match=r"20240103_trade\.zip holds 1,200,000 values in 1,200,000 bytes, so most are"):
+        read_bars(tmp_path)
 
 
 def test_a_name_of_two_lines_is_told_on_one(tmp_path: Path) -> None:
