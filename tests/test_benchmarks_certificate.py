@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +32,35 @@ def test_the_table_shows_median_and_worst() -> None:
     run = {"market": "m", "method": "ppo", "optimum": 2.0, "twap": 0.0, "seconds": 3.0}
     table = certificate.markdown([{**run, "share": share} for share in (0.9, 0.99, 1.0)])
     assert table.splitlines()[2:] == ["| m | ppo | 2.000 | 0.000 | 99.0% | 90.0% | 3 | 3 |"]
+    table = certificate.markdown([{**run, "share": None}])
+    assert table.splitlines()[2:] == ["| m | ppo | 2.000 | 0.000 | – | – | 1 | 3 |"]
+
+
+def test_other_rows_are_kept_and_what_is_missing_is_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[tuple[str, str, int]]] = []
+
+    def measure(tasks: Any, **_: Any) -> Any:
+        asked.append(list(tasks))
+        for market, method, seed in reversed(tasks):
+            share = math.nan if seed else 0.5
+            yield {"market": market, "method": method, "seed": seed, "share": share, "seconds": 1.0, "run": len(asked),
+                   "optimum": 2.0, "twap": 0.0}  # fmt: skip
+
+    monkeypatch.setattr(certificate, "measure", measure)
+    out = tmp_path / "found.json"
+    common = ["certificate", "--out", str(out), "--markets", "tree"]
+    for arguments in (["--methods", "dqn", "--seeds", "1"], ["--methods", "ppo", "dqn", "--seeds", "2", "--missing"],
+                      ["--methods", "dqn", "--seeds", "1"]):  # fmt: skip
+        monkeypatch.setattr(sys, "argv", [*common, *arguments])
+        certificate.main()
+    first = [("tree", "dqn", 0)]
+    assert asked == [first, [("tree", "ppo", 0), ("tree", "ppo", 1), ("tree", "dqn", 1)], first]
+    rows = json.loads(out.read_text(encoding="utf-8"))
+    assert [(row["method"], row["seed"], row["run"]) for row in rows] == [
+        ("ppo", 0, 2),
+        ("ppo", 1, 2),
+        ("dqn", 0, 3),
+        ("dqn", 1, 2),
+    ]
+    # What has no optimum above TWAP has no share: missing, not a number.
+    assert [row["share"] for row in rows] == [0.5, None, 0.5, None]

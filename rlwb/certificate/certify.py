@@ -169,8 +169,8 @@ def opd(
     seed: int,
     callbacks: Sequence[Callback] = (),
     *,
-    teacher_iterations: int = 20,
     iterations: int = 100,
+    teacher_iterations: int | None = None,
     episodes: int = 2000,
     batch_size: int = 1000,
     repeat: int = 3,
@@ -180,19 +180,21 @@ def opd(
 ) -> OPD:
     """Train a teacher that sees the whole path by PPO, then a student of it that does not; the student is returned.
 
+    The teacher learns for a fifth of the student's iterations where it is not said: what it is to find is plain to see.
     The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
     """
     shape, parts = NetworkSettings(hidden=hidden), _parts(market, seed)
     given = {**_PPO, **settings}
     update = {"batch_size": batch_size, "repeat": repeat}
+    lessons = max(1, iterations // 5) if teacher_iterations is None else teacher_iterations
     began = time.monotonic()
     teacher = PPO(
         make_teacher(shape, market.lots + 1, **parts),
-        PPOSettings(**given, decay_updates=teacher_iterations),
+        PPOSettings(**given, decay_updates=lessons),
         seed=seed,
     )
     # Orders of the teacher's own, for the student's are drawn from the seed.
-    fit(market, teacher, seed + _TEACHER, iterations=teacher_iterations, episodes=episodes, update=update)
+    fit(market, teacher, seed + _TEACHER, iterations=lessons, episodes=episodes, update=update)
     for curve in callbacks:
         if isinstance(curve, Curve):
             curve.seconds += time.monotonic() - began
