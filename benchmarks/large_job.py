@@ -94,7 +94,7 @@ def train(folder: Path) -> dict[str, Any]:
 
 
 def _stages(job: dict[str, Any], watch: Watch) -> dict[str, Any]:
-    sessions = watch.run("open", lambda: Sessions.open(job["market"], verify=False))
+    sessions = watch.run("open", lambda: Sessions.open(job["market"]))
     table = watch.run("orders", lambda: split_orders(generate_orders(sessions))["train"])
     days = table["date"].to_numpy().astype("datetime64[D]")
     features = watch.run("features", lambda: MarketFeatures.build(sessions, fit_rows=np.isin(sessions.dates, days)))

@@ -18,6 +18,8 @@ _PRICE_TOLERANCE = 0.04
 _TURNOVER_TOLERANCE = 3.0
 #: Earlier sessions that make the usual volume.
 _USUAL_SESSIONS = 5
+#: Overnight moves that are compared with all ratios at once.
+_BLOCK = 1 << 14
 #: What to do about a suspected split.
 ADVICE = (
     "nothing is adjusted: state the splits in a column factor, load bars that are adjusted, or leave the earlier days "
@@ -55,9 +57,8 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
     ratios = np.array([new / old for new, old in RATIOS])
     with np.errstate(invalid="ignore", divide="ignore"):
         fall = np.log(close * price_ratio(sessions, before, later) / opening)
-        distance = np.abs(fall[:, None] - np.log(ratios)[None, :])
-        nearest = np.argmin(np.where(np.isfinite(distance), distance, np.inf), axis=1)
-        close_to = distance[np.arange(len(later)), nearest] <= np.log1p(_PRICE_TOLERANCE)
+        nearest, distance = _nearest(fall, np.log(ratios))
+        close_to = distance <= np.log1p(_PRICE_TOLERANCE)
         grown = volume[later] / _usual(volume, later, sessions.first[later])
         turnover = np.abs(np.log(grown / ratios[nearest]))
         inverse = (turnover < np.abs(np.log(grown))) & (turnover <= np.log(_TURNOVER_TOLERANCE))
@@ -92,6 +93,17 @@ def split_list(table: pd.DataFrame, most: int = 20) -> str:
     """Return the rows of `suspected_splits` in a few words each, the first `most` of them."""
     named = [f"{row.instrument} {row.date:%Y-%m-%d} {row.split}" for row in table.head(most).itertuples()]
     return ", ".join(named) + (f" and {len(table) - most} more" if len(table) > most else "")
+
+
+def _nearest(values: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of `choices` is nearest to each value, and how far it is; some values at a time."""
+    index, distance = np.zeros(len(values), dtype=np.int64), np.empty(len(values))
+    for low in range(0, len(values), _BLOCK):
+        part = slice(low, low + _BLOCK)
+        away = np.abs(values[part, None] - choices[None, :])
+        index[part] = np.argmin(np.where(np.isfinite(away), away, np.inf), axis=1)
+        distance[part] = away[np.arange(len(away)), index[part]]
+    return index, distance
 
 
 def _usual(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
