@@ -239,7 +239,8 @@ def pickle_rows(tree: Tree) -> list[Row] | None:
     rows: list[Row] = []
     for _, content in sorted(tree.files.items()):
         made = pickle.loads(content)
-        known = {str(column).removeprefix("$").removesuffix("0").lower(): column for column in made.columns}
+        numbers = [column for column in made.columns if made[column].dtype.kind in "fiu"]  # others are ignored
+        known = {str(column).removeprefix("$").removesuffix("0").lower(): column for column in numbers}
         for at in range(len(made)):
             label = dict(zip(made.index.names, made.index[at], strict=True))
             stamp = label["datetime"]
