@@ -69,6 +69,11 @@ def _check_orders(frame: pd.DataFrame) -> None:
 
 def _compare(rows: list[Row], frame: pd.DataFrame, single: bool) -> None:
     """Compare both sides as bags of bars; stamps and fields that the plain reading lacks are left out of both."""
+    if not rows and not len(frame):
+        return
+    lacking = {"instrument", "datetime"} - set(frame.columns)
+    if lacking:
+        raise Unexpected(f"answers without the columns {', '.join(sorted(lacking))} that the source has")
     names = [name for name in (rows[0].fields if rows else {}) if name in frame.columns]
     stamped = all(row.stamp is not None for row in rows)
     wanted = Counter(

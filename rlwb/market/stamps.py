@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from rlwb.market.clock import DAY_SECONDS
 
 SECOND = 1_000_000_000
 MISSING = np.iinfo(np.int64).min
-_OFFSET = r"[T ]\d.*(?:Z|[+-]\d{2}(?::?\d{2})?)$|(?:UTC|GMT)$"
+_OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 
 
 def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None) -> pd.Series:
@@ -41,15 +42,19 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
         )
     form = datetime_format or "ISO8601"
     try:
-        return pd.to_datetime(text, format=form, utc=bool(aware.any()))
-    except (ValueError, OverflowError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # of a zone that the pattern above does not know
+            return pd.to_datetime(text, format=form, utc=bool(aware.any()))
+    except (ValueError, OverflowError, FutureWarning) as error:
         try:
-            parsed = pd.to_datetime(present, format=form, utc=bool(aware.any()), errors="coerce")
+            parsed = pd.to_datetime(present, format=form, utc=True, errors="coerce")
         except ValueError:
             raise ConfigError(f"datetime_format {form!r} is no strptime format ({error}); correct it.") from None
-        bad = present[parsed.isna()]
+        bad = np.flatnonzero(text.notna())[parsed.isna()]
+        if not len(bad):
+            raise DataError(f"{where}: the stamps carry zones of different forms; write all of them one way.") from None
         raise DataError(
-            f"{where}: the stamp {bad.iloc[0]!r} (row {bad.index[0]}) cannot be read; write YYYY-MM-DD HH:MM:SS "
+            f"{where}: the stamp {text.iloc[bad[0]]!r} (row {bad[0] + 1}) cannot be read; write YYYY-MM-DD HH:MM:SS "
             "or give datetime_format."
         ) from None
 

@@ -52,6 +52,8 @@ def read_header(path: Path) -> list[str]:
             header = first[0]
         else:
             header = [str(name) for name in pd.read_csv(path, nrows=0, encoding="utf-8-sig", dtype=str).columns]
+        if header[0].lower().startswith("sep="):
+            raise DataError(f"{path} begins with a line for a spreadsheet ({header[0]}); remove that line.")
         other = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
         if other is not None:
             raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")

@@ -31,6 +31,17 @@ def test_a15_short_offsets_beside_none_are_refused() -> None:
         local(["2024-01-03 10:00:00-05", "2024-01-03 10:01:00"])
 
 
+@pytest.mark.parametrize("offset", ["-0", "+8", "-05:3"])
+def test_offsets_of_one_digit_beside_none_are_refused_as_well(offset: str) -> None:
+    with pytest.raises(DataError, match="some stamps carry a zone"):
+        local([f"2024-01-03 10:00:00{offset}", "2024-01-03 10:01:00"])
+
+
+def test_a_stamp_that_cannot_be_read_is_named_by_its_row() -> None:
+    with pytest.raises(DataError, match=r"f\.csv: the stamp 'never' \(row 3\) cannot be read"):
+        local(["2024-01-03 10:00:00", "", "never", "2024-01-03 10:00:00"])
+
+
 def test_a_year_at_the_end_is_no_offset() -> None:
     assert local(["10:00 03-01-2024"], "%H:%M %d-%m-%Y") == ["2024-01-03 10:00:00"]
     assert local(["10:00 03-01-2024 -0600"], "%H:%M %d-%m-%Y %z") == ["2024-01-03 11:00:00"]

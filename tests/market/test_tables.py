@@ -51,6 +51,8 @@ def test_plain_csv_in_every_dress_is_the_same_panel(tmp_path: Path, text: str) -
         ([line.replace(",", ";") for line in (HEADER, *ROWS)], "separates its columns by ';'"),
         ([line.replace(",", "\t") for line in (HEADER, *ROWS)], "separates its columns by"),
         ([HEADER, *ROWS[:9], ROWS[9][:-3] + '"1,000"'], "line 11: volume is '1,000', not a number"),
+        (["sep=,", HEADER, *ROWS], "begins with a line for a spreadsheet .sep=.; remove that line"),
+        (["sep=;", *(line.replace(",", ";") for line in (HEADER, *ROWS))], "begins with a line for a spreadsheet"),
         ([HEADER, *(row[:-3] + "True" for row in ROWS)], "volume holds true and false"),
         ([HEADER, *ROWS[:9], ROWS[9][:-2] + "\0" + "09"], "NUL bytes"),
     ],
@@ -138,7 +140,7 @@ def test_a_number_beyond_float64_and_a_year_beyond_nanoseconds_are_refused_with_
     with pytest.raises(DataError, match="line 3: volume is '1e400', not a number"):
         read_bars(path)
     path.write_text("\n".join([HEADER, ROWS[0], ROWS[1].replace("2024", "7024")]))
-    with pytest.raises(DataError, match=r"the stamp '7024-01-03 10:01:00' \(row 1\) cannot be read"):
+    with pytest.raises(DataError, match=r"the stamp '7024-01-03 10:01:00' \(row 2\) cannot be read"):
         read_bars(path)
 
 

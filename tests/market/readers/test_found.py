@@ -226,7 +226,7 @@ def test_a_name_of_two_lines_is_told_on_one(tmp_path: Path) -> None:
 def test_an_import_refuses_a_year_beyond_nanoseconds_as_a_reading_does(tmp_path: Path) -> None:
     path = tmp_path / "A.csv"
     path.write_text(LINES.replace("2024-01-03 09:31", "7024-01-03 09:31"))
-    with pytest.raises(DataError, match=r"the stamp '7024-01-03 09:31:00' \(row 1\) cannot be read"):
+    with pytest.raises(DataError, match=r"the stamp '7024-01-03 09:31:00' \(row 2\) cannot be read"):
         import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
 
 
