@@ -44,7 +44,7 @@ class ExecutionRules:
         Whether the whole remaining position is asked for at the last tick of the window.
     lot_size
         Child amounts are multiples of this; 0 means any amount. Rounding follows the cumulative
-        schedule to the nearest lot, so nothing drifts.
+        schedule to the nearest lot, so nothing drifts; by that rounding a tighter cap may fill one lot more.
     odd_remainder
         What happens to the part of an amount below one lot: ``"trade_at_end"`` trades it at the last
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
