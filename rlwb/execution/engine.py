@@ -267,6 +267,7 @@ class Engine:
         ask = np.minimum(ask, left)
         stop = self.step_stop(orders, state)
         rules = self.rules
+        trades_odd = rules.trades_odd(orders.side)
         position, asked, moved = state.position.copy(), state.asked.copy(), state.moved
         if rules.permanent_impact_bps:
             moved = moved.copy()
@@ -295,7 +296,7 @@ class Engine:
             self._cap,
             rules.complete_at_end,
             rules.lot_size,
-            rules.odd_remainder == "trade_at_end",
+            trades_odd,
             self._half_spread,
             rules.temporary_impact_bps / BASIS_POINTS,
             rules.temporary_impact_shape == "square_root",
@@ -307,9 +308,9 @@ class Engine:
             ticks.cost,
         )
         nothing_left = position <= TOLERANCE * orders.amount
-        if rules.odd_remainder == "leave":
+        if rules.lot_size and not trades_odd.all():
             lots = np.floor(orders.amount / rules.lot_size + TOLERANCE) * rules.lot_size
-            nothing_left |= position - (orders.amount - lots) <= TOLERANCE * orders.amount
+            nothing_left |= ~trades_odd & (position - (orders.amount - lots) <= TOLERANCE * orders.amount)
         after = EngineState(
             tick=stop,
             step=np.where(state.done, state.step, state.step + 1).astype(np.int32),

@@ -93,7 +93,7 @@ def advance(
     volume_limit: float,
     complete_at_end: bool,
     lot: float,
-    trade_odd: bool,
+    trade_odd: np.ndarray,
     half_spread: np.ndarray,
     temporary: float,
     temporary_root: bool,
@@ -108,7 +108,8 @@ def advance(
 
     `lower`, `upper`, `halted` and `half_spread` may have no rows (no such rule); so may the four ``tick_`` arrays
     of shape (N, T), which are filled only when they have rows. `temporary` and `permanent` are shares of the price;
-    `moved` is how far each order has moved the price for good, as such a share.
+    `trade_odd` tells of each
+    order whether an odd remainder is traded; `moved` is how far it has moved the price for good, as such a share.
     """
     record = tick_fill.shape[0] > 0
     spread, impact = half_spread.shape[0] > 0, temporary > 0.0 or permanent > 0.0
@@ -141,7 +142,7 @@ def advance(
             due = ask[i] if seen == priced else ask[i] * seen / priced
             if lot > 0.0:
                 due = _round_lot(asked[i] + due, lot) - _round_lot(asked[i], lot)
-            available = position[i] if (closing and trade_odd) else position[i] - odd
+            available = position[i] if (closing and trade_odd[i]) else position[i] - odd
             if closing:
                 want = available
             elif last_step:

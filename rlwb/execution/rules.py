@@ -18,7 +18,7 @@ _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{n
 _NUMBERS = ("volume_limit", "lot_size", "price_limit", "price_tick", *_COSTS)
 _CHOICES = {
     "price_field": PRICE_FIELDS,
-    "odd_remainder": ("trade_at_end", "leave"),
+    "odd_remainder": ("trade_at_end", "sell_at_end", "leave"),
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
 
@@ -48,7 +48,7 @@ class ExecutionRules:
     odd_remainder
         What happens to the part of an amount below one lot: ``"trade_at_end"`` trades it at the last
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
-        shortfall.
+        shortfall, ``"sell_at_end"`` trades that of a sell and leaves that of a buy.
     price_limit
         Daily price limit as a fraction of the previous close: a buy is blocked at or above the upper
         limit, a sell at or below the lower one. None means no limit. The previous close is the last one
@@ -82,7 +82,7 @@ class ExecutionRules:
     volume_limit: float | None = None
     complete_at_end: bool = True
     lot_size: float = 0.0
-    odd_remainder: Literal["trade_at_end", "leave"] = "trade_at_end"
+    odd_remainder: Literal["trade_at_end", "sell_at_end", "leave"] = "trade_at_end"
     price_limit: float | None = None
     price_tick: float = 0.01
     commission_bps: float = 0.0
@@ -118,8 +118,10 @@ class ExecutionRules:
         self._refuse_what_has_no_effect()
 
     def _refuse_what_has_no_effect(self) -> None:
-        if self.odd_remainder == "leave" and self.lot_size == 0:
-            raise ConfigError("odd_remainder 'leave' has no effect without a lot_size; set one or drop it.")
+        if self.odd_remainder != type(self).odd_remainder and self.lot_size == 0:
+            raise ConfigError(
+                f"odd_remainder {self.odd_remainder!r} has no effect without a lot_size; set one or drop it."
+            )
         if self.price_limit is None and self.price_tick != type(self).price_tick:
             raise ConfigError("price_tick has no effect without a price_limit; set one or drop it.")
         if self.price_field == "quotes" and self.half_spread_bps:
@@ -156,6 +158,12 @@ class ExecutionRules:
     def have_costs(self) -> bool:
         """Whether anything makes the net PA differ from the gross one."""
         return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
+
+    def trades_odd(self, side: np.ndarray) -> np.ndarray:
+        """Return whether orders of these sides, 1 buys and -1 sells, trade an odd remainder; bool of shape (N,)."""
+        if self.odd_remainder == "sell_at_end":
+            return np.asarray(side < 0)
+        return np.full(len(side), self.odd_remainder == "trade_at_end")
 
     @property
     def judged_by(self) -> Literal["pa", "pa_net"]:

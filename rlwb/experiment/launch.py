@@ -123,6 +123,8 @@ def _check_sources(config: RunConfig) -> None:
     ):
         if value != keyword and not Path(value).exists():
             raise ConfigError(f"{name}: there is no file or folder {value}; check the path, or write {keyword}.")
+    if Path(config.orders.source).is_dir() and config.orders.source != "generated":
+        raise ConfigError(f"orders.source: {config.orders.source} is a folder; name one Parquet or CSV file of orders.")
 
 
 def _check_iterations(run: RunDirectory, config: RunConfig) -> None:

@@ -103,8 +103,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: there is no such configuration file.") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{path}: is a folder; name a YAML file of parameters.") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a configuration ({error}).") from error
+        raise ConfigError(f"{path}: cannot be read as a configuration ({error}); write it again as UTF-8.") from error
     value = parse_yaml(text, str(path))
     if value is None:
         return {}

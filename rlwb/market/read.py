@@ -42,8 +42,16 @@ def bar_files(source: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
     files = [e for e in entries if e.is_file() and suffix_of(e) and not e.name.startswith((".", "_", "~"))]
     ignored = [entry.name for entry in entries if entry not in files]
     if not files:
-        raise DataError(f"the folder {path} holds no file that ends in {', '.join(SUFFIXES)}.")
+        raise DataError(f"the folder {path} holds no file that ends in {', '.join(SUFFIXES)}{_below(path)}.")
     return files, ignored
+
+
+def _below(path: Path) -> str:
+    """Say what may have been meant by a folder without bars."""
+    for folder in sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
+        if any(suffix_of(entry) for entry in folder.iterdir() if entry.is_file()):
+            return f", but its folder {folder.name} does: name that one"
+    return "; name a folder that does, or what reads it by the kind"
 
 
 def read_bars(

@@ -107,7 +107,8 @@ class SpecifiedOrder:
         step = [t for t in range(self.tick, self.end) if self.cells[t] == self.cells[self.tick]]
         last_step = step[-1] == self.end - 1
         priced = [t for t in step if self.ticks[t].priced]
-        trade_odd = self.rules.odd_remainder == "trade_at_end"
+        odd = self.rules.odd_remainder
+        trade_odd = odd == "trade_at_end" or (odd == "sell_at_end" and self.side < 0)
         everything = ask >= self.position - TOLERANCE * self.amount
         filled, scheduled = 0.0, 0.0
         self.step_cost = 0.0

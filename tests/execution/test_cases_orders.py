@@ -69,6 +69,24 @@ def test_b05_amounts_around_one_lot() -> None:
     assert "odd remainder leave" in leave.describe()
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_b05_china_takes_the_odd_remainder_of_a_sell_alone_and_that_whole(steps: int) -> None:
+    """Buys are in multiples of 100; what a sell has below that goes in one piece, or not at all."""
+    sessions = sessions_of([[10.0] * 4], 4000.0)
+    rules = ExecutionRules.preset("cn")
+    sold, bought = (run(sessions, [order(250, side)], steps, TWAP(), rules) for side in ("SELL", "BUY"))
+    assert sold[0]["filled"].sum() == 250.0
+    assert (sold[0]["filled"] % 100).tolist() == [0.0, 0.0, 0.0, 50.0]
+    assert bought[2]["filled"].iloc[0] == 200.0
+    assert bought[2]["ffr"].iloc[0] == 0.8
+    assert (bought[0]["filled"] % 100 == 0).all()
+    # The last bar has room for 30 shares: of the 50 that are left none is sold.
+    dry = sessions_of([[10.0] * 4], [[4000.0, 4000.0, 4000.0, 600.0]])
+    capped = ExecutionRules.preset("cn", volume_limit=0.05)
+    _, _, left = run(dry, [order(250, "SELL")], steps, TWAP(), capped)
+    assert left["filled"].iloc[0] == 200.0
+
+
 @pytest.mark.parametrize("steps", [3, 4, 7])
 @pytest.mark.parametrize("amount", [4.0, 5.0, 4.5])
 def test_b05_what_asks_for_all_in_the_end_trades_whole_lots_without_a_forced_end(steps: int, amount: float) -> None:

@@ -37,7 +37,7 @@ def rules(draw: st.DrawFn) -> ExecutionRules:
         volume_limit=cap,
         complete_at_end=draw(st.booleans()),
         lot_size=lot,
-        odd_remainder=draw(st.sampled_from(["trade_at_end", "leave"])) if lot else "trade_at_end",
+        odd_remainder=draw(st.sampled_from(["trade_at_end", "sell_at_end", "leave"])) if lot else "trade_at_end",
         price_limit=draw(st.sampled_from([None, 0.1])),
         **impact,
     )

@@ -83,7 +83,7 @@ def test_b09_the_other_side_has_the_same_fills_and_the_opposite_advantage(proble
 @given(
     st.sampled_from([0.1, 0.01, 0.3, 1e-3, 7.7, 1 / 3]),
     st.floats(1.0, 40.0),
-    st.sampled_from(["leave", "trade_at_end"]),
+    st.sampled_from(["leave", "trade_at_end", "sell_at_end"]),
     st.sampled_from([None, 0.1, 0.05]),
     st.lists(st.sampled_from([0.0, 1.0, 3.0, 100.0]), min_size=12, max_size=12),
     st.lists(st.sampled_from([0.0, 0.1, 0.5, 1 / 3, 1.0]), min_size=12, max_size=12),
@@ -99,4 +99,4 @@ def test_b05_odd_lot_sizes_leave_at_most_one_child_that_is_no_multiple(
     assert (fills >= 0).all()
     assert figures["filled"][0] <= lots * lot
     multiples = fills[0] / lot
-    assert (np.abs(multiples - np.round(multiples)) > 1e-6).sum() <= (odd == "trade_at_end")
+    assert (np.abs(multiples - np.round(multiples)) > 1e-6).sum() <= (odd == "trade_at_end")  # it is a buy

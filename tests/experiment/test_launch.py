@@ -28,6 +28,14 @@ def finished(tmp_path: Path) -> RunDirectory:
     return run
 
 
+def test_a_folder_of_orders_or_as_a_configuration_makes_no_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^orders\.source: .* is a folder; name one Parquet or CSV file of"):
+        launch(None, [f"orders.source={tmp_path}"], tmp_path / "run", resume=False)
+    with pytest.raises(ConfigError, match=r"is a folder; name a YAML file of parameters\.$"):
+        launch(tmp_path, [], tmp_path / "run", resume=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_shorter_training_is_refused_and_leaves_the_run_as_it_was(finished: RunDirectory) -> None:
     before = {path: path.read_bytes() for path in finished.path.iterdir() if path.is_file()}
     with pytest.raises(ConfigError, match=r"train\.iterations is 4, but 8 iterations are trained already"):

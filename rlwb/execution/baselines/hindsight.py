@@ -67,7 +67,7 @@ class HindsightBound:
                 some.end,
                 rules.complete_at_end,
                 rules.lot_size,
-                rules.odd_remainder == "trade_at_end",
+                rules.trades_odd(some.side),
             )
             columns.append(found)
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))

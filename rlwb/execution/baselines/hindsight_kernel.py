@@ -20,7 +20,7 @@ def least_average(
     end: np.ndarray,
     complete_at_end: bool,
     lot: float,
-    trade_odd: bool,
+    trade_odd: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the least average of side times price and the amount filled at it, float64 of shape (N,) each.
 
@@ -34,7 +34,7 @@ def least_average(
         s, size = session[i], end[i] - start[i]
         whole = amount[i]
         lots = np.floor(whole / lot + TOLERANCE) * lot if lot > 0.0 else whole
-        total = whole if lot == 0.0 or trade_odd else lots
+        total = whole if lot == 0.0 or trade_odd[i] else lots
         # What can be filled at which price, the cheapest first; each step needs no more pieces than it has ticks.
         piece, slope = np.empty(size + 1), np.empty(size + 1)
         count = 0
@@ -56,7 +56,7 @@ def least_average(
                 for j in range(k - 1 if forced else k):
                     due = whole * (j + 1) / k if last else whole / k
                     free = min(limit[j], np.floor(due / lot + 1.0 + TOLERANCE) * lot)
-                    if free > 0.0 and (lots > 0.0 or (last and j == k - 1 and trade_odd)):
+                    if free > 0.0 and (lots > 0.0 or (last and j == k - 1 and trade_odd[i])):
                         count = _add(piece, slope, count, free, cost[j])
             elif k > 0:
                 count = _add_step(cost[:k], limit[:k], whole, last, forced, piece, slope, count)
