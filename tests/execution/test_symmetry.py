@@ -64,7 +64,9 @@ def test_powers_of_two_in_prices_and_volumes_change_no_bit(problem: tuple, a: in
 @given(problems())
 def test_b09_the_other_side_has_the_same_fills_and_the_opposite_advantage(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rules, ticks_per_step, orders, shares = problem
-    rules = dataclasses.replace(rules, price_limit=None)
+    # A price limit, and the odd remainder that is traded of sells alone, are rules of a side.
+    odd = "leave" if rules.odd_remainder == "leave" else "trade_at_end"
+    rules = dataclasses.replace(rules, price_limit=None, odd_remainder=odd)  # type: ignore[arg-type]
     turned = [(-side, *rest) for side, *rest in orders]
     one, fills, _ = play(sessions, rules, ticks_per_step, batch_of(orders), shares)
     two, fills_2, _ = play(sessions, rules, ticks_per_step, batch_of(turned), shares)
