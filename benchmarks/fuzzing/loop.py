@@ -199,7 +199,11 @@ class Loop:
             check_answer(self.target, tree, frame, folder, self.rng.random() < _LAID_OUT)
             self.result.answers += 1
             return "answer", f"answer of {len(frame).bit_length()}"
-        except Unexpected as finding:
+        except Exception as fault:
+            finding = fault
+            if not isinstance(fault, Unexpected):
+                finding = Unexpected(f"cannot be checked: {type(fault).__name__}: {fault}")
+                finding.__cause__ = fault
             self.result.unexpected += 1
             kind = kind_of(str(finding), folder)
             self.seen[kind] += 1
@@ -214,7 +218,7 @@ class Loop:
             return False
         return self.result.inputs - self.latest < _NEWS or self.rng.random() < _LOOKS
 
-    def _save(self, tree: Tree, finding: Unexpected) -> None:
+    def _save(self, tree: Tree, finding: Exception) -> None:
         place = self.keep / self.target.name.replace(", ", "-") / f"{len(self.seen):03d}"
         tree.write(place)
         text = "".join(traceback.format_exception(finding))

@@ -201,11 +201,11 @@ def qlib(tree: Tree) -> list[Row]:
 def table(tree: Tree) -> list[Row] | None:
     """CSV with the schema's own names; stamps in ISO 8601 without a zone."""
     rows = []
-    for name, content in sorted(tree.files.items()):
-        if "/" in name or not name.lower().endswith(".csv") or name.startswith((".", "_", "~")):
-            continue
+    for name, content in tables_in(tree):
+        if not name.lower().endswith(".csv"):
+            return None
         lines = _cells(content.decode("utf-8-sig", "surrogateescape"))
-        if lines is None:
+        if not lines:
             return None
         header = lines[0]
         if not set(_NEEDED) <= set(header) or len(set(header)) < len(header) or "datetime" not in header:
@@ -218,6 +218,17 @@ def table(tree: Tree) -> list[Row] | None:
             instrument = given["instrument"] if "instrument" in header else name[:-4]
             rows.append(Row(instrument, _moment(given["datetime"]), fields))
     return rows
+
+
+def tables_in(tree: Tree) -> list[tuple[str, bytes]]:
+    """Return the files that are read as Parquet or CSV, by name."""
+    return [
+        (name, content)
+        for name, content in sorted(tree.files.items())
+        if "/" not in name
+        and name.lower().endswith((".parquet", ".csv", ".csv.gz"))
+        and not name.startswith((".", "_", "~"))
+    ]
 
 
 def _cells(text: str) -> list[list[str]] | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.fuzzing.mutate import change_bytes
-from benchmarks.fuzzing.plain import Row
+from benchmarks.fuzzing.plain import Row, tables_in
 from benchmarks.fuzzing.tokens import TOKENS
 from benchmarks.fuzzing.tree import Tree
 
@@ -144,9 +144,9 @@ def _retyped(array: pa.Array, rng: random.Random) -> pa.Array:
 def parquet_rows(tree: Tree) -> list[Row] | None:
     """The rows of a Parquet file with the schema's own names, plain numbers and naive stamps."""
     rows: list[Row] = []
-    for name, content in sorted(tree.files.items()):
-        if "/" in name or not name.lower().endswith(".parquet") or name.startswith((".", "_", "~")):
-            continue
+    for name, content in tables_in(tree):
+        if not name.lower().endswith(".parquet"):
+            return None
         file = pq.ParquetFile(io.BytesIO(content))
         needed = ("open", "high", "low", "close", "volume")
         if not {*needed, "instrument", "datetime"} <= set(file.schema_arrow.names):

@@ -108,8 +108,11 @@ def read_table(path: Path, found: Mapping[str, str], header: Sequence[str] | Non
             table = table.set_column(place, name, table.column(place).cast(kind))
         try:
             return table.replace_schema_metadata().to_pandas().rename(columns=names)
-        except (*_DAMAGE, UnicodeDecodeError) as error:
-            raise DataError(f"{path} holds text that is not UTF-8 ({_first_line(error)}); write it again.") from None
+        except (*_DAMAGE, ValueError) as error:  # a time of day beyond the day, for one
+            raise DataError(
+                f"{path} holds text that is not UTF-8, or values beyond their type ({_first_line(error)}); "
+                "write it again."
+            ) from None
     numbers = [name for name, target in names.items() if target not in _AS_TEXT]
     try:
         with warnings.catch_warnings():

@@ -93,6 +93,13 @@ def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
         read_bars(path)
 
 
+def test_a_time_of_day_beyond_the_day_is_refused(tmp_path: Path) -> None:
+    late = pa.array([86_400_000_000_000, 0], pa.int64()).cast(pa.time64("us"))
+    pq.write_table(table(volume=late), tmp_path / "A.parquet")
+    with pytest.raises(DataError, match=r"A\.parquet holds .* values beyond their type .*hour must be in"):
+        read_bars(tmp_path)
+
+
 def test_what_pandas_noted_in_a_parquet_file_does_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "A.parquet"
     pq.write_table(table().replace_schema_metadata({"pandas": "{"}), path)
