@@ -178,7 +178,8 @@ def _panel(bars: Bars, calendar: Calendar, ends: tuple[np.ndarray, np.ndarray], 
             raise DataError("the bars changed while they were read; load them again.")
         return ticks[np.searchsorted(days, day)]
 
-    bars.drop("after_early_close", bars.placed.tick >= ticks_on(bars.placed.day))
+    if (ends[1] < calendar.num_ticks).any():
+        bars.drop("after_early_close", bars.placed.tick >= ticks_on(bars.placed.day))
     code, day, tick = bars.code, bars.placed.day, bars.placed.tick
     new = np.ones(len(bars), dtype=bool)
     new[1:] = (np.diff(code) != 0) | (np.diff(day) != 0)

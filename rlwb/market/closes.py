@@ -41,8 +41,7 @@ class Closes:
             rows, ticks = np.searchsorted(self._days, days), self._calendar.num_ticks
             priced = np.isfinite(bars.values["close"])
             for total, mask in ((self._priced, priced), (self._traded, priced & (bars.values["volume"] != 0))):
-                cell = index[mask] * ticks + bars.placed.tick[mask]
-                total[rows] += np.bincount(cell, minlength=len(rows) * ticks).reshape(-1, ticks).astype(np.int32)
+                total[rows] += _breadth(index[mask], bars.placed.tick[mask], len(rows), ticks)
 
     def ends(self, report: Report, *, closing_auction: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the days that were seen, int64 since 1970, sorted, and the ticks of each; both of shape ``(days,)``.
@@ -108,6 +107,11 @@ def early_lengths(
         length = np.where(trusted, length - 1, length)
     trusted &= (length >= _SHORTEST * ticks) & (printed.sum(axis=1) >= _SHORTEST * length)
     return length, trusted
+
+
+def _breadth(index: np.ndarray, tick: np.ndarray, days: int, ticks: int) -> np.ndarray:
+    """Return how many bars each day and tick has, int32 of shape ``(days, ticks)``."""
+    return np.bincount(index * ticks + tick, minlength=days * ticks).reshape(days, ticks).astype(np.int32)
 
 
 def _stated(days: np.ndarray, calendar: Calendar) -> np.ndarray:

@@ -112,7 +112,7 @@ def read_bars(
         asked = {"options": options, "columns": columns, "instrument_pattern": instrument_pattern}
         asked |= {"source_timezone": source_timezone, "datetime_format": datetime_format}
         selection = select_bars(source, instruments, start, end, **asked)
-        bars = selection.frame(selection.blocks())
+        bars = selection.whole()
         selection.tell(report)
         return bars
     reader = find_reader(source, kind, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,57 @@ class Selection:
         found = self._state.report()
         for reason, count in found.counts.items():
             report.add(reason, count, found.examples[reason])
-        if self._whole:  # so that the bars read are all that were imported
+        if self._is_whole:  # so that the bars read are all that were imported
             dropped = sum(source.rows for source in self._state.sources) - self._state.bars
             report.totals["bars_read"] = report.totals.get("bars_read", 0) + dropped
 
-    def frame(self, blocks: Iterable[tuple[str, Block]]) -> pd.DataFrame:
-        """Return blocks of this data set as the canonical frame (`rlwb.market.readers.frames.join_bars`)."""
+    def whole(self) -> pd.DataFrame:
+        """Return all bars as the canonical frame (`rlwb.market.readers.frames.join_bars`)."""
+        months = groupby(self.blocks(), key=lambda named: named[0])
+        # Joined by instrument, which lets the buffers of the files go.
+        return self._frame([(name, join([block for _, block in group])) for name, group in months])
+
+    def frames(self, calendar: Calendar) -> Iterator[pd.DataFrame]:
+        """Yield the bars in frames of whole sessions of `calendar`, of about `PART_BARS`, or a month's if more."""
+        label = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
+        held: list[tuple[str, Block]] = []
+        count = 0
+        for name, block in self.blocks():
+            held.append((name, block))
+            count += len(block)
+            if count >= PART_BARS:
+                last = join([block for own, block in held if own == name])
+                day = (last.stamp - label) // _DAY  # the latest may go on in the next partition
+                cut = int(np.searchsorted(day, day[-1]))
+                held = [(own, block) for own, block in held if own != name]
+                held += [(name, last.take(slice(0, cut)))] if cut else []
+                if held:
+                    yield self._frame(held)
+                held, count = [(name, last.take(slice(cut, None)))], len(last) - cut
+        if held:
+            yield self._frame(held)
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Yield the bars by instrument and month."""
+        first = None if self._start is None else self._start.astype("datetime64[us]").astype(np.int64)
+        last = None if self._end is None else (self._end + 1).astype("datetime64[us]").astype(np.int64)
+        months = ("" if self._start is None else str(self._start)[:7], "~" if self._end is None else str(self._end)[:7])
+        there = 0
+        for name, folder in list_instruments(self._directory).items():
+            if self._instruments is not None and name not in self._instruments:
+                continue
+            for block in _partitions(folder, self._state.columns, *months):
+                begin = 0 if first is None else int(np.searchsorted(block.stamp, first))
+                stop = len(block) if last is None else int(np.searchsorted(block.stamp, last))
+                if begin < stop:
+                    there += stop - begin
+                    yield name, block.take(slice(begin, stop))
+        if read_state(self._directory) != self._state or is_pending(self._directory):
+            raise DataError(f"bars were imported into {self._directory} while it was read; read it again.")
+        if self._is_whole and there != self._state.bars:
+            raise DataError(lacking(self._directory, self._state, there))
+
+    def _frame(self, blocks: Iterable[tuple[str, Block]]) -> pd.DataFrame:
         named = list(blocks)
         names, parts = list(dict.fromkeys(name for name, _ in named)), [block for _, block in named]
         codes = {name: code for code, name in enumerate(names)}
@@ -107,48 +153,8 @@ class Selection:
             frame["halted"] = _joined(halts, np.bool_)
         return frame
 
-    def frames(self, calendar: Calendar) -> Iterator[pd.DataFrame]:
-        """Yield the bars in frames of whole sessions of `calendar`, of about `PART_BARS`, or a month's if more."""
-        label = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
-        held: list[tuple[str, Block]] = []
-        count = 0
-        for name, block in self.blocks():
-            held.append((name, block))
-            count += len(block)
-            if count >= PART_BARS:
-                last = join([block for own, block in held if own == name])
-                day = (last.stamp - label) // _DAY  # the latest may go on in the next partition
-                cut = int(np.searchsorted(day, day[-1]))
-                held = [(own, block) for own, block in held if own != name]
-                held += [(name, last.take(slice(0, cut)))] if cut else []
-                if held:
-                    yield self.frame(held)
-                held, count = [(name, last.take(slice(cut, None)))], len(last) - cut
-        if held:
-            yield self.frame(held)
-
-    def blocks(self) -> Iterator[tuple[str, Block]]:
-        """Yield the bars by instrument and month."""
-        first = None if self._start is None else self._start.astype("datetime64[us]").astype(np.int64)
-        last = None if self._end is None else (self._end + 1).astype("datetime64[us]").astype(np.int64)
-        months = ("" if self._start is None else str(self._start)[:7], "~" if self._end is None else str(self._end)[:7])
-        there = 0
-        for name, folder in list_instruments(self._directory).items():
-            if self._instruments is not None and name not in self._instruments:
-                continue
-            for block in _partitions(folder, self._state.columns, *months):
-                begin = 0 if first is None else int(np.searchsorted(block.stamp, first))
-                stop = len(block) if last is None else int(np.searchsorted(block.stamp, last))
-                if begin < stop:
-                    there += stop - begin
-                    yield name, block.take(slice(begin, stop))
-        if read_state(self._directory) != self._state or is_pending(self._directory):
-            raise DataError(f"bars were imported into {self._directory} while it was read; read it again.")
-        if self._whole and there != self._state.bars:
-            raise DataError(lacking(self._directory, self._state, there))
-
     @property
-    def _whole(self) -> bool:
+    def _is_whole(self) -> bool:
         return self._instruments is None and self._start is None and self._end is None
 
 
