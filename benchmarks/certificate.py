@@ -32,7 +32,7 @@ MARKETS: dict[str, Callable[[], CertifiedMarket]] = {
     "gaussian": gaussian_market,
 }
 #: Iterations where the learners' own number is too small: half as much is to be gained there beside the same scatter.
-ITERATIONS = {"tree, penalty 4": 200}
+ITERATIONS = {"tree, penalty 4": 200, "tree, momentum": 200}
 #: A run: the names of market and method, and the seed.
 _Task = tuple[str, str, int]
 #: What --quick changes.

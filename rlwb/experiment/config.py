@@ -63,6 +63,16 @@ class RunConfig(Section):
     threads: Count = 1
 
     @model_validator(mode="after")
+    def _reads_its_features(self) -> RunConfig:
+        seen = self.policy.network != "mlp" or self.train.algorithm == "opd"  # a teacher reads bars in any case
+        if not seen and self.features != type(self).model_fields["features"].default:
+            raise ValueError(
+                "features has no effect with policy.network 'mlp', which sees the order's own state alone; drop it or "
+                "change the network."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _can_be_kept(self) -> RunConfig:
         reads_bars = self.policy.network != "mlp"
         if self.train.algorithm == "dqn" and reads_bars and self.train.env != "native":

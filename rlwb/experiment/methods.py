@@ -96,6 +96,8 @@ def method_config(config: RunConfig, name: str, *own: Layer) -> RunConfig:
     tree = config.as_dict()
     for key in unused:
         tree["train"].pop(key)
+    if changes.get("policy.network") == "mlp":
+        tree.pop("features")  # the order's state alone reads none
     if config.backtest.baselines == BacktestConfig().baselines:
         tree["backtest"]["baselines"] = _all_baselines(config)
     for dotted in changes:

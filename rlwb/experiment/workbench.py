@@ -82,6 +82,7 @@ class Workbench:
             prices=market.prices,
             instrument_pattern=market.instrument_pattern,
             datetime_format=market.datetime_format,
+            source_timezone=market.source_timezone,
             cache_dir=self.cache_dir,
         )
 

@@ -83,6 +83,11 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market__source": "x", "market__calendar__preset": None}, "needs a preset, an exchange, or the segments"),
         ({"market__source": "x", "market__calendar__tick_minutes": 7}, "market.calendar: "),
         ({"market__source": "x", "market__calendar__timezone": "Mars"}, "timezone 'Mars' is unknown"),
+        ({"market__start": "2030-01-01"}, "market: start has no effect with source 'synthetic'"),
+        ({"market__instruments": ["SYN001"]}, "market: instruments has no effect with source 'synthetic'"),
+        ({"market__source_timezone": "UTC"}, "market: source_timezone has no effect with source 'synthetic'"),
+        ({"policy__network": "mlp", "features__clip": 3.0}, "features has no effect with policy.network 'mlp'"),
+        ({"train__concurrency": 8}, "train: concurrency has no effect with env 'native'"),
         ({"market__kind": "qlib"}, "market: kind has no effect with source 'synthetic'"),
         ({"market__options": {"freq": "day"}}, "market: options has no effect with source 'synthetic'"),
         ({"market__source": "x", "market__kind": "qlb"}, "there is no reader 'qlb'; did you mean 'qlib'?"),
@@ -175,7 +180,8 @@ def test_e23_limits_of_zero_are_refused_in_one_sentence(values: dict[str, object
 def test_a19_instruments_are_text(assignment: str) -> None:
     with pytest.raises(ConfigError, match="quote it"):
         RunConfig.load(None, parse_assignments([assignment]))
-    config = RunConfig.load(None, parse_assignments(['market.instruments=["000001", 600000.SH]']))
+    own = ['market.source=bars.csv', 'market.instruments=["000001", 600000.SH]']
+    config = RunConfig.load(None, parse_assignments(own))
     assert config.market.instruments == ("000001", "600000.SH")
 
 

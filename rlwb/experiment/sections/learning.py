@@ -145,6 +145,8 @@ class TrainConfig(Section):
             if getattr(self, name) != type(self).model_fields[name].default:
                 chosen = getattr(self, chooser)
                 raise ValueError(f"{name} has no effect with {chooser} {chosen!r}; drop it or change the {chooser}.")
+        if self.env == "native" and self.concurrency != type(self).model_fields["concurrency"].default:
+            raise ValueError("concurrency has no effect with env 'native'; drop it or change the env.")
         return self
 
     @model_validator(mode="after")

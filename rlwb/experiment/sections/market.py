@@ -54,6 +54,8 @@ class MarketConfig(Section):
         instrument, for example ``(.+)-[0-9]{8}``.
     datetime_format
         strptime format of times that are not ISO 8601, for example ``%d/%m/%Y %H:%M``.
+    source_timezone
+        Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
     """
 
     source: str = "synthetic"
@@ -71,22 +73,24 @@ class MarketConfig(Section):
     prices: Literal["traded", "adjusted"] = "traded"
     instrument_pattern: str | None = None
     datetime_format: str | None = None
+    source_timezone: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> MarketConfig:
         if self.start and self.end and self.start > self.end:
             raise ValueError(f"start {self.start} is after end {self.end}; exchange them.")
-        unused = "synthetic" if self.source != "synthetic" else "calendar"
-        if getattr(self, unused) != type(self).model_fields[unused].default:
-            raise ValueError(f"{unused} has no effect with source {self.source!r}; drop it or change the source.")
+        if self.source == "synthetic":
+            unused = [name for name in type(self).model_fields if name not in ("source", "synthetic")]
+        else:
+            unused = ["synthetic"]
+        for name in unused:
+            if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True):
+                raise ValueError(f"{name} has no effect with source {self.source!r}; drop it or change the source.")
         self._check_reader()
         return self
 
     def _check_reader(self) -> None:
         """Refuse a kind or options of no reader, and what the reader would not look at."""
-        given = [name for name in ("kind", "options") if getattr(self, name)]
-        if self.source == "synthetic" and given:
-            raise ValueError(f"{given[0]} has no effect with source 'synthetic'; drop it or change the source.")
         if self.kind is None:
             return
         try:
