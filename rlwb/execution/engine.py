@@ -50,7 +50,7 @@ class EngineState:
     position : float64 of shape (N,)
         Amount left.
     asked, filled, notional : float64 of shape (N,)
-        Sum of the asks, amount less position, and sum of fill times price.
+        Sum of the asks, of the fills (the amount once nothing is left), and of fill times price.
     done : bool of shape (N,)
     cost : float64 of shape (N,)
         Currency paid for the spread of the quotes and for impact, beside the notional; fees are not in it.
@@ -316,7 +316,8 @@ class Engine:
             step=np.where(state.done, state.step, state.step + 1).astype(np.int32),
             position=position,
             asked=asked,
-            filled=orders.amount - position,
+            # Not the amount less the position, which has no digits for small fills of a huge order.
+            filled=np.where(position == 0.0, orders.amount, state.filled + fill),
             notional=state.notional + notional,
             done=state.done | nothing_left | (stop >= orders.end),
             cost=state.cost + cost if rules.costs_by_tick else state.cost,

@@ -115,3 +115,12 @@ def test_pov_reads_earlier_volumes_in_shares_of_today() -> None:
     np.testing.assert_allclose(steps["fill"], [20.0, 40.0, 60.0, 880.0])
     _, steps, _ = run(plain, [order(1000.0, day=2)], 1, POV(0.1))
     np.testing.assert_allclose(steps["fill"].iloc[0], 10.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_pov_stands_volumes_next_to_nothing() -> None:
+    """100 over 1e-310 is more than a number holds: everything at once."""
+    for volume in ([[1e-310] * 4, [1e-310] * 4], [[1e-310] * 4, [1000.0] * 4]):
+        _, steps, summary = run(sessions_of([[10.0] * 4] * 2, volume), [order(100.0, day=2)], 1, POV())
+        assert summary["ffr"].iloc[0] == 1.0
+        assert steps["fill"].iloc[0] > 0

@@ -51,13 +51,14 @@ class POV:
         usual = running_sum(np.divide(total, count[:, None], out=total, where=count[:, None] > 0))
         today = running_sum(seen_volume(obs))
         stop = obs.engine.step_stop(orders, now)
-        rate: float | np.ndarray
-        if self.rate is None:
-            expected = _forecast(usual, today, orders.start, orders.start, orders.end)
-            rate = np.divide(orders.amount, expected, out=np.full(len(orders), np.nan), where=expected > 0)
-        else:
-            rate = self.rate
-        due = rate * (between(today, orders.start, tick) + _forecast(usual, today, tick, tick, stop))
+        with np.errstate(over="ignore", invalid="ignore"):  # volumes next to nothing; what is no number trades evenly
+            rate: float | np.ndarray
+            if self.rate is None:
+                expected = _forecast(usual, today, orders.start, orders.start, orders.end)
+                rate = np.divide(orders.amount, expected, out=np.full(len(orders), np.nan), where=expected > 0)
+            else:
+                rate = self.rate
+            due = rate * (between(today, orders.start, tick) + _forecast(usual, today, tick, tick, stop))
         even = now.position * obs.engine.even_share(orders, now)
         return np.clip(np.where(np.isnan(due), even, due - now.filled), 0.0, now.position)
 
