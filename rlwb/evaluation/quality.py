@@ -62,7 +62,7 @@ def _figures(quality: Quality) -> Iterator[Figure]:
 def _counts(quality: Quality) -> str:
     rows = [
         f'<tr><td class="{kind.gravity}">{kind.gravity}</td><td>{name}</td>'
-        f'<td class="n">{quality.found.counts[name]:,} {kind.unit}</td><td>{_text(kind.text)}</td>'
+        f'<td class="n">{counted(quality.found.counts[name], kind.unit)}</td><td>{_text(kind.text)}</td>'
         f"<td>{_text(kind.advice)}</td></tr>"
         for name, kind in KINDS.items()
         if name in quality.found.counts

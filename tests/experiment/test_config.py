@@ -180,7 +180,7 @@ def test_e23_limits_of_zero_are_refused_in_one_sentence(values: dict[str, object
 def test_a19_instruments_are_text(assignment: str) -> None:
     with pytest.raises(ConfigError, match="quote it"):
         RunConfig.load(None, parse_assignments([assignment]))
-    own = ['market.source=bars.csv', 'market.instruments=["000001", 600000.SH]']
+    own = ["market.source=bars.csv", 'market.instruments=["000001", 600000.SH]']
     config = RunConfig.load(None, parse_assignments(own))
     assert config.market.instruments == ("000001", "600000.SH")
 

@@ -316,7 +316,7 @@ def _missing(
                 found.add([Finding(kind, one.instrument, date, value=float(count[day]), what=what)])
                 continue
             first = text_of(int(calendar.tick_start[np.argmax(lacking[day])]) + label)
-            what = f"{missing[day]} ticks of the session, this is the first"
+            what = f"{counted(int(missing[day]), 'ticks')} of the session, this is the first"
             found.add([Finding(kind, one.instrument, date, f"{date} {first}", float(missing[day]), what)])
 
 

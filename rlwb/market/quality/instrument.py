@@ -11,6 +11,7 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.dataset.bars import Block
 from rlwb.market.quality.findings import Finding, Findings, Window
 from rlwb.market.quality.watched import WatchedBars, watch
+from rlwb.market.report import counted
 from rlwb.market.sessions import Sessions
 from rlwb.market.stamps import text
 
@@ -132,7 +133,8 @@ class _Glass:
         self._found.count("zero_volume", int(count.sum()))
         for day in np.flatnonzero(count)[: max(0, self._found.room("zero_volume"))].tolist():
             bar = int(at[day, np.argmax(zeros[day])])
-            self._tell("zero_volume", bar, float(count[day]), f"{count[day]} bars of the session, this is the first")
+            what = f"{counted(int(count[day]), 'bars')} of the session, this is the first"
+            self._tell("zero_volume", bar, float(count[day]), what)
 
     def _stale(self, panel: dict[str, np.ndarray], priced: np.ndarray, at: np.ndarray) -> None:
         least = max(3, int(np.ceil(STALE_MINUTES / self._calendar.tick_minutes)))
