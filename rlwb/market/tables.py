@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 _BEGIN = 1 << 16
 #: A table is held some three times while it is read: as it is parsed, as columns, and joined to those of other files.
 _COPIES = 3
-_DAMAGE = (pd.errors.ParserError, pa.ArrowException, OSError, EOFError, zlib.error)
+_DAMAGE = (pd.errors.ParserError, pd.errors.EmptyDataError, pa.ArrowException, OSError, EOFError, zlib.error)
 
 
 def suffix_of(path: Path) -> str | None:
@@ -76,7 +76,7 @@ def first_rows(path: Path) -> tuple[list[str], list[str]] | None:
     with _opened(path) as file:
         begin = file.read(_BEGIN)
     lines = re.split(r"\r\n|\n|\r", begin.decode("utf-8-sig", "replace"), maxsplit=2)
-    if (len(lines) < 3 and len(begin) == _BEGIN) or "\ufffd" in "".join(lines[:2]):
+    if (len(lines) < 3 and len(begin) == _BEGIN) or any(mark in "".join(lines[:2]) for mark in "\ufffd\ufeff"):
         return None
     try:  # each line by itself, so that a value which goes on in the next one is seen
         names, values = (

@@ -217,6 +217,7 @@ def test_dates_and_instruments_are_picked(tmp_path: Path) -> None:
     [
         ("bars.parquet", b"PAR1 half a file", "not a readable Parquet"),
         ("bars.csv", b"", "is empty"),
+        ("bars.csv", b"\xef\xbb\xbf\xef\xbb\xbf", "is empty"),
         ("bars.csv", "datetime,名\n".encode("gbk"), "not UTF-8"),
         ("bars.csv.gz", b"not gzip", "cannot be read"),
     ],

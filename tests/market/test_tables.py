@@ -120,6 +120,7 @@ def test_the_fast_way_reads_a_cell_as_the_slow_one_or_leaves_it(column: str, tmp
         ('"a","b,c"\r1,2', ["a", "b,c"]),
         ("a,b", ["a", "b"]),
         ("a,a\n1,2", ["a", "a.1"]),
+        ("\ufeff\ufeffa,b\n1,2", ["a", "b"]),
         ("a,\n1,2", ["a", "Unnamed: 1"]),
         ("\na,b\n1,2", ["a", "b"]),
         ('a,"b\nc"\n1,2', ["a", "b\nc"]),
