@@ -60,7 +60,9 @@ def recover(directory: Path) -> None:
             if (work / name).exists():  # else it took its place already
                 (directory / target).parent.mkdir(parents=True, exist_ok=True)
                 (work / name).replace(directory / target)
-        write_json(directory / STATE, found["state"])
+        # Written in the work folder, so that a kill leaves nothing of it elsewhere.
+        write_json(work / STATE, found["state"])
+        (work / STATE).replace(directory / STATE)
     shutil.rmtree(work, ignore_errors=True)
 
 

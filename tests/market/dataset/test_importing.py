@@ -153,7 +153,7 @@ from tests.market.dataset.helpers import CLOCK
 
 chunks.CHUNK_ROWS, importing.BATCH_ROWS = 7, 20
 place, step, when = sys.argv[3], int(sys.argv[4]), iter(range(10**6))
-room = {"write_partition": importing, "recover": journal, "replace": Path, "sync": os}[place]
+room = {"write_partition": importing, "recover": journal, "replace": Path, "sync": os, "fsync": os}[place]
 real = getattr(room, place)
 
 def die(*words):
@@ -175,6 +175,8 @@ import_bars(sorted(Path(sys.argv[1]).iterdir()), sys.argv[2], calendar=CLOCK)
         ("recover", 2),
         ("replace", 3),
         ("replace", 14),
+        ("fsync", 1),
+        ("fsync", 3),
     ],
 )
 def test_a_killed_import_goes_on_to_the_same_bytes(tmp_path: Path, small: None, place: str, step: int) -> None:
