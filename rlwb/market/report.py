@@ -18,7 +18,7 @@ class Reason(NamedTuple):
 
 REASONS: dict[str, Reason] = {
     "instrument_missing": Reason("bars", "dropped", "no instrument"),
-    "datetime_missing": Reason("bars", "dropped", "no readable stamp"),
+    "datetime_missing": Reason("bars", "dropped", "no stamp, or one in an hour that the clocks show twice or never"),
     "closed_day": Reason("bars", "dropped", "on a weekend or a day the calendar calls closed"),
     "off_session": Reason("bars", "dropped", "outside the session's segments"),
     "auction": Reason("bars", "dropped", "stamped at the session's edge, outside its ticks (auctions)"),
