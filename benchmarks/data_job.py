@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,8 +28,8 @@ def read(name: str, folder: Path) -> dict[str, float]:
 
 def lay_out(name: str, folder: Path) -> dict[str, float]:
     """Read, validate and lay out one format into a cached panel, then open that."""
+    cache = _new(folder / f"cache of {name}")
     bare, began = peak_memory(), time.perf_counter()
-    cache = folder / f"cache of {name}"
     sessions = load_sessions(folder / name, _CALENDAR, cache_dir=cache)
     took, peak = time.perf_counter() - began, _grown(bare)
     opened = seconds(lambda: Sessions.open(sessions.directory, verify=False))
@@ -37,13 +38,19 @@ def lay_out(name: str, folder: Path) -> dict[str, float]:
 
 def bring_in(name: str, folder: Path) -> dict[str, float]:
     """Import one format into a new data set, then once more, which finds nothing new."""
-    bare, began = peak_memory(), time.perf_counter()
-    place = folder / f"cache of imported {name}"
+    place = _new(folder / f"cache of imported {name}")
     calendar = Calendar.preset("cn", tick_minutes=1, timezone=_ZONES.get(name, "Asia/Shanghai"))
+    bare, began = peak_memory(), time.perf_counter()
     imported = import_bars([folder / name], place, calendar=calendar)
     took, peak = time.perf_counter() - began, _grown(bare)
     again = seconds(lambda: import_bars([folder / name], place), least=0)
     return {"bars": imported.bars, "seconds": took, "peak_mb": peak, "again_seconds": again}
+
+
+def _new(place: Path) -> Path:
+    """Return a folder that an earlier round has left nothing in."""
+    shutil.rmtree(place, ignore_errors=True)
+    return place
 
 
 def _grown(bare: float) -> float:

@@ -34,10 +34,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("job", list(JOBS))
 def test_every_job_reads_all_bars(job: str, sources: Path) -> None:
-    figures = JOBS[job](sources)
-    assert figures["bars"] == 2 * (390 if "lobster" in job else 240)
-    assert figures["seconds"] > 0
-    assert figures["peak_mb"] >= 0
+    for _ in range(2):  # a second round finds nothing done by the first
+        figures = JOBS[job](sources)
+        assert figures["bars"] == 2 * (390 if "lobster" in job else 240)
+        assert figures["seconds"] > 0
+        assert figures["peak_mb"] >= 0
 
 
 def test_bars_that_differ_from_qlibs_are_counted(tmp_path: Path) -> None:
