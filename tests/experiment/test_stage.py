@@ -65,7 +65,7 @@ def test_a_longer_training_goes_on(run: RunDirectory) -> None:
 
 def test_what_does_not_change_the_result_changes_nothing(run: RunDirectory) -> None:
     both(run, config())
-    assert both(run, config(train__concurrency=7))[0] == ["unchanged", "unchanged"]
+    assert both(run, config(train__env="dummy", train__concurrency=7))[0] == ["unchanged", "unchanged"]
 
 
 def test_changed_inputs_are_noticed(run: RunDirectory) -> None:
