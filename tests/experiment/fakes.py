@@ -26,7 +26,7 @@ SECOND = Stage(
     outputs=("checkpoints", "metrics"),
     after=(FIRST,),
     extends=("train.iterations",),
-    indifferent=("train.concurrency",),
+    indifferent=("train.env", "train.concurrency",),
 )
 FAKES = (FIRST, SECOND)
 
