@@ -141,7 +141,7 @@ def test_b09_the_sign_of_pa_each_way() -> None:
 
 @pytest.mark.parametrize("amount", [1e7, 1e12])
 def test_b07_small_fills_of_a_huge_order_have_their_price(amount: float) -> None:
-    """Of 1e12 there are only steps of 1e-4 left to subtract 3.33 in; the average of one price would be off by 0.2 bp."""
+    """Of 1e12 only steps of 1e-4 are left to subtract 3.33 in; the average of one price would be off by 0.2 bp."""
     sessions = sessions_of([[10.0] * 8], 333.0)
     ticks, _, summary = run(sessions, [order(amount)], 2, TWAP(), ExecutionRules(volume_limit=0.01))
     assert summary["filled"].iloc[0] == pytest.approx(8 * 3.33, rel=1e-12)

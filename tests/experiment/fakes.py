@@ -26,7 +26,10 @@ SECOND = Stage(
     outputs=("checkpoints", "metrics"),
     after=(FIRST,),
     extends=("train.iterations",),
-    indifferent=("train.env", "train.concurrency",),
+    indifferent=(
+        "train.env",
+        "train.concurrency",
+    ),
 )
 FAKES = (FIRST, SECOND)
 
