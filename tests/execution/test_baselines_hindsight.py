@@ -100,15 +100,17 @@ def test_no_search_among_asks_beats_the_bound(problem: tuple, seed: int) -> None
 
 @settings(max_examples=80, deadline=None)
 @given(problems())
-def test_without_a_cap_the_bound_is_the_best_step_and_one_ask_reaches_it(problem: tuple) -> None:  # type: ignore[type-arg]
+def test_without_a_cap_the_bound_is_the_best_step_or_the_last_tick(
+    problem: tuple,
+) -> None:  # type: ignore[type-arg]
     sessions, _, ticks_per_step, orders, _ = problem
     free = Sessions(sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, dict(sessions.fields))
     engine, batch = Engine(free, ticks_per_step), batch_of(orders)
     bound = HindsightBound.of(engine, batch)
     best = np.full(len(batch), np.nan)
-    for step in range(engine.max_step):
-        shares = np.zeros((len(batch), engine.max_step))
-        shares[:, step] = 1.0
+    for step in range(engine.max_step + 1):
+        shares = np.zeros((len(batch), engine.max_step + 1))
+        shares[:, step] = 1.0  # in a step beyond all it asks for nothing, and the last tick takes the whole
         state = played(engine, batch, shares)
         with np.errstate(invalid="ignore"):
             price = np.where(state.filled > 0, state.notional / state.filled, np.nan)
