@@ -8,6 +8,7 @@ from rlwb.env.check import DryRun, dry_check
 from rlwb.env.data_queue import DataQueue
 from rlwb.env.log_writers import ConsoleWriter, CsvWriter
 from rlwb.env.logs import LogBuffer, LogCollector, LogLevel, LogWriter
+from rlwb.env.native import NativeVectorEnv
 from rlwb.env.vector import Active, FiniteVectorEnv, StepResult, vectorize_env
 from rlwb.env.wrapper import EnvWrapper, EnvWrapperStatus, ExhaustedError
 
@@ -25,6 +26,7 @@ __all__ = [
     "LogCollector",
     "LogLevel",
     "LogWriter",
+    "NativeVectorEnv",
     "StepResult",
     "dry_check",
     "vectorize_env",

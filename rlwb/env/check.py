@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from rlwb.bound import Bound
 from rlwb.env.runner import EnvFn, describe
 from rlwb.errors import InterpreterError, RlwbError
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.reward import AuxiliaryInfoCollector, Reward
+from rlwb.simulator import Episode, Simulator
+
+_PARTS = (Simulator, Episode, StateInterpreter, ActionInterpreter, Reward, AuxiliaryInfoCollector)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,6 @@ def _blame(tb: TracebackType | None) -> str:
     place = "env_fn's environment"
     for frame, line in traceback.walk_tb(tb):
         owner = frame.f_locals.get("self")
-        if isinstance(owner, Bound):
+        if isinstance(owner, _PARTS):
             place = f"{type(owner).__name__}.{frame.f_code.co_name} (line {line} of {frame.f_code.co_filename})"
     return place

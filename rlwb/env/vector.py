@@ -79,6 +79,14 @@ class FiniteVectorEnv(ABC):
     def close(self) -> None:
         """Release what is held; may be called twice."""
 
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Return the figures of all episodes that have ended, float64 of shape (E,) each; NaN for the others."""
+        return {}
+
+    def details(self) -> dict[str, np.ndarray]:
+        """Return what else is known of each episode: arrays of shape (E, …)."""
+        return {}
+
     def __enter__(self) -> Self:
         return self
 

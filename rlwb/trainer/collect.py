@@ -100,17 +100,14 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
     if not (steps[:count] > 0).all():
         skipped = int(np.flatnonzero(steps == 0)[0])
         raise RlwbError(f"the environment gave no step of episode {skipped}; number the episodes 0, 1, 2, … in a row.")
-    details: dict[str, np.ndarray] = getattr(env, "details", dict)()
-    gathered = Episodes(count, steps[:count], returns[:count], _figures(env, seen, count), details)
+    gathered = Episodes(count, steps[:count], returns[:count], _figures(env, seen, count), env.details())
     if keep and parts:
         _lay_end_to_end(gathered, parts)
     return gathered
 
 
 def _figures(env: FiniteVectorEnv, seen: dict[int, dict[str, float]], count: int) -> dict[str, np.ndarray]:
-    whole = getattr(env, "metrics", None)
-    if whole is not None:
-        figures: dict[str, np.ndarray] = whole()
+    if figures := env.metrics():
         return figures
     names = list(dict.fromkeys(name for values in seen.values() for name in values))
     return {name: np.array([seen.get(i, {}).get(name, np.nan) for i in range(count)], dtype=float) for name in names}
@@ -129,4 +126,6 @@ def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
 def _join(batches: tuple[Any, ...], order: np.ndarray) -> Any:
     if isinstance(batches[0], dict):
         return {key: _join(tuple(batch[key] for batch in batches), order) for key in batches[0]}
+    if not isinstance(batches[0], np.ndarray):  # shared by all rows
+        return batches[0]
     return np.concatenate(batches)[order]

@@ -60,11 +60,11 @@ class Environments:
         """
         kwargs = {"finite_env_type": self.kind, "concurrency": self.concurrency, "seed": seed}
         if self.kind == "native":
-            with vessel.make_env(states, loggers=loggers if told else (), **kwargs) as env:
+            with vessel.make_env(states, **kwargs) as env:
                 yield env
             return
         if self._kept is None:
-            self._kept = vessel.make_env(self._turn, loggers=loggers, **kwargs)
+            self._kept = vessel.make_env(self._turn, **kwargs)
         assert isinstance(self._kept, SlotVectorEnv)
         self._turn.states, self._kept.seed = states, seed
         self._kept.loggers = tuple(loggers) if told else ()

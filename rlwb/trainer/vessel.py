@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rlwb.env import DataQueue, DryRun, EnvWrapper, FiniteVectorEnv, LogWriter, dry_check, vectorize_env
+from rlwb.env import DataQueue, DryRun, EnvWrapper, FiniteVectorEnv, NativeVectorEnv, dry_check, vectorize_env
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reward import Reward
+from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Actor, Episodes, collect
 
 if TYPE_CHECKING:
@@ -37,15 +38,14 @@ class Learner(Actor, Protocol):
 
 
 def make_env(
-    simulator_fn: Callable[[Any], Any],
-    state_interpreter: StateInterpreter[Any, Any],
-    action_interpreter: ActionInterpreter[Any, Any, Any],
+    simulator: Simulator[Any],
+    state_interpreter: StateInterpreter[Any],
+    action_interpreter: ActionInterpreter[Any],
     reward: Reward[Any] | None,
     initial_states: Sequence[Any],
     *,
     finite_env_type: str = "native",
     concurrency: int = 1,
-    loggers: Sequence[LogWriter] = (),
     seed: int = 0,
 ) -> FiniteVectorEnv:
     """Return a vector environment of one episode for each initial state.
@@ -53,39 +53,25 @@ def make_env(
     Parameters
     ----------
     finite_env_type
-        ``"native"`` runs all episodes at once and needs a simulator factory with ``vectorize``;
-        ``"dummy"``, ``"subproc"`` and ``"shmem"`` run `concurrency` environments side by side and serve any
-        simulator.
+        ``"native"`` runs all episodes at once by the simulator's arrays; ``"dummy"``, ``"subproc"`` and ``"shmem"`` run
+        `concurrency` environments of one episode side by side.
     seed
-        Episode number e may draw random numbers seeded by (seed, e); see `EnvWrapper`.
+        Episode number e draws random numbers seeded by (seed, e).
     """
     if finite_env_type == "native":
-        vectorize = getattr(simulator_fn, "vectorize", None)
-        if vectorize is None:
-            raise ConfigError(
-                f"finite_env_type 'native' needs a simulator factory with vectorize(), which {simulator_fn!r} lacks; "
-                "use 'dummy', 'subproc' or 'shmem'."
-            )
-        env: FiniteVectorEnv = vectorize(
+        return NativeVectorEnv(
+            simulator,
             initial_states,
             state_interpreter=state_interpreter,
             action_interpreter=action_interpreter,
             reward=reward,
-            loggers=loggers,
+            seed=seed,
         )
-        return env
 
     def env_fn() -> EnvWrapper:
-        return EnvWrapper(simulator_fn, state_interpreter, action_interpreter, reward_fn=reward)
+        return EnvWrapper(simulator, state_interpreter, action_interpreter, reward=reward)
 
-    return vectorize_env(
-        env_fn,
-        initial_states,
-        finite_env_type=finite_env_type,
-        concurrency=concurrency,
-        loggers=loggers,
-        seed=seed,
-    )
+    return vectorize_env(env_fn, initial_states, finite_env_type=finite_env_type, concurrency=concurrency, seed=seed)
 
 
 class TrainingVessel:
@@ -93,8 +79,8 @@ class TrainingVessel:
 
     Parameters
     ----------
-    simulator_fn
-        Initial state to simulator.
+    simulator
+        The dynamics.
     state_interpreter, action_interpreter, reward
         The three other primitives.
     policy
@@ -112,9 +98,9 @@ class TrainingVessel:
     def __init__(
         self,
         *,
-        simulator_fn: Callable[[Any], Any],
-        state_interpreter: StateInterpreter[Any, Any],
-        action_interpreter: ActionInterpreter[Any, Any, Any],
+        simulator: Simulator[Any],
+        state_interpreter: StateInterpreter[Any],
+        action_interpreter: ActionInterpreter[Any],
         policy: Learner,
         reward: Reward[Any],
         train_initial_states: Sequence[Any],
@@ -130,7 +116,7 @@ class TrainingVessel:
         for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
-        self.simulator_fn = simulator_fn
+        self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter
         self.policy = policy
@@ -171,7 +157,7 @@ class TrainingVessel:
 
     def make_env(self, states: Sequence[Any], **kwargs: Any) -> FiniteVectorEnv:
         """Return a vector environment of `states`; keywords as in `make_env`."""
-        parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter, self.reward)
+        parts = (self.simulator, self.state_interpreter, self.action_interpreter, self.reward)
         return make_env(*parts, states, **kwargs)
 
     def env_seed(self, iteration: int) -> int:
@@ -180,8 +166,8 @@ class TrainingVessel:
 
     def rehearse(self) -> DryRun:
         """Run one training episode with random actions, checking every part; see `rlwb.env.dry_check`."""
-        parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter)
-        return dry_check(lambda: EnvWrapper(*parts, reward_fn=self.reward), self.train_initial_states[0])
+        parts = (self.simulator, self.state_interpreter, self.action_interpreter)
+        return dry_check(lambda: EnvWrapper(*parts, reward=self.reward), self.train_initial_states[0])
 
     def train(self, env: FiniteVectorEnv, iteration: int) -> dict[str, float]:
         """Gather one episode for each initial state of `env` and learn from them; return the figures."""
