@@ -126,7 +126,7 @@ def _draw(
     arrays = [np.asarray(counter).astype(np.int64, casting="same_kind", copy=False) for counter in counters]
     given = np.broadcast_arrays(*arrays)
     flat = [array.reshape(-1) for array in given]
-    out = np.empty(given[0].size, dtype)
+    out: np.ndarray = np.empty(given[0].size, dtype)
     for low in range(0, len(out), _BLOCK):
         into = out[low : low + _BLOCK]
         words = np.zeros((4, len(into)), dtype=np.uint64)

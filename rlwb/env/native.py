@@ -52,9 +52,8 @@ class NativeVectorEnv(FiniteVectorEnv):
 
     def reset(self) -> Active:
         count = len(self.initial_states)
-        self.state: State = self.simulator.start(
-            self.initial_states, episode_seeds(self.seed, self.first_episode + np.arange(count))
-        )
+        seeds = episode_seeds(self.seed, self.first_episode + np.arange(count))
+        self.state: State = self.simulator.start(self.initial_states, seeds)
         self._rows = np.arange(count)
         self._steps = np.zeros(count)
         self._figures: dict[str, np.ndarray] = {}
@@ -95,7 +94,8 @@ class NativeVectorEnv(FiniteVectorEnv):
         """Release nothing: there are no workers."""
 
     def metrics(self) -> dict[str, np.ndarray]:
-        means = {name: np.divide(total, self._seen[name]) for name, total in self._sums.items() if name in self._seen}
+        with np.errstate(invalid="ignore"):  # of what was never seen there is no mean
+            means = {name: self._sums[name] / seen for name, seen in self._seen.items()}
         return {**self._figures, **self._sums, **means}
 
     def details(self) -> dict[str, np.ndarray]:

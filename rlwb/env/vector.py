@@ -226,15 +226,13 @@ class SlotVectorEnv(FiniteVectorEnv):
             return
         assert self._slots is not None
         slots = range(self._slots.num_envs)
-        seeds = [
-            int(episode_seeds(self.seed, self.first_episode + tasks[slot].episode)) if slot in tasks else None
-            for slot in slots
-        ]
+        episodes = np.array([task.episode for task in tasks.values()])
+        seeds = dict(zip(tasks, episode_seeds(self.seed, self.first_episode + episodes).tolist(), strict=True))
         mask = np.array([slot in tasks for slot in slots])
 
         def reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> Any:
             env.set_attr("task", [tasks.get(slot) for slot in slots])
-            return env.reset(seed=seeds, options={"reset_mask": mask})
+            return env.reset(seed=[seeds.get(slot) for slot in slots], options={"reset_mask": mask})
 
         self._send("reset", tasks, reset)
         self._running = dict(sorted((self._running | tasks).items()))

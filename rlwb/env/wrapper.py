@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -141,9 +141,8 @@ class EnvWrapper(gym.Env[Any, Any]):
 
     def _advance(self, policy_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         status = self.status
-        check_in_space(
-            self.action_space, policy_action, f"the action given to {type(self.action_interpreter).__name__}"
-        )
+        name = f"the action given to {type(self.action_interpreter).__name__}"
+        check_in_space(self.action_space, policy_action, name)
         action = self.action_interpreter.interpret(self.state.known, np.asarray(policy_action)[None])
         status.action_history.append(policy_action)
         status.cur_step += 1
@@ -190,5 +189,5 @@ class EnvWrapper(gym.Env[Any, Any]):
         )
 
 
-def _first(columns: dict[str, Sequence[Any] | np.ndarray]) -> dict[str, Any]:
+def _first(columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {name: values[0] if np.ndim(values[0]) else float(values[0]) for name, values in columns.items()}

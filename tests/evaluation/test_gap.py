@@ -13,11 +13,11 @@ from rlwb.evaluation import PolicyResult, gap_table, rule_steps
 from rlwb.evaluation.gap import CAUSES, SIMPLE, TOTAL
 from rlwb.execution import (
     TWAP,
-    AmountItself,
+    AmountActionInterpreter,
     BatchedOrderExecution,
     Engine,
     ExecutionRules,
-    StateItself,
+    KnownStateInterpreter,
     bind_orders,
     generate_orders,
 )
@@ -65,7 +65,7 @@ def player(sessions: Sessions):  # type: ignore[no-untyped-def]
 
     def play(rules: ExecutionRules) -> PolicyResult:
         env = BatchedOrderExecution(
-            Engine(sessions, 4, rules), orders, state_interpreter=StateItself(), action_interpreter=AmountItself()
+            Engine(sessions, 4, rules), orders, state_interpreter=KnownStateInterpreter(), action_interpreter=AmountActionInterpreter()
         )
         active = env.reset()
         while len(active.episode):

@@ -17,20 +17,19 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     Order,
-    SingleAssetOrderExecution,
     bind_orders,
     order_table,
     parse_direction,
 )
 from rlwb.market import Calendar
-from tests.execution.markets import AskAtStep, order, run, sessions_of
+from tests.execution.markets import AskAtStep, OneOrder, order, run, sessions_of
 
 LUNCH = (("09:30", "11:30"), ("13:00", "15:00"))
 
 
 def test_b01_order_starts_inside_a_step() -> None:
     close = [10 + 0.01 * bar for bar in range(90)]
-    _, steps, summary = run(sessions_of([close]), [order(600, start="09:45", end="10:45")], 30, TWAP())
+    _, steps, summary = run(sessions_of([close]), [order(600, start="09:45", end="10:45")], 30, TWAP)
     assert (steps["end_tick"] - steps["start_tick"]).tolist() == [15, 30, 15]
     assert steps["fill"].tolist() == pytest.approx([150.0, 300.0, 150.0])
     assert summary["twap"].iloc[0] == pytest.approx(10.445)
@@ -43,9 +42,9 @@ def test_b03_order_larger_than_the_volume() -> None:
     report = BindReport()
     bind_orders([big], sessions, report=report)
     assert list(report.noted) == ["the amount exceeds the whole volume of its window"]
-    _, _, free = run(sessions, [big], 5, TWAP())
+    _, _, free = run(sessions, [big], 5, TWAP)
     assert (free["ffr"].iloc[0], free["participation"].iloc[0]) == (1.0, 3.0)
-    _, _, capped = run(sessions, [big], 5, TWAP(), ExecutionRules(volume_limit=0.25))
+    _, _, capped = run(sessions, [big], 5, TWAP, ExecutionRules(volume_limit=0.25))
     assert capped["filled"].iloc[0] == 25_000.0
     assert capped["ffr"].iloc[0] == pytest.approx(0.0833, abs=1e-4)
     assert capped["amount"].iloc[0] - capped["filled"].iloc[0] == 275_000.0
@@ -59,14 +58,14 @@ def test_b05_amounts_around_one_lot() -> None:
         bind_orders([order(40)], sessions, rule)
     fills = {}
     for amount in (100, 150, 199):
-        ticks, _, summary = run(sessions, [order(amount)], 2, TWAP(), rule)
+        ticks, _, summary = run(sessions, [order(amount)], 2, TWAP, rule)
         fills[amount] = ticks["filled"][ticks["filled"] > 0].tolist()
         assert summary["ffr"].iloc[0] == 1.0
     assert fills == {100: [100.0], 150: [100.0, 50.0], 199: [100.0, 99.0]}
     leave = ExecutionRules(lot_size=100, odd_lot="leave")
-    _, _steps, left = run(sessions, [order(150)], 2, TWAP(), leave)
+    _, _steps, left = run(sessions, [order(150)], 2, TWAP, leave)
     assert left["filled"].iloc[0] == 100.0
-    assert "odd remainder leave" in leave.describe()
+    assert "odd lot leave" in leave.describe()
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -74,7 +73,7 @@ def test_b05_china_takes_the_odd_lot_of_a_sell_alone_and_that_whole(steps: int) 
     """Buys are in multiples of 100; what a sell has below that goes in one piece, or not at all."""
     sessions = sessions_of([[10.0] * 4], 4000.0)
     rules = ExecutionRules.preset("cn")
-    sold, bought = (run(sessions, [order(250, side)], steps, TWAP(), rules) for side in ("SELL", "BUY"))
+    sold, bought = (run(sessions, [order(250, side)], steps, TWAP, rules) for side in ("SELL", "BUY"))
     assert sold[0]["filled"].sum() == 250.0
     assert (sold[0]["filled"] % 100).tolist() == [0.0, 0.0, 0.0, 50.0]
     assert bought[2]["filled"].iloc[0] == 200.0
@@ -83,7 +82,7 @@ def test_b05_china_takes_the_odd_lot_of_a_sell_alone_and_that_whole(steps: int) 
     # The last bar has room for 30 shares: of the 50 that are left none is sold.
     dry = sessions_of([[10.0] * 4], [[4000.0, 4000.0, 4000.0, 600.0]])
     capped = ExecutionRules.preset("cn", volume_limit=0.05)
-    _, _, left = run(dry, [order(250, "SELL")], steps, TWAP(), capped)
+    _, _, left = run(dry, [order(250, "SELL")], steps, TWAP, capped)
     assert left["filled"].iloc[0] == 200.0
 
 
@@ -92,7 +91,7 @@ def test_b05_china_takes_the_odd_lot_of_a_sell_alone_and_that_whole(steps: int) 
 def test_b05_what_asks_for_all_in_the_end_trades_whole_lots_without_a_forced_end(steps: int, amount: float) -> None:
     # Thirds of a position of whole lots are no lots: what rounding moved must not be missing in the end.
     rule = ExecutionRules(lot_size=1, complete_at_end=False)
-    ticks, _, summary = run(sessions_of([[10.0] * steps]), [order(amount)], 1, TWAP(), rule)
+    ticks, _, summary = run(sessions_of([[10.0] * steps]), [order(amount)], 1, TWAP, rule)
     assert summary["filled"].iloc[0] == amount
     assert (ticks["filled"].iloc[:-1] % 1 == 0).all()
 
@@ -100,21 +99,20 @@ def test_b05_what_asks_for_all_in_the_end_trades_whole_lots_without_a_forced_end
 @pytest.mark.parametrize(("ask", "filled"), [(75.0, 100.0), (120.0, 100.0), (40.0, 0.0), (150.0, 150.0)])
 def test_b05_a_last_ask_of_a_part_trades_whole_lots(ask: float, filled: float) -> None:
     rule = ExecutionRules(lot_size=100, complete_at_end=False)
-    simulator = SingleAssetOrderExecution(order(150), Engine(sessions_of([[10.0] * 4]), 4, rule))
+    simulator = OneOrder(order(150), Engine(sessions_of([[10.0] * 4]), 4, rule))
     simulator.step(ask)
-    assert simulator.get_state().batch.now.filled[0] == filled
+    assert simulator.known.filled[0] == filled
 
 
 @pytest.mark.parametrize("amount", [0.0000004, 5e-7, 20_000_001, 1e12])
 def test_b07_very_small_and_very_large_amounts(amount: float) -> None:
     sessions = sessions_of([[10.0 + 0.01 * t for t in range(8)]])
-    _, steps, summary = run(sessions, [order(amount)], 2, TWAP())
+    _, steps, summary = run(sessions, [order(amount)], 2, TWAP)
     assert len(steps) == 4
     assert steps["position"].iloc[-1] == 0.0
     assert summary["ffr"].iloc[0] == 1.0
-    state = SingleAssetOrderExecution(order(amount), Engine(sessions, 2)).get_state()
-    obs = CurrentStepStateInterpreter(4)(state)
-    assert all(np.isfinite(value) for value in obs.values())
+    obs = CurrentStepStateInterpreter(4).interpret(OneOrder(order(amount), Engine(sessions, 2)).known)
+    assert all(np.isfinite(value).all() for value in obs.values())
 
 
 def test_b09_direction_codes() -> None:
@@ -143,7 +141,7 @@ def test_b09_the_sign_of_pa_each_way() -> None:
 def test_b07_small_fills_of_a_huge_order_have_their_price(amount: float) -> None:
     """Of 1e12 only steps of 1e-4 are left to subtract 3.33 in; the average of one price would be off by 0.2 bp."""
     sessions = sessions_of([[10.0] * 8], 333.0)
-    ticks, _, summary = run(sessions, [order(amount)], 2, TWAP(), ExecutionRules(volume_limit=0.01))
+    ticks, _, summary = run(sessions, [order(amount)], 2, TWAP, ExecutionRules(volume_limit=0.01))
     assert summary["filled"].iloc[0] == pytest.approx(8 * 3.33, rel=1e-12)
     assert summary["filled"].iloc[0] == pytest.approx(ticks["filled"].sum(), rel=1e-12)
     assert summary["pa"].iloc[0] == pytest.approx(0.0, abs=1e-8)
@@ -197,7 +195,7 @@ def test_b11_a_window_without_a_price_is_refused() -> None:
 def test_b13_one_bar_and_less_than_one_step() -> None:
     sessions = sessions_of([[10.0 + t for t in range(60)]])
     for end in ("10:01", "10:07"):
-        _, steps, summary = run(sessions, [order(70, start="10:00", end=end)], 30, TWAP())
+        _, steps, summary = run(sessions, [order(70, start="10:00", end=end)], 30, TWAP)
         assert len(steps) == 1
         assert summary["ffr"].iloc[0] == 1.0
         assert summary["pa"].iloc[0] == pytest.approx(0.0, abs=1e-9)
@@ -206,7 +204,7 @@ def test_b13_one_bar_and_less_than_one_step() -> None:
 def test_b15_results_name_their_rules() -> None:
     text = ExecutionRules(volume_limit=0.25, lot_size=100, commission_bps=1.0).describe()
     assert text == (
-        "fills at close; cap 0.25 of volume; completes at the window's end; lots of 100, odd remainder trade_at_end; "
+        "fills at close; cap 0.25 of volume; completes at the window's end; lots of 100, odd lot trade_at_end; "
         "price limit rule off; halted bars do not fill; costs: commission_bps 1"
     )
 
@@ -216,7 +214,7 @@ def test_b17_audit_sums_match_the_summary() -> None:
     close = 10 + rng.normal(size=(1, 60)).cumsum(axis=1) * 0.05
     rule = ExecutionRules(volume_limit=0.02)
     orders = [order(300, "BUY"), order(500, "SELL", start="09:37", end="10:20")]
-    ticks, steps, summary = run(sessions_of(close), orders, 10, TWAP(), rule)
+    ticks, steps, summary = run(sessions_of(close), orders, 10, TWAP, rule)
     value = (ticks["filled"] * ticks["price"]).groupby(ticks["order_id"], sort=False).sum()
     filled = ticks.groupby("order_id", sort=False)["filled"].sum()
     np.testing.assert_allclose(filled, summary["filled"], rtol=1e-12)
@@ -225,8 +223,8 @@ def test_b17_audit_sums_match_the_summary() -> None:
     np.testing.assert_allclose(by_step["fill"].sum(), summary["filled"], rtol=1e-12)
     np.testing.assert_allclose(by_step["reward"].sum(), summary["reward"], rtol=1e-12)
     np.testing.assert_allclose(steps["reward_pa"] + steps["reward_penalty"], steps["reward"], rtol=1e-12)
-    assert {"action", "ask", "fill", "price", "position"} <= set(steps)
-    assert {"asked", "filled", "price", "left", "bound"} <= set(ticks)
+    assert {"action", "requested", "fill", "price", "position"} <= set(steps)
+    assert {"requested", "filled", "price", "left", "constraint"} <= set(ticks)
 
 
 def test_c01_reward_counts_what_was_filled() -> None:
@@ -241,9 +239,9 @@ def test_c01_reward_counts_what_was_filled() -> None:
 
 
 def test_c03_more_steps_than_max_step() -> None:
-    state = SingleAssetOrderExecution(order(10), Engine(sessions_of([[10.0] * 13]), 1)).get_state()
+    known = OneOrder(order(10), Engine(sessions_of([[10.0] * 13]), 1)).known
     with pytest.raises(ConfigError, match="max_step is 8 but an order has 13 steps"):
-        CurrentStepStateInterpreter(8)(state)
+        CurrentStepStateInterpreter(8).interpret(known)
 
 
 def test_d_forms_of_dates_and_ids() -> None:
