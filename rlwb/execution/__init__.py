@@ -1,5 +1,6 @@
 """Trade execution: orders, rules, the engine, and everything a policy needs to act on it."""
 
+from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
 from rlwb.execution.baselines import (
     POV,
@@ -14,7 +15,6 @@ from rlwb.execution.baselines import (
     StateItself,
     hindsight_table,
 )
-from rlwb.execution.bind import BindReport, bind_orders
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
@@ -24,7 +24,7 @@ from rlwb.execution.interpreters import (
     TwapRelativeActionInterpreter,
 )
 from rlwb.execution.metrics import order_metrics, price_advantage
-from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
+from rlwb.execution.order import AlignReport, Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, PPOReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecutionFactory, SingleAssetOrderExecution
@@ -36,13 +36,13 @@ __all__ = [
     "POV",
     "TWAP",
     "VWAP",
+    "AlignReport",
     "AlmgrenChriss",
     "AmountItself",
     "BatchState",
     "BatchedOrderExecution",
     "Benchmarks",
     "BertsimasLo",
-    "BindReport",
     "CategoricalActionInterpreter",
     "CurrentStepStateInterpreter",
     "Direction",
@@ -66,8 +66,8 @@ __all__ = [
     "StateItself",
     "TickRecord",
     "TwapRelativeActionInterpreter",
+    "align_orders",
     "audit",
-    "bind_orders",
     "generate_orders",
     "hindsight_table",
     "order_metrics",

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
+from rlwb.execution.align import align_orders
 from rlwb.execution.audit import step_audit, tick_audit
-from rlwb.execution.bind import bind_orders
 from rlwb.execution.engine import Engine, TickRecord
 from rlwb.execution.metrics import order_metrics
 from rlwb.execution.order import Order, OrderBatch
@@ -39,7 +39,7 @@ class SingleAssetOrderExecution(Simulator[Order, OrderState, float]):
     def __init__(self, order: Order, engine: Engine) -> None:
         super().__init__(order)
         self.engine = engine
-        self.orders = bind_orders([order], engine.sessions, engine.rules)
+        self.orders = align_orders([order], engine.sessions, engine.rules)
         self.state = BatchState.start(engine, self.orders)
         self.record = TickRecord.empty(1, engine.sessions.calendar.num_ticks)
         self._steps: list[dict[str, float]] = []
@@ -102,8 +102,8 @@ class OrderExecutionFactory:
         return SingleAssetOrderExecution(order, self.engine)
 
     def bind(self, orders: pd.DataFrame | Iterable[Order]) -> OrderBatch:
-        """Bind orders to the sessions; see `bind_orders`."""
-        return bind_orders(orders, self.engine.sessions, self.engine.rules)
+        """Align orders with the sessions; see `align_orders`."""
+        return align_orders(orders, self.engine.sessions, self.engine.rules)
 
     def vectorize(self, orders: OrderBatch, **parts: Any) -> Any:
         """Return the batched environment of `orders`; see `BatchedOrderExecution`."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlwb.execution import Engine, ExecutionRules, Order, OrderBatch, bind_orders, parse_direction
+from rlwb.execution import Engine, ExecutionRules, Order, OrderBatch, align_orders, parse_direction
 from rlwb.market import Calendar, Sessions
 
 
@@ -59,7 +59,7 @@ def run(
     from rlwb.execution import AmountItself, BatchedOrderExecution, PAPenaltyReward, StateItself, audit
 
     engine = Engine(sessions, ticks_per_step, rules)
-    batch: OrderBatch = bind_orders(orders, sessions, rules)
+    batch: OrderBatch = align_orders(orders, sessions, rules)
     env = BatchedOrderExecution(
         engine,
         batch,

@@ -18,7 +18,7 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     StateItself,
-    bind_orders,
+    align_orders,
 )
 from rlwb.market import Calendar, Sessions
 
@@ -80,12 +80,12 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     expected = pd.Series(close + (0.5 if field == "open" else 0.0))[inside & kept]
     if expected.empty:
         with pytest.raises(OrderError, match="cannot be executed"):
-            bind_orders(pd.DataFrame([row]), sessions, rules)
+            align_orders(pd.DataFrame([row]), sessions, rules)
         return
     per_step = data.draw(st.integers(1, ticks))
     env = BatchedOrderExecution(
         Engine(sessions, per_step, rules),
-        bind_orders(pd.DataFrame([row]), sessions, rules),
+        align_orders(pd.DataFrame([row]), sessions, rules),
         state_interpreter=StateItself(),
         action_interpreter=AmountItself(),
     )

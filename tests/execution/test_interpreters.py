@@ -23,7 +23,7 @@ from rlwb.execution import (
     SingleAssetOrderExecution,
     StateItself,
     TwapRelativeActionInterpreter,
-    bind_orders,
+    align_orders,
     generate_orders,
 )
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
@@ -42,7 +42,7 @@ def features_of(sessions: Sessions) -> MarketFeatures:
 def test_single_states_equal_rows_of_a_batch_bit_for_bit(sessions: Sessions) -> None:
     engine = Engine(sessions, 6)
     table = generate_orders(sessions)
-    batch = bind_orders(table, sessions)
+    batch = align_orders(table, sessions)
     observe = FullHistoryStateInterpreter(features_of(sessions), engine.max_step)
     act, rewards = CategoricalActionInterpreter(4), (PAPenaltyReward(), PPOReward())
     rng = np.random.default_rng(0)
@@ -77,7 +77,7 @@ def test_single_states_equal_rows_of_a_batch_bit_for_bit(sessions: Sessions) -> 
 
 def test_observation_holds_the_past_alone(sessions: Sessions) -> None:
     engine = Engine(sessions, 6)
-    one = bind_orders(generate_orders(sessions), sessions)[0]
+    one = align_orders(generate_orders(sessions), sessions)[0]
     simulator = SingleAssetOrderExecution(one, engine)
     features = features_of(sessions)
     observe = FullHistoryStateInterpreter(features, engine.max_step)
@@ -154,7 +154,7 @@ def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessio
     seen = []
     for panel in (sessions, changed):
         engine = Engine(panel, 6)
-        batch = bind_orders(table, panel)
+        batch = align_orders(table, panel)
         features = MarketFeatures.build(panel, normaliser=features_of(sessions).normaliser)
         observe = FullHistoryStateInterpreter(features, engine.max_step)
         env = BatchedOrderExecution(engine, batch, state_interpreter=StateItself(), action_interpreter=AmountItself())
@@ -179,7 +179,7 @@ def test_an_action_that_names_no_share_is_refused(action: object) -> None:
 
 def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions: Sessions) -> None:
     engine = Engine(sessions, 12)
-    simulator = SingleAssetOrderExecution(bind_orders(generate_orders(sessions), sessions)[0], engine)
+    simulator = SingleAssetOrderExecution(align_orders(generate_orders(sessions), sessions)[0], engine)
     interpreter = FullHistoryStateInterpreter(features_of(sessions), engine.max_step + 3)
     history = interpreter(simulator.get_state())["position_history"]
     assert history.shape == (engine.max_step + 3,)
@@ -189,7 +189,7 @@ def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions
 def test_a29_features_of_other_sessions_than_the_engines_are_refused(sessions: Sessions) -> None:
     other = synthetic_sessions(SyntheticSettings(instruments=2, days=4, seed=1))
     state = SingleAssetOrderExecution(
-        bind_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)
+        align_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)
     ).get_state()
     with pytest.raises(DataError, match="made from other bars"):
         FullHistoryStateInterpreter(features_of(other), 99)(state)
