@@ -52,7 +52,9 @@ class NativeVectorEnv(FiniteVectorEnv):
 
     def reset(self) -> Active:
         count = len(self.initial_states)
-        self.state: State = self.simulator.start(self.initial_states, episode_seeds(self.seed, np.arange(count)))
+        self.state: State = self.simulator.start(
+            self.initial_states, episode_seeds(self.seed, self.first_episode + np.arange(count))
+        )
         self._rows = np.arange(count)
         self._steps = np.zeros(count)
         self._figures: dict[str, np.ndarray] = {}
@@ -83,8 +85,8 @@ class NativeVectorEnv(FiniteVectorEnv):
         if self.aux_info_collector is not None:
             for name, values in self.aux_info_collector.collect(outcome).items():
                 there = rows[np.isfinite(values)]
-                self._column(self._sums, name, 0.0)[there] += np.asarray(values)[np.isfinite(values)]
-                self._column(self._seen, name, 0.0)[there] += 1
+                self._column(self._sums, f"aux/{name}", 0.0)[there] += np.asarray(values)[np.isfinite(values)]
+                self._column(self._seen, f"aux/{name}", 0.0)[there] += 1
         if done.any():
             self._finish(np.flatnonzero(done))
         return StepResult(rows, reward, done, {}), self._active()

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlwb.env import make_env
+from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Actor, Episodes, collect
 from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel, make_env, take
+from rlwb.trainer.vessel import Learner, TrainingVessel
 
 
 def train(
@@ -75,33 +77,11 @@ def backtest(
     parts = []
     for low in range(0, len(initial_states), chunk):
         states = take(initial_states, np.arange(low, min(low + chunk, len(initial_states))))
-        with make_env(
-            simulator,
-            state_interpreter,
-            action_interpreter,
-            reward,
-            states,
-            finite_env_type=finite_env_type,
-            concurrency=concurrency,
-        ) as env:
+        kwargs: dict[str, Any] = {"finite_env_type": finite_env_type, "concurrency": concurrency}
+        with make_env(simulator, state_interpreter, action_interpreter, reward, states, **kwargs) as env:
+            env.first_episode = low
             parts.append(collect(env, policy))
-    return _join(parts)
-
-
-def _join(parts: list[Episodes]) -> Episodes:
-    if len(parts) == 1:
-        return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part.metrics)
-    figures = {
-        name: np.concatenate([part.metrics.get(name, np.full(part.count, np.nan)) for part in parts]) for name in names
-    }
-    return Episodes(
-        sum(part.count for part in parts),
-        np.concatenate([part.length for part in parts]),
-        np.concatenate([part.returns for part in parts]),
-        figures,
-        {name: np.concatenate([part.details[name] for part in parts]) for name in parts[0].details},
-    )
+    return Episodes.join(parts)
 
 
 def result_table(orders: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:

@@ -103,7 +103,7 @@ def test_every_environment_type_gives_the_same_bits(kind: str, simulator: type[O
     for name in ("action", "reward", "done", "length", "returns"):
         np.testing.assert_array_equal(getattr(native, name), getattr(other, name), err_msg=name)
     assert set(native.metrics) == set(other.metrics)
-    assert {"pa", "reward/quick", "reward/slow", "steps_left", "step_price"} <= set(native.metrics)
+    assert {"pa", "reward/quick", "reward/slow", "aux/steps_left", "aux/step_price"} <= set(native.metrics)
     for name, value in native.metrics.items():
         np.testing.assert_array_equal(value, other.metrics[name], err_msg=name)
     np.testing.assert_allclose(native.metrics["reward/quick"] + native.metrics["reward/slow"], native.returns)
@@ -155,8 +155,8 @@ def test_auxiliary_information_is_averaged_over_the_episode_where_it_is_there() 
     parts = Parts()
     episodes = collect(parts.native(), Quarter())
     # Four of eight steps are taken: 7, 6, 5 and 4 are left after them.
-    assert episodes.metrics["steps_left"].tolist() == [5.5] * len(parts.orders)
-    assert np.isfinite(episodes.metrics["step_price"]).all()
+    assert episodes.metrics["aux/steps_left"].tolist() == [5.5] * len(parts.orders)
+    assert np.isfinite(episodes.metrics["aux/step_price"]).all()
 
 
 def test_inventory_keeps_its_last_value() -> None:
