@@ -1,5 +1,6 @@
 """Trade execution: orders, rules, the engine, and everything a policy needs to act on it."""
 
+from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
 from rlwb.execution.baselines import (
     POV,
@@ -13,7 +14,6 @@ from rlwb.execution.baselines import (
     SignalParameters,
     hindsight_table,
 )
-from rlwb.execution.bind import BindReport, bind_orders
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
@@ -25,7 +25,7 @@ from rlwb.execution.interpreters import (
     TwapRelativeActionInterpreter,
 )
 from rlwb.execution.metrics import order_metrics, price_advantage
-from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
+from rlwb.execution.order import AlignReport, Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecution
@@ -36,12 +36,12 @@ __all__ = [
     "POV",
     "TWAP",
     "VWAP",
+    "AlignReport",
     "AlmgrenChriss",
     "AmountActionInterpreter",
     "Baseline",
     "Benchmarks",
     "BertsimasLo",
-    "BindReport",
     "CategoricalActionInterpreter",
     "CurrentStepStateInterpreter",
     "Direction",
@@ -66,8 +66,8 @@ __all__ = [
     "SplitSettings",
     "TickRecord",
     "TwapRelativeActionInterpreter",
+    "align_orders",
     "audit",
-    "bind_orders",
     "generate_orders",
     "hindsight_table",
     "order_metrics",

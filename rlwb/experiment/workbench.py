@@ -13,7 +13,6 @@ import pandas as pd
 import rlwb
 from rlwb.errors import CheckpointError
 from rlwb.execution import (
-    BindReport,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     FullHistoryStateInterpreter,
@@ -21,7 +20,7 @@ from rlwb.execution import (
     OrderExecutionFactory,
     PAPenaltyReward,
     PPOReward,
-    bind_orders,
+    align_orders,
     generate_orders,
     read_orders,
     split_orders,
@@ -99,11 +98,10 @@ class Workbench:
             rules = self.config.execution.rules
             table = generate_orders(self.sessions, settings.generate, seed=self.config.seed, lot_size=rules.lot_size)
             notes = list(table.attrs["notes"])
-            report = BindReport()
-            batch = bind_orders(table, self.sessions, rules, on_refused="drop", report=report)
-            if report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
-                table = batch.table.reset_index(drop=True)
-                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in report.refused.items()]
+            batch = align_orders(table, self.sessions, rules, on_refused="drop")
+            if batch.report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
+                table = batch.table
+                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.report.refused.items()]
         else:
             table = read_orders(settings.source, self.sessions.calendar)
             notes = list(table.attrs.get("notes", ()))

@@ -1,5 +1,6 @@
 """Training: the loop, what it trains, and what happens around it."""
 
+from rlwb.env import make_env
 from rlwb.trainer.api import backtest, result_table, train
 from rlwb.trainer.callbacks import Checkpoint, EarlyStopping
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
@@ -27,6 +28,7 @@ __all__ = [
     "find_resumable",
     "list_checkpoints",
     "load_checkpoint",
+    "make_env",
     "result_table",
     "save_checkpoint",
     "train",

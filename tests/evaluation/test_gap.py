@@ -18,7 +18,7 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     KnownStateInterpreter,
-    bind_orders,
+    align_orders,
     generate_orders,
 )
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
@@ -61,7 +61,7 @@ def market() -> Sessions:
 
 def player(sessions: Sessions):  # type: ignore[no-untyped-def]
     table = generate_orders(sessions)
-    orders = bind_orders(table.assign(amount=np.maximum(table["amount"], 100.0)), sessions, FULL)
+    orders = align_orders(table.assign(amount=np.maximum(table["amount"], 100.0)), sessions, FULL)
 
     def play(rules: ExecutionRules) -> PolicyResult:
         env = BatchedOrderExecution(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import OrderError
-from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, bind_orders, generate_orders
+from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, align_orders, generate_orders
 from rlwb.market import Calendar, Sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
@@ -55,7 +55,7 @@ def test_a01_an_order_that_names_the_regular_close_ends_at_the_early_one() -> No
     table = pd.DataFrame(
         {"instrument": ["AAA"], "date": [day], "direction": ["BUY"], "amount": [10.0], "end": ["16:00"]}
     )
-    assert bind_orders(table, sessions).end.tolist() == [210]
+    assert align_orders(table, sessions).end.tolist() == [210]
 
 
 def test_a03_zero_volume_minutes_with_a_cap() -> None:
@@ -125,10 +125,10 @@ def test_a15_aware_stamps_of_orders_are_read_in_the_session_zone_or_refused() ->
     frame = bars(day, minutes(day, 390))
     table = pd.DataFrame({"instrument": ["AAA"], "direction": ["BUY"], "amount": [10.0]})
     table["start"], table["end"] = pd.Timestamp(f"{day} 15:00", tz="UTC"), pd.Timestamp(f"{day} 16:00", tz="UTC")
-    batch = bind_orders(table, Sessions.from_bars(frame, zoned))
+    batch = align_orders(table, Sessions.from_bars(frame, zoned))
     assert (batch.start[0], batch.end[0]) == (30, 90)  # 10:00 to 11:00 in New York
-    with pytest.raises(OrderError, match=r"UTC.*set the calendar's timezone"):
-        bind_orders(table, Sessions.from_bars(frame, US))
+    with pytest.raises(OrderError, match=r"\+00:00.*the calendar's timezone"):
+        align_orders(table, Sessions.from_bars(frame, US))
 
 
 def test_a17_no_step_spans_the_lunch_break() -> None:
@@ -192,4 +192,4 @@ def test_a27_missing_minutes_leave_the_clock_alone() -> None:
 
 
 def test_batch_type() -> None:
-    assert isinstance(bind_orders([order(1.0)], sessions_of([[10.0] * 4])), OrderBatch)
+    assert isinstance(align_orders([order(1.0)], sessions_of([[10.0] * 4])), OrderBatch)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import OrderError
-from rlwb.execution import TWAP, Engine, ExecutionRules, bind_orders
+from rlwb.execution import TWAP, Engine, ExecutionRules, align_orders
 from rlwb.market import Calendar, Sessions
 from tests.execution.markets import run
 
@@ -73,7 +73,7 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     expected = pd.Series(close + (0.5 if field == "open" else 0.0))[inside & kept]
     if expected.empty:
         with pytest.raises(OrderError, match="cannot be executed"):
-            bind_orders(pd.DataFrame([row]), sessions, rules)
+            align_orders(pd.DataFrame([row]), sessions, rules)
         return
     per_step = data.draw(st.integers(1, ticks))
     _, _, results = run(sessions, pd.DataFrame([row]), per_step, TWAP, rules)
@@ -84,7 +84,7 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     assert result["ffr"] == 1.0
     within = pd.Series(np.arange(ticks)).groupby(calendar.segment).cumcount().to_numpy() // per_step
     cells = {(int(s), int(c)) for s, c in zip(calendar.segment[inside], within[inside], strict=True)}
-    orders = bind_orders(pd.DataFrame([row]), sessions, rules)
+    orders = align_orders(pd.DataFrame([row]), sessions, rules)
     assert Engine(sessions, per_step, rules).num_steps(orders).tolist() == [len(cells)]
     weight = volume[inside & kept]
     if weight.sum() > 0:

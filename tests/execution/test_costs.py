@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.execution import TWAP, Engine, ExecutionRules, ExecutionState, PAPenaltyReward, bind_orders
+from rlwb.execution import TWAP, Engine, ExecutionRules, ExecutionState, PAPenaltyReward, align_orders
 from rlwb.market import Sessions
 from rlwb.reward import sum_parts
 from tests.execution.markets import AskAtStep, order, run, sessions_of
@@ -46,7 +46,7 @@ def test_quotes_that_the_data_lack_are_refused_by_engine_and_binding() -> None:
     with pytest.raises(ConfigError, match=r"the data have no bid and no ask.*half_spread_bps"):
         Engine(sessions, 1, rules)
     with pytest.raises(ConfigError, match="the data have no bid and no ask"):
-        bind_orders([order(1.0)], sessions, rules)
+        align_orders([order(1.0)], sessions, rules)
 
 
 def test_temporary_impact_is_of_the_fill_that_makes_it() -> None:
@@ -90,7 +90,10 @@ def test_halts_may_be_left_out_where_the_data_have_them() -> None:
 def episode(rules: ExecutionRules, sides: list[str], amounts: list[list[float]]) -> tuple[list[ExecutionState], Engine]:
     sessions = sessions_of([[10.0, 10.4, 10.2, 9.9]], [[900.0, 1000.0, 700.0, 1200.0]])
     engine = Engine(sessions, 2, rules)
-    state, states = ExecutionState.start(engine, bind_orders([order(200, side) for side in sides], sessions, rules)), []
+    state, states = (
+        ExecutionState.start(engine, align_orders([order(200, side) for side in sides], sessions, rules)),
+        [],
+    )
     for ask in amounts:
         state = state.after(*engine.step(state.orders, state.now, np.array(ask)))
         states.append(state)
@@ -141,7 +144,7 @@ def test_a_session_of_real_quotes_costs_half_its_spread() -> None:
     stamp = pd.Timestamp("2013-10-07")
     one = {"instrument": "SPY", "date": stamp, "direction": "BUY", "amount": 6000.0, "start": "10:30", "end": "11:30"}
     rules = ExecutionRules(price_field="quotes")
-    orders = bind_orders(pd.DataFrame([one]), sessions, rules)
+    orders = align_orders(pd.DataFrame([one]), sessions, rules)
     engine = Engine(sessions, 60, rules)
     state, _ = engine.step(orders, engine.reset(orders), np.array([6000.0]))
     assert len(inside) == 60

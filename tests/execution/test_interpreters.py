@@ -20,7 +20,7 @@ from rlwb.execution import (
     PAPenaltyReward,
     SparseReward,
     TwapRelativeActionInterpreter,
-    bind_orders,
+    align_orders,
     generate_orders,
 )
 from rlwb.interpreter import row_of
@@ -72,7 +72,7 @@ def test_single_orders_equal_rows_of_a_batch_bit_for_bit(sessions: Sessions) -> 
 
 def test_observation_holds_the_past_alone(sessions: Sessions) -> None:
     engine = Engine(sessions, 6)
-    one = bind_orders(generate_orders(sessions), sessions)[0]
+    one = align_orders(generate_orders(sessions), sessions)[0]
     order_ = OneOrder(one, engine)
     features = features_of(sessions)
     observe = FullHistoryStateInterpreter(features, engine.max_step)
@@ -178,7 +178,7 @@ def test_an_action_that_names_no_share_is_refused(action: object) -> None:
 
 def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions: Sessions) -> None:
     engine = Engine(sessions, 12)
-    one = OneOrder(bind_orders(generate_orders(sessions), sessions)[0], engine)
+    one = OneOrder(align_orders(generate_orders(sessions), sessions)[0], engine)
     interpreter = FullHistoryStateInterpreter(features_of(sessions), engine.max_step + 3)
     history = interpreter.interpret(one.known)["position_history"][0]
     assert history.shape == (engine.max_step + 3,)
@@ -187,7 +187,7 @@ def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions
 
 def test_a29_features_of_other_sessions_than_the_engines_are_refused(sessions: Sessions) -> None:
     other = synthetic_sessions(SyntheticSettings(instruments=2, days=4, seed=1))
-    known = OneOrder(bind_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)).known
+    known = OneOrder(align_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)).known
     with pytest.raises(DataError, match="made from other bars"):
         FullHistoryStateInterpreter(features_of(other), 99).interpret(known)
 

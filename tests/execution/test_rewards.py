@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlwb.execution import Engine, ExecutionRules, ExecutionState, Outcome, PAPenaltyReward, SparseReward, bind_orders
+from rlwb.execution import Engine, ExecutionRules, ExecutionState, Outcome, PAPenaltyReward, SparseReward, align_orders
 from rlwb.reward import Reward, RewardCombination, sum_parts
 from tests.execution.markets import order, sessions_of
 
@@ -13,7 +13,7 @@ from tests.execution.markets import order, sessions_of
 def states(prices: list[float], asks: list[list[float]], sides: list[str], ticks_per_step: int) -> list[ExecutionState]:
     sessions = sessions_of([prices])
     engine = Engine(sessions, ticks_per_step)
-    batch = bind_orders([order(100, side) for side in sides], sessions)
+    batch = align_orders([order(100, side) for side in sides], sessions)
     state, out = ExecutionState.start(engine, batch), []
     for ask in asks:
         now, fills = engine.step(batch, state.now, np.array(ask))
@@ -105,6 +105,6 @@ def test_ppo_reward_is_after_costs() -> None:
     for bps, expected in ((0.0, 0.0), (600.0, -1.0)):
         rules = ExecutionRules(half_spread_bps=bps)
         engine = Engine(sessions, 1, rules)
-        state = ExecutionState.start(engine, bind_orders([order(100, "SELL")], sessions))
+        state = ExecutionState.start(engine, align_orders([order(100, "SELL")], sessions))
         state = state.after(*engine.step(state.orders, state.now, np.array([100.0])))
         assert total(SparseReward(), state) == [expected]
