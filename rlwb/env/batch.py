@@ -39,12 +39,3 @@ def write_row(batch: Any, row: int, obs: Any) -> None:
             write_row(part, row, value)
     else:
         batch[row] = obs
-
-
-def take_rows(batch: Any, rows: np.ndarray) -> Any:
-    """Return the rows of a batch, int64 of shape ``(n,)``, as fresh arrays."""
-    if isinstance(batch, dict):
-        return {key: take_rows(part, rows) for key, part in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(take_rows(part, rows) for part in batch)
-    return batch[rows]

@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from rlwb.env.batch import empty_batch, take_rows, write_row
+from rlwb.batch import take_rows
+from rlwb.env.batch import empty_batch, write_row
 from rlwb.env.data_queue import Dataset, stream
 from rlwb.env.logs import LogWriter, wanted_level
 from rlwb.env.runner import EnvFn, EpisodeRunner, Outcome, describe, episode_seed

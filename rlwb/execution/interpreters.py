@@ -16,7 +16,7 @@ from rlwb.execution.state import BatchState, OrderState
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.market import MarketFeatures, Sessions
 
-Observation = dict[str, np.ndarray]
+Observation = dict[str, Any]
 
 
 def _as_batch(states: Sequence[OrderState]) -> BatchState:
@@ -132,6 +132,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         batch = _as_batch(states)
         reference = self.refer_batch(batch)
         session = reference.pop("session")
+        del reference["features"]
         return {
             **reference,
             "data_processed": self.features.block(session, reference["cur_tick"]),
@@ -139,10 +140,9 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         }
 
     def refer_batch(self, batch: BatchState) -> Observation:
-        """Return the observation with ``session``, int32 of shape (N,), in place of the two blocks.
+        """Return the observation with ``session``, int32 of shape (N,), and ``features`` in place of the two blocks.
 
-        A network that was given the same `MarketFeatures` reads the blocks by session and tick, so that
-        no step copies them.
+        A network reads the blocks of the panel under ``features`` by session and tick, so that no step copies them.
         """
         sessions = batch.engine.sessions
         if self._checked is not sessions:
@@ -156,6 +156,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
             "cur_tick": batch.now.tick,
             "position_history": history,
             "session": batch.orders.session,
+            "features": self.features,
         }
 
 

@@ -6,7 +6,7 @@ from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_check
 from rlwb.trainer.collect import Actor, Episodes, collect
 from rlwb.trainer.noise import ActionNoise
 from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel, make_env
+from rlwb.trainer.vessel import TrainingVessel, make_env
 
 __all__ = [
     "ActionNoise",
@@ -15,7 +15,6 @@ __all__ = [
     "Checkpoint",
     "EarlyStopping",
     "Episodes",
-    "Learner",
     "MetricsWriter",
     "Trainer",
     "TrainingVessel",

@@ -11,10 +11,11 @@ import pandas as pd
 from rlwb.env import LogWriter
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.policy.learner import Learner
 from rlwb.reward import Reward
 from rlwb.trainer.collect import Actor, Episodes, collect
 from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel, make_env, take
+from rlwb.trainer.vessel import TrainingVessel, make_env, take
 
 
 def train(

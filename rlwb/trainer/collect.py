@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlwb.batch import join
 from rlwb.env import FiniteVectorEnv
 from rlwb.errors import RlwbError
 from rlwb.trainer.noise import ActionNoise
@@ -117,13 +118,7 @@ def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
     episode, obs, action, reward, done = zip(*parts, strict=True)
     # A stable sort keeps each episode's steps in time order.
     order = np.argsort(np.concatenate(episode), kind="stable")
-    gathered.obs = _join(obs, order)
+    gathered.obs = join(obs, order)
     gathered.action = np.concatenate(action)[order]
     gathered.reward = np.concatenate(reward)[order]
     gathered.done = np.concatenate(done)[order]
-
-
-def _join(batches: tuple[Any, ...], order: np.ndarray) -> Any:
-    if isinstance(batches[0], dict):
-        return {key: _join(tuple(batch[key] for batch in batches), order) for key in batches[0]}
-    return np.concatenate(batches)[order]

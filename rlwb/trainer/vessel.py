@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlwb.env import DataQueue, DryRun, EnvWrapper, FiniteVectorEnv, LogWriter, dry_check, vectorize_env
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.policy.learner import Learner
 from rlwb.reward import Reward
-from rlwb.trainer.collect import Actor, Episodes, collect
+from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.noise import ActionNoise
 
 if TYPE_CHECKING:
     from rlwb.trainer.trainer import Trainer
 
 _ENV_STREAM = 0x656E7673
-
-
-class Learner(Actor, Protocol):
-    """A policy that learns from episodes.
-
-    If it has `figures`, the names of what `learn` returns, callbacks that watch one are checked before training.
-    """
-
-    def learn(
-        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, **update: Any
-    ) -> dict[str, float]:
-        """Update on episodes laid end to end, `done` marking their ends; return figures of the update."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: Any) -> Any: ...
 
 
 def make_env(
@@ -104,8 +89,6 @@ class TrainingVessel:
         Sequences of initial states, for example `OrderBatch`.
     episode_per_iter
         Episodes of a training collect. Training goes through its initial states in epochs, each in a new order.
-    update_kwargs
-        What ``policy.learn`` is called with beside the episodes, for PPO ``batch_size`` and ``repeat``.
     seed
         Seeds the order of initial states and the exploration.
     """
@@ -122,7 +105,6 @@ class TrainingVessel:
         val_initial_states: Sequence[Any] | None = None,
         test_initial_states: Sequence[Any] | None = None,
         episode_per_iter: int = 1000,
-        update_kwargs: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
         if episode_per_iter < 1:
@@ -140,7 +122,6 @@ class TrainingVessel:
         self.val_initial_states = val_initial_states
         self.test_initial_states = test_initial_states
         self.episode_per_iter = episode_per_iter
-        self.update_kwargs = dict(update_kwargs or {})
         self.seed = seed
         self._queue = DataQueue(range(len(train_initial_states)), repeat=-1, shuffle=True, seed=seed)
         self._trainer: weakref.ref[Trainer] | None = None
@@ -187,7 +168,7 @@ class TrainingVessel:
     def train(self, env: FiniteVectorEnv, iteration: int) -> dict[str, float]:
         """Gather one episode for each initial state of `env` and learn from them; return the figures."""
         episodes = collect(env, self.policy, noise=ActionNoise(self.seed, iteration), keep=True)
-        losses = self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done, **self.update_kwargs)
+        losses = self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
         return {**summarise(episodes), "transitions": len(episodes.reward), **losses}
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:

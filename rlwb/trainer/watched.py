@@ -26,7 +26,7 @@ def check_watched(trainer: Trainer, vessel: TrainingVessel, metrics: Collection[
         Names of the metrics that an episode ends with.
     """
     collected = [*_OF_ANY_COLLECT, *metrics, *(f"{name}_count" for name in metrics)]
-    learnt = getattr(vessel.policy, "figures", None)
+    learnt = vessel.policy.figures
     validated = [] if trainer.val_every_n_iters is None else [f"val/{name}" for name in collected]
     for callback in trainer.callbacks:
         name = callback.watches

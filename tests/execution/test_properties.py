@@ -30,7 +30,7 @@ from rlwb.execution import (
     generate_orders,
 )
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
-from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+from rlwb.policy import MLP, PPO, ActorCritic, Attention, Convolution, Recurrent, make_network
 from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of, problems
 from tests.execution.test_symmetry import in_units, play
@@ -196,8 +196,10 @@ def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> 
         parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy](factory.engine, earlier))
     else:
         features = MarketFeatures.build(sessions, fit_rows=earlier)
-        net = make_network(NetworkSettings(policy, 8), 5, features=features, seed=0)  # type: ignore[arg-type]
-        learner = PPO(net, PPOSettings(), seed=0)
+        kinds: dict[str, Any] = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
+        channels = features.shape[2]
+        trunk = (lambda: MLP(8)) if policy == "mlp" else (lambda: kinds[policy](channels, 8))
+        learner = PPO(make_network(lambda: ActorCritic(trunk(), 5), seed=0), seed=0)
         parts = (
             FullHistoryStateInterpreter(features, factory.engine.max_step),
             CategoricalActionInterpreter(4),

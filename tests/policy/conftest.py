@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ class Rollout:
 
     reference: Episodes
     blocks: Episodes
+
+
+def learn(policy: Any, rollout: Rollout, seen: str = "reference", **changed: Any) -> dict[str, float]:
+    """Update once on the episodes of a rollout, with some settings changed for good."""
+    episodes = getattr(rollout, seen)
+    policy.settings = replace(policy.settings, **changed)
+    return policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from rlwb.execution import (
     generate_orders,
 )
 from rlwb.market import FeatureSettings, MarketFeatures, Normaliser
-from rlwb.policy import OPD, PPO, ActionMask, NetworkSettings, OPDSettings, PPOSettings, make_network, make_teacher
+from rlwb.policy import OPD, PPO, ActionMask, ActorCritic, OPDSettings, Oracle, PPOSettings, Recurrent, make_network
 from rlwb.trainer import Trainer, TrainingVessel, backtest
 from rlwb.trainer.progress import History
 from tests.execution.markets import sessions_of
@@ -76,7 +76,6 @@ class Trends:
             reward=PAPenaltyReward(penalty=0.0),
             train_initial_states=self.orders[: DAYS // 2],
             episode_per_iter=100,
-            update_kwargs={"batch_size": 64, "repeat": 4},
         )
         history = History()
         Trainer(max_iters=12, callbacks=[history]).fit(vessel)
@@ -88,18 +87,16 @@ class Trends:
 
 
 MARKET = Trends()
-SHAPE = NetworkSettings(hidden=16)
+UPDATE = {"learning_rate": 1e-2, "batch_size": 64, "repeat": 4}
 
 
-def mask() -> ActionMask:
-    return ActionMask(MARKET.parts[2].shares)
+def network(kind: type[Recurrent | Oracle], seed: int = 0) -> ActorCritic:
+    return make_network(lambda: ActorCritic(kind(1, 16), 3, mask=ActionMask(MARKET.parts[2].shares)), seed)
 
 
 @pytest.fixture(scope="module")
 def teacher() -> PPO:
-    policy = PPO(
-        make_teacher(SHAPE, 3, features=MARKET.features, seed=1, mask=mask()), PPOSettings(learning_rate=1e-2), seed=1
-    )
+    policy = PPO(network(Oracle, seed=1), PPOSettings(**UPDATE), seed=1)
     MARKET.train(policy)
     return policy
 
@@ -114,8 +111,7 @@ class Taught:
 def taught(teacher: PPO) -> dict[float, Taught]:
     students = {}
     for weight in (0.0, 0.1, 1.0):
-        net = make_network(SHAPE, 3, features=MARKET.features, seed=2, mask=mask())
-        policy = OPD(net, teacher, OPDSettings(learning_rate=1e-2, distillation=weight), seed=2)
+        policy = OPD(network(Recurrent, seed=2), teacher, OPDSettings(**UPDATE, distillation=weight), seed=2)
         students[weight] = Taught(policy, MARKET.train(policy))
     return students
 
@@ -143,14 +139,11 @@ def test_what_cannot_be_known_is_imitated_in_vain(taught: dict[float, Taught]) -
 
 def decide(policy: PPO, market: Trends, until: int) -> list[np.ndarray]:
     """The actions of a policy that reads `market`, at the decisions up to tick `until`; nothing is sold meanwhile."""
-    make = make_teacher if policy.net.sees_future else make_network
-    net = make(SHAPE, 3, features=market.features, mask=mask())
-    net.load_state_dict(policy.net.state_dict())
     simulator, observer, chooser = market.parts
     env = simulator.vectorize(market.orders, state_interpreter=observer, action_interpreter=chooser, reward=None)
     active, chosen = env.reset(), []
     while len(active) and active.obs["cur_tick"].max() <= until:
-        chosen.append(PPO(net).act(active.obs))
+        chosen.append(policy.act(active.obs))
         _, active = env.step(np.zeros(len(active), dtype=np.int64))
     return chosen
 

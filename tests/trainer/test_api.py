@@ -12,7 +12,7 @@ from rlwb.execution import PAPenaltyReward
 from rlwb.trainer import Trainer, backtest, result_table, train
 from tests.trainer.corridor import Corridor, Place, Walk
 from tests.trainer.corridor_vessel import corridor_vessel
-from tests.trainer.small import UPDATE, assert_same_weights, small, small_ppo, small_vessel
+from tests.trainer.small import assert_same_weights, small, small_ppo, small_vessel
 
 
 def test_train_is_vessel_and_trainer_in_one_call() -> None:
@@ -24,7 +24,7 @@ def test_train_is_vessel_and_trainer_in_one_call() -> None:
         market.orders[:30],
         policy,
         PAPenaltyReward(scale=0.1),
-        vessel_kwargs={"episode_per_iter": 12, "update_kwargs": UPDATE},
+        vessel_kwargs={"episode_per_iter": 12},
         trainer_kwargs={"max_iters": 2},
     )
     assert trainer.current_iter == 2

@@ -163,6 +163,8 @@ def test_a_simulators_own_randomness_differs_by_iteration_and_not_by_validation(
             gusts[1].append(trainer.metrics["val/blown"])
 
     class Right:
+        figures = None
+
         def act(self, obs, noise=None):
             return np.ones(len(obs), dtype=int)
 
@@ -219,7 +221,7 @@ def test_e01_half_of_the_iterations_a_kill_and_the_rest_equal_all_in_one_go(
     )
     last, other = (load_checkpoint(tmp_path / part / "latest") for part in ("whole", "cut"))
     assert last["vessel"]["queue"] == other["vessel"]["queue"]
-    assert last["vessel"]["policy"]["_return_statistics"] == other["vessel"]["policy"]["_return_statistics"]
+    assert last["vessel"]["policy"]["return_statistics"] == other["vessel"]["policy"]["return_statistics"]
 
 
 def test_a_run_that_ended_trains_on_when_max_iters_is_raised(tmp_path: Path) -> None:
@@ -319,7 +321,7 @@ def test_e15_orders_give_the_same_run_for_every_environment_type() -> None:
     for name, value in weights(policy).items():
         moved = np.abs(value - start[name]).max()
         np.testing.assert_allclose(weights(native)[name], value, rtol=0, atol=2e-3 * moved, err_msg=name)
-    losses = {"loss", "actor_loss", "vf_loss", "ent_loss"}
+    losses = {"loss", "policy_loss", "value_loss", "entropy"}
     for a, b in zip(native_rows, rows, strict=True):
         assert {k: v for k, v in a.items() if k not in losses} == {k: v for k, v in b.items() if k not in losses}
         for name in losses:
@@ -411,13 +413,13 @@ def test_e23_impossible_limits_are_refused(kwargs: dict[str, Any], message: str)
 
 
 def test_e23_limits_of_one() -> None:
-    vessel = small_vessel(episode_per_iter=1, update_kwargs={"batch_size": 10**6, "repeat": 1})
+    vessel = small_vessel(episode_per_iter=1, policy=small_ppo(batch_size=10**6, repeat=1))
     trainer = Trainer(max_iters=1, val_every_n_iters=1)
     trainer.fit(vessel)
     assert trainer.metrics["episodes"] == 1
     assert trainer.current_iter == 1
     more = Trainer(max_iters=1, finite_env_type="dummy", concurrency=50)
-    more.fit(small_vessel(update_kwargs=None))
+    more.fit(small_vessel())
     assert more.metrics["episodes"] == 12
 
 

@@ -10,7 +10,7 @@ from rlwb.trainer.watched import check_watched
 
 
 def check(callback: Callback, *, every: int | None = 1, figures: tuple[str, ...] | None = ("loss",)) -> None:
-    policy = SimpleNamespace() if figures is None else SimpleNamespace(figures=figures)
+    policy = SimpleNamespace(figures=figures)
     trainer = SimpleNamespace(callbacks=[callback], val_every_n_iters=every)
     check_watched(trainer, SimpleNamespace(policy=policy), {"pa": 0.0})
 
