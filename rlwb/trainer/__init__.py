@@ -7,7 +7,7 @@ from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_check
 from rlwb.trainer.collect import Actor, Episodes, collect
 from rlwb.trainer.progress import ProgressLines
 from rlwb.trainer.trainer import Callback, Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel
+from rlwb.trainer.vessel import TrainingVessel
 from rlwb.trainer.writers import EpisodesWriter, History, MetricsWriter
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "Episodes",
     "EpisodesWriter",
     "History",
-    "Learner",
     "MetricsWriter",
     "ProgressLines",
     "Trainer",
