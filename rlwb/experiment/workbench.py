@@ -158,8 +158,10 @@ class Workbench:
         if train.algorithm == "dqn":
             own = train.dqn.model_dump(exclude={"epsilon_iterations"})
             return DQN(
-                self._network(features, kind=QNetwork),
+                self._network(features, head=QNetwork),
                 DQNSettings(
+                    batch_size=train.batch_size,
+                    repeat=train.repeats,
                     learning_rate=train.learning_rate,
                     gamma=train.gamma,
                     decay_updates=train.decay_iterations,
@@ -176,14 +178,16 @@ class Workbench:
 
     def teacher(self, features: MarketFeatures) -> PPO:
         """Return the untrained teacher of oracle policy distillation."""
-        from rlwb.policy import PPO, PPOSettings, make_teacher
+        from rlwb.policy import PPO, Oracle, PPOSettings
 
-        net = self._network(features, make=make_teacher)
+        net = self._network(features, trunk=Oracle)
         return PPO(net, self._ppo_settings(PPOSettings), seed=self.config.seed)
 
     def _ppo_settings(self, kind: type[Settings], **own: Any) -> Settings:
         train = self.config.train
         return kind(
+            batch_size=train.batch_size,
+            repeat=train.repeats,
             learning_rate=train.learning_rate,
             decay_updates=train.decay_iterations,
             gamma=train.gamma,
@@ -195,20 +199,35 @@ class Workbench:
             **own,
         )
 
-    def _network(self, features: MarketFeatures, *, make: Any = None, **head: Any) -> Any:
-        from rlwb.policy import ActionMask, EvenStart, NetworkSettings, make_network
+    def _network(self, features: MarketFeatures, *, trunk: Any = None, head: Any = None) -> Any:
+        from rlwb.policy import (
+            MLP,
+            ActionMask,
+            ActorCritic,
+            Attention,
+            Convolution,
+            EvenStart,
+            Recurrent,
+            make_network,
+        )
 
         policy, shares = self.config.policy, self.action_interpreter.shares
-        net = (make or make_network)(
-            NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day),
-            len(shares),
-            features=features,
-            seed=self.config.seed,
-            mask=ActionMask(shares) if policy.mask_actions else None,
-            start=EvenStart(shares) if policy.even_start else None,
-            **head,
-        )
-        return net.to(device_of(self.config.train.device))
+        kinds = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
+
+        def build() -> Any:
+            if trunk is None and policy.network == "mlp":
+                net: Any = MLP(policy.hidden)
+            else:
+                reads = trunk or kinds[policy.network]
+                net = reads(features.shape[2], policy.hidden, previous_day=self.config.features.previous_day)
+            return (head or ActorCritic)(
+                net,
+                len(shares),
+                mask=ActionMask(shares) if policy.mask_actions else None,
+                start=EvenStart(shares) if policy.even_start else None,
+            )
+
+        return make_network(build, self.config.seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
