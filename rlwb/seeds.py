@@ -25,6 +25,7 @@ class Stream(IntEnum):
     REPLAY = 5
     ORDER = 6
     CERTIFICATE = 7
+    EPISODE = 8
 
 
 def check_seed(seed: object) -> int:
@@ -65,6 +66,19 @@ def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
 def episode_seeds(seed: int, episode: np.ndarray | int) -> np.ndarray:
     """Return the seeds of episodes' own random numbers, uint64 of the shape of `episode`; they depend on both alone."""
     return np.asarray(_draw(lambda words: words[0], (seed, Stream.ENVIRONMENT), (episode,), np.uint64))
+
+
+def uniform_of(seeds: np.ndarray, *counters: np.ndarray | int) -> np.ndarray:
+    """Return a uniform number in [0, 1) for each seed, float64 of shape (N,), by seed and counters alone.
+
+    Parameters
+    ----------
+    seeds : uint64 of shape (N,)
+        For example those of episodes, which a simulator gets.
+    counters : integers of shape (N,)
+        At most three, for example the step.
+    """
+    return uniform((Stream.EPISODE,), seeds.astype(np.uint64).view(np.int64), *counters)
 
 
 def normal(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:

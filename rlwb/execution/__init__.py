@@ -24,6 +24,7 @@ from rlwb.execution.interpreters import (
     KnownStateInterpreter,
     TwapRelativeActionInterpreter,
 )
+from rlwb.execution.liquidity import RandomLiquidity
 from rlwb.execution.metrics import order_metrics, price_advantage
 from rlwb.execution.order import AlignReport, Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, SparseReward
@@ -61,6 +62,7 @@ __all__ = [
     "OrderSettings",
     "Outcome",
     "PAPenaltyReward",
+    "RandomLiquidity",
     "SignalParameters",
     "SparseReward",
     "SplitSettings",
