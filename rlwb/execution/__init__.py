@@ -24,7 +24,7 @@ from rlwb.execution.interpreters import (
     TwapRelativeActionInterpreter,
 )
 from rlwb.execution.metrics import order_metrics, price_advantage
-from rlwb.execution.order import AlignReport, Direction, Order, OrderBatch, parse_direction
+from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, PPOReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecutionFactory, SingleAssetOrderExecution
@@ -36,7 +36,6 @@ __all__ = [
     "POV",
     "TWAP",
     "VWAP",
-    "AlignReport",
     "AlmgrenChriss",
     "AmountItself",
     "BatchState",

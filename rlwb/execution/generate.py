@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution.order import Direction, order_ids
+from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
 from rlwb.market.clock import day_of
 from rlwb.seeds import Stream, check_seed, normal
@@ -129,9 +129,9 @@ def generate_orders(
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
     rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
     sides = sorted(settings.directions)
-    rows, side = np.repeat(rows, len(sides)), np.tile([int(Direction[name]) for name in sides], len(rows))
-    instrument = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)[code[rows]]
-    draws = normal((seed, Stream.ORDER), instrument, sessions.dates[rows].astype(np.int64), side)
+    rows, buy = np.repeat(rows, len(sides)), np.tile(np.array(sides) == "BUY", len(rows))
+    text = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)
+    draws = normal((seed, Stream.ORDER), text[code[rows]], sessions.dates[rows].astype(np.int64), buy)
     amount = np.exp(settings.log_mean + settings.log_std * draws) * mean[rows]
     if lot_size:
         small = int((amount < lot_size / 2).sum())
@@ -140,17 +140,18 @@ def generate_orders(
             notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
     date = sessions.dates[rows].astype("datetime64[ns]")
     edge = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
+    instrument = names.astype(object)[code[rows]]
     table = pd.DataFrame(
         {
-            "instrument": names.astype(object)[code[rows]],
+            "order_id": made_ids(instrument, date, buy),
+            "instrument": instrument,
             "date": date,
-            "direction": np.tile(np.array(sides, dtype=object), len(rows) // len(sides)),
+            "direction": np.where(buy, "BUY", "SELL").astype(object),
             "amount": amount,
             "start": date + edge[first],
             "end": date + edge[stop[rows]],
         }
     )
-    table.insert(0, "order_id", order_ids(None, table["instrument"], date, table["direction"]))
     table.attrs["notes"] = notes
     return table
 
@@ -187,10 +188,9 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
         When a part is empty, with the orders of each part and the dates of the data.
     """
     dates = np.sort(table["date"].unique())
-    part = pd.Series("", index=table.index)
-    for name, (low, high) in zip(PARTS, _ranges(settings or SplitSettings(), dates), strict=True):
-        part[table["date"].between(low, high)] = name
-    parts = {name: table[part == name].reset_index(drop=True) for name in PARTS}
+    ranges = dict(zip(PARTS, _ranges(settings or SplitSettings(), dates), strict=True))
+    inside = {name: table["date"].between(low, high) for name, (low, high) in ranges.items()}
+    parts = {name: table[rows].reset_index(drop=True) for name, rows in inside.items()}
     if any(frame.empty for frame in parts.values()):
         counts = ", ".join(f"{name} {len(frame)}" for name, frame in parts.items())
         span = f"{pd.Timestamp(dates[0]):%Y-%m-%d} to {pd.Timestamp(dates[-1]):%Y-%m-%d}"
@@ -198,7 +198,8 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
             f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from {span}. "
             "Change the splits or bring more dates."
         )
-    union, left = table[part != ""].reset_index(drop=True), table["date"][part == ""]
+    taken = np.logical_or.reduce(list(inside.values()))
+    union, left = table[taken].reset_index(drop=True), table["date"][~taken]
     if len(left):
         note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
         union.attrs["notes"] = [note]
