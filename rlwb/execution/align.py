@@ -76,23 +76,20 @@ def align_orders(
     refused: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
 
-    def refuse(mask: np.ndarray, reason: str) -> None:
-        rows = np.flatnonzero(mask & alive)
-        if not len(rows):
-            return
-        alive[rows] = False
-        refused[reason] = order_id[rows].tolist()
-        if on_refused == "raise":
-            first = rows[0]
-            raise OrderError(
-                f"order {order_id[first]} ({instrument[first]}, {date[first]}) cannot be "
-                f"executed: {reason} ({len(rows)} such orders); correct it or leave it out."
-            )
-
-    def note(mask: np.ndarray, reason: str) -> None:
+    def note(mask: np.ndarray, reason: str, found: dict[str, list[str]] = noted) -> np.ndarray:
         rows = np.flatnonzero(mask & alive)
         if len(rows):
-            noted[reason] = order_id[rows].tolist()
+            found[reason] = order_id[rows].tolist()
+        return rows
+
+    def refuse(mask: np.ndarray, reason: str) -> None:
+        rows = note(mask, reason, refused)
+        if len(rows) and on_refused == "raise":
+            raise OrderError(
+                f"order {order_id[rows[0]]} ({instrument[rows[0]]}, {date[rows[0]]}) cannot be executed: "
+                f"{reason} ({len(rows)} such orders); correct it or leave it out."
+            )
+        alive[rows] = False
 
     if (row < 0).any():
         refuse(~pd.Index(instrument).isin(sessions.index.names), "the instrument is not in the data")

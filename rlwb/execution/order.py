@@ -102,12 +102,17 @@ class Order:
     def __post_init__(self) -> None:
         if not isinstance(self.instrument, str) or not self.instrument.strip():
             raise OrderError(f"instrument {self.instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
-        if isinstance(self.amount, (bool, str)) or not 0 < self.amount < np.inf:
-            raise OrderError(f"amount {self.amount!r} of {self.instrument} is not a number above 0.")
+        amount: Any = self.amount
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, (int, float, np.integer, np.floating))
+            or not 0 < amount < np.inf
+        ):
+            raise OrderError(f"amount {amount!r} of {self.instrument} is not a number above 0.")
         for name in ("date", "start", "end"):
             object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
         object.__setattr__(self, "direction", parse_direction(self.direction))
-        object.__setattr__(self, "amount", float(self.amount))
+        object.__setattr__(self, "amount", float(amount))
 
     def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
         if name != "date" and (value is None or value is pd.NaT):

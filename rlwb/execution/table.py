@@ -215,18 +215,13 @@ class _Cells:
         parts = text.str.extract(_STAMP)
         dated, timed, zoned = (parts[part].notna() for part in ("date", "time", "zone"))
         date = pd.to_datetime(parts["date"], errors="coerce", format="mixed")
-        clock = parts["time"].where(parts["time"].str.count(":") != 1, parts["time"] + ":00").fillna("00:00:00")
-        time = pd.to_timedelta(clock)
+        time = pd.to_timedelta(parts["time"].fillna("0:00").str.replace(r"^(\d+:\d+)$", r"\1:00", regex=True))
         time = time.where((time <= _DAY) & (dated | timed & ~zoned))
         local = date + time
         if zoned.any():
             zone = self.calendar.timezone
             if zone is None:
-                self.refuse(
-                    zoned.to_numpy()[labels],
-                    name,
-                    "carries a time zone, but the calendar has none; set the calendar's timezone",
-                )
+                self.refuse(zoned.to_numpy()[labels], name, "has a time zone and the calendar none; set its timezone")
             moved = pd.to_datetime(text.where(dated & zoned), utc=True, errors="coerce", format="mixed")
             local = local.where(~zoned, moved.dt.tz_convert(zone).dt.tz_localize(None))
         found = _Stamps(text != "", dated, date, time, local)

@@ -96,7 +96,7 @@ def test_splits_by_dates(sessions: Sessions) -> None:
             ConfigError,
             "after",
         ),
-        (SplitSettings(0.5, ("2023-01-09", "2023-01-10"), 0.2), ConfigError, "mixes shares and dates"),
+        (SplitSettings(0.5, ("2023-01-09", "2023-01-10"), 0.2), ConfigError, "train=0.5 is not a pair of dates"),
     ],
 )
 def test_d01_empty_or_impossible_parts(sessions: Sessions, settings: SplitSettings, error: type, words: str) -> None:
