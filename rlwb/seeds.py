@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from rlwb.errors import ConfigError
 
@@ -44,7 +45,7 @@ def derived_seed(*key: int) -> int:
     return int(_sequence(key).generate_state(1)[0])
 
 
-def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
+def uniform(key: Sequence[int], *counters: npt.ArrayLike) -> np.ndarray:
     """Return uniform numbers that depend on key and counters only, not on the batch in which they are drawn.
 
     Parameters
@@ -62,7 +63,7 @@ def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
     return _draw(lambda words: _fraction(words[0]), key, counters)
 
 
-def normal(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
+def normal(key: Sequence[int], *counters: npt.ArrayLike) -> np.ndarray:
     """Return standard normal numbers, float64, by key and counters like `uniform` (Box and Muller, 1958)."""
     return _draw(_box_muller, key, counters)
 
@@ -110,7 +111,7 @@ def _sequence(key: Sequence[int]) -> np.random.SeedSequence:
 
 
 def _draw(
-    convert: Callable[[np.ndarray], np.ndarray], key: Sequence[int], counters: Sequence[np.ndarray | int]
+    convert: Callable[[np.ndarray], np.ndarray], key: Sequence[int], counters: Sequence[npt.ArrayLike]
 ) -> np.ndarray:
     if not 1 <= len(counters) <= 4:
         raise ValueError(f"{len(counters)} counters were given; give one to four.")
