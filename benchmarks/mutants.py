@@ -67,6 +67,8 @@ TARGETS: dict[str, Target] = {
     "engine": Target(
         ("rlwb/execution/engine.py", "rlwb/execution/kernel.py"),
         (
+            "tests/execution/test_limits.py",
+            "tests/execution/test_arrival.py",
             "tests/execution/test_cases_orders.py",
             "tests/execution/test_cases_market.py",
             "tests/execution/test_costs.py",
@@ -77,6 +79,7 @@ TARGETS: dict[str, Target] = {
         ("rlwb/execution/metrics.py", "rlwb/execution/costs.py", "rlwb/evaluation/statistics.py"),
         (
             "tests/execution/test_metrics.py",
+            "tests/execution/test_fees.py",
             "tests/execution/test_costs.py",
             "tests/evaluation/test_statistics.py",
             "tests/execution/test_symmetry.py",
@@ -89,7 +92,12 @@ TARGETS: dict[str, Target] = {
     ),
     "ppo": Target(
         ("rlwb/policy/ppo.py", "rlwb/policy/episodes.py"),
-        ("tests/policy/test_episodes.py", "tests/policy/test_decay.py", "tests/policy/test_ppo.py"),
+        (
+            "tests/policy/test_episodes.py",
+            "tests/policy/test_cut.py",
+            "tests/policy/test_decay.py",
+            "tests/policy/test_ppo.py",
+        ),
     ),
     "dqn": Target(
         ("rlwb/policy/dqn.py", "rlwb/policy/replay.py"),
