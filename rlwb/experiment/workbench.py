@@ -99,9 +99,9 @@ class Workbench:
             table = generate_orders(self.sessions, settings.generate, seed=self.config.seed, lot_size=rules.lot_size)
             notes = list(table.attrs["notes"])
             batch = align_orders(table, self.sessions, rules, on_refused="drop")
-            if batch.report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
+            if batch.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
                 table = batch.table
-                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.report.refused.items()]
+                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
         else:
             table = read_orders(settings.source, self.sessions.calendar)
             notes = list(table.attrs.get("notes", ()))

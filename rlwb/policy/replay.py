@@ -89,8 +89,12 @@ class Replay:
         starts = np.concatenate([[0], self._ends[:-1] + 1])[drawn]
         lengths = self._ends[drawn] - starts + 1
         within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
-        rows = _rows(self.rows, np.repeat(starts, lengths) + within)
-        return rows._replace(obs={**rows.obs, **self._shared}) if self._shared else rows
+        return self._with_shared(_rows(self.rows, np.repeat(starts, lengths) + within))
+
+    def everything(self) -> Transitions:
+        """Return all transitions that are kept."""
+        assert self.rows is not None, "episodes were added before"
+        return self._with_shared(self.rows)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all transitions."""
@@ -102,6 +106,9 @@ class Replay:
             self._hold(Transitions(**_as_arrays(state)))
         else:
             self.rows, self._ends = None, self._ends[:0]
+
+    def _with_shared(self, rows: Transitions) -> Transitions:
+        return rows._replace(obs={**rows.obs, **self._shared}) if self._shared else rows
 
     def _hold(self, rows: Transitions) -> None:
         self.rows = rows

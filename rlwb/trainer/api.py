@@ -12,10 +12,10 @@ from rlwb.env import make_env
 from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.policy.learner import Learner
+from rlwb.learner import Actor, Learner
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
-from rlwb.trainer.collect import Actor, Episodes, collect
+from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.trainer import Trainer
 from rlwb.trainer.vessel import TrainingVessel
 

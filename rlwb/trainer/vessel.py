@@ -11,7 +11,7 @@ from rlwb.env import DataQueue, EnvWrapper, FiniteVectorEnv, check_env, make_env
 from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.policy.learner import Learner
+from rlwb.learner import Learner
 from rlwb.reward import AuxiliaryInfoCollector, Reward
 from rlwb.seeds import Stream, derived_seed
 from rlwb.simulator import Simulator
@@ -58,6 +58,7 @@ class TrainingVessel:
         for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
+        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
         self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.batch import take_rows
-from rlwb.env import NativeVectorEnv, make_env
+from rlwb.env import make_env
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, CurrentStepStateInterpreter
 from rlwb.policy import PPO, ActionMask
@@ -90,12 +90,12 @@ def test_what_stays_differs_in_what_the_interpreter_makes_of_it() -> None:
     interpreter = CategoricalActionInterpreter(ACTIONS - 1)
     observer = CurrentStepStateInterpreter(market.simulator.engine.max_step)
     mask, rng, seen = ActionMask(interpreter.shares), np.random.default_rng(0), 0
-    env = NativeVectorEnv(market.simulator, market.orders, state_interpreter=observer, action_interpreter=interpreter)
+    env = make_env(market.simulator, observer, interpreter, None, market.orders)
     active = env.reset()
     while len(active):
-        known = env.state.known
-        asks = [interpreter.interpret(known, np.full(len(active), a)) for a in range(ACTIONS)]
-        shares = np.stack(asks, axis=1) / known.amount[:, None]
+        state = env.state
+        asks = [interpreter.interpret(state.known, np.full(len(active), a)) for a in range(ACTIONS)]
+        shares = np.stack(asks, axis=1) / state.orders.amount[:, None]
         allowed = mask(active.obs).numpy()
         for ask, row in zip(shares, allowed, strict=True):
             assert (np.diff(ask[row]) > 1e-3).all()

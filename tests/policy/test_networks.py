@@ -78,10 +78,10 @@ def test_one_pass_equals_the_blocks(rollout: Rollout) -> None:
 
 def test_the_terminal_observation_of_the_longest_order_is_valid() -> None:
     market = small()
-    nothing = np.zeros(len(market.orders))
-    state = market.simulator.start(market.orders, nothing.astype(np.uint64))
+    state = market.simulator.start(market.orders, np.zeros(len(market.orders), dtype=np.uint64))
     while not state.done.all():
-        state = market.simulator.step(state, nothing)
+        request = np.where(state.known.is_last_step & ~state.done, state.known.position, 0.0)
+        state = market.simulator.step(state, request)
     obs = market.observer.refer(state.known)
     assert obs["cur_step"].max() == market.simulator.engine.max_step
     with torch.no_grad():

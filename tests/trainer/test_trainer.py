@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError
+from rlwb.learner import Learner
 from rlwb.trainer import (
     Callback,
     Checkpoint,
@@ -165,14 +166,18 @@ def test_a_simulators_own_randomness_differs_by_iteration_and_not_by_validation(
             gusts[0].append(trainer.metrics["blown"])
             gusts[1].append(trainer.metrics["val/blown"])
 
-    class Right:
-        figures = None
-
+    class Right(Learner):
         def act(self, obs, noise=None):
             return np.ones(len(obs), dtype=int)
 
         def learn(self, obs, action, reward, done) -> dict[str, float]:
             return {}
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state) -> None:
+            pass
 
     vessel = corridor_vessel(simulator=corridor(GustyWalker), train_initial_states=[3], policy=Right())
     Trainer(max_iters=6, val_every_n_iters=1, finite_env_type="dummy", callbacks=[Gusts()]).fit(vessel)
