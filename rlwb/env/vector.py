@@ -290,8 +290,9 @@ def vectorize_env(
     Parameters
     ----------
     env_fn
-        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot. Workers get it by
-        cloudpickle, so it may be a lambda or a function of a notebook; large arrays in it are shared, not copied.
+        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot, and once more in this
+        process for the spaces where there are workers. They get it by cloudpickle, so it may be a lambda or a function
+        of a notebook; large arrays in it are shared, not copied.
     initial_states
         The stream: a sequence, a `DataQueue`, any iterable. Read in this process, each state handed out once.
     finite_env_type

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rlwb.env import make_env
 from rlwb.execution import (
