@@ -243,6 +243,9 @@ class SlotVectorEnv(FiniteVectorEnv):
         except DeadWorkerError as error:
             task = tasks.get(error.number, "another episode")
             raise WorkerError(f"{error} in {verb} of {task}; see its output above.") from None
+        except Exception as error:
+            which = " or ".join(map(str, tasks.values()))
+            raise WorkerError(f"{type(error).__name__} around {verb} of {which}: {error}") from error
         outcomes = [info["outcome"][slot] for slot in tasks]
         del info  # an array of objects, whose cycles (error, traceback, this frame) the garbage collector cannot see
         for outcome in outcomes:
