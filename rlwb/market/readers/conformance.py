@@ -22,9 +22,9 @@ from pathlib import Path
 import pandas as pd
 
 from rlwb.errors import DataError
+from rlwb.market.findings import REASONS, Report
 from rlwb.market.readers.base import Reader
 from rlwb.market.readers.frames import canonical_fault
-from rlwb.market.report import REASONS, Report
 
 
 def check_reader(
