@@ -17,8 +17,7 @@ from rlwb.execution.moments import order_dates, order_stamps
 from rlwb.execution.order import Order, parse_direction
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
-from rlwb.market.readers.content import one_line
-from rlwb.market.tables import holds_nul
+from rlwb.market.readers.content import holds_nul, one_line
 
 COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
 _SETTINGS = b"rlwb.order_settings"

@@ -15,9 +15,9 @@ from rlwb.market.dataset.bars import NUMBERS
 from rlwb.market.dataset.layout import is_dataset, list_instruments, list_months
 from rlwb.market.dataset.partition import read_partition
 from rlwb.market.dataset.state import State, read_state
-from rlwb.market.read import bar_files, read_bars
-from rlwb.market.readers.registry import TABLE, find_reader
+from rlwb.market.read import read_bars
 from rlwb.market.report import Report, counted
+from rlwb.market.source import open_source
 
 _MOST = 20
 _DAY = 86_400_000_000
@@ -93,16 +93,15 @@ def read_contents(
     """Read `source` whole and tell what it holds; parameters as for `rlwb.market.read.read_bars`."""
     if is_dataset(source) and kind is None and not options:
         return _of_dataset(Path(source))
-    reader = find_reader(source, kind, options)
-    files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
+    opened = open_source(source, kind, options)
     report = Report()
     bars = read_bars(source, kind=kind, options=options, report=report)
     stamps = bars["datetime"] if "datetime" in bars else pd.Series([], dtype="datetime64[ns]")
     dated = stamps.dropna() if stamps.dtype.kind == "M" else pd.Series([], dtype="datetime64[ns]")
     return Contents(
-        kind=TABLE if reader is None else reader.kind,
-        files=len(files),
-        size=sum(path.stat().st_size for path in files),
+        kind=opened.kind,
+        files=len(opened.files),
+        size=sum(path.stat().st_size for path in opened.files),
         bars=len(bars),
         instruments=int(bars["instrument"].nunique()),
         days=int(dated.dt.normalize().nunique()),

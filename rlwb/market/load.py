@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import hashlib
 import inspect
@@ -24,14 +23,11 @@ from rlwb.market.clock import day_of
 from rlwb.market.dataset.layout import is_dataset
 from rlwb.market.dataset.reading import dataset_stamp
 from rlwb.market.dataset.state import read_state
-from rlwb.market.read import bar_files, read_bars, select_bars
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.frames import check_found
-from rlwb.market.readers.registry import find_reader
+from rlwb.market.read import read_bars, select_bars
 from rlwb.market.report import Report
 from rlwb.market.sessions import Sessions
+from rlwb.market.source import Source, check_found, open_source
 from rlwb.market.store import is_panel, open_sessions, save_parts, save_sessions
-from rlwb.market.validate import check_columns
 
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 22
@@ -76,14 +72,16 @@ def load_sessions(
         calendar = _calendar_of(Path(source), calendar)
     if calendar is None:
         raise ConfigError(f"{source} needs a calendar: the session's segments, zone and label.")
-    reader = None if stored else find_reader(source, kind, options)
-    if reader is not None and reader.label not in (None, calendar.label):
+    of_tables: dict[str, Any] = {"columns": columns}
+    of_tables |= {"instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
+    opened = None if stored else open_source(source, kind, options, **of_tables)
+    if opened is not None and opened.label not in (None, calendar.label):
         raise ConfigError(
-            f"{source} is read as {reader.kind}, whose stamps name the {reader.label} of a bar, and the calendar's "
-            f"label is {calendar.label!r}; set it to {reader.label!r}."
+            f"{source} is read as {opened.kind}, whose stamps name the {opened.label} of a bar, and the calendar's "
+            f"label is {calendar.label!r}; set it to {opened.label!r}."
         )
     reading = {
-        "reader": None if reader is None else [reader.kind, dataclasses.asdict(reader)],
+        "reader": None if opened is None else [opened.kind, dict(opened.options)],
         "columns": dict(columns) if columns else None,
         "instruments": [instruments] if isinstance(instruments, str) else list(instruments) if instruments else None,
         "start": None if start is None else str(start),
@@ -109,13 +107,12 @@ def load_sessions(
             datetime_format=datetime_format,
             report=report,
         )
-        check_columns(frame, str(source), report.examples.get("column_ignored", ""))
         return build_sessions(frame, calendar, **vars(building), report=report)
 
     if cache_dir is None:
         return build(Report())
     settings = {"calendar": calendar.as_dict(), "reading": reading, "building": vars(building)}
-    directory = Path(cache_dir) / cache_key(source, settings, reader)
+    directory = Path(cache_dir) / cache_key(source, settings, opened)
     if directory.exists():
         with suppress(DataError):
             return open_sessions(directory)
@@ -130,7 +127,7 @@ def load_sessions(
         rest: dict[str, Any] = {"replace_anything": True, "settings": settings, "source": str(source)}
 
         def check_unchanged() -> None:
-            if cache_key(source, settings, reader) != directory.name:
+            if cache_key(source, settings, opened) != directory.name:
                 raise DataError(f"the bars of {source} changed while they were read; load them again.")
 
         if stored:
@@ -216,20 +213,20 @@ def _only_one(directory: Path) -> Iterator[None]:
         yield
 
 
-def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], reader: Reader | None = None) -> str:
+def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], opened: Source | None = None) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this room."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(_code().encode())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    if reader is not None:  # which may be another package's
-        digest.update(Path(inspect.getfile(type(reader))).read_bytes())
-    if is_dataset(source) and reader is None:
+    if opened is not None:  # whose reader may be another package's
+        digest.update(Path(inspect.getfile(opened.reader.function)).read_bytes())
+    if is_dataset(source) and opened is None:
         for line in dataset_stamp(Path(source)):
             digest.update(f"{line}\n".encode())
         return digest.hexdigest()
-    files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
-    for path in files:
-        name = path.name if reader is None else path.absolute()  # the folders say what the files are
+    opened = opened or open_source(source)
+    for path in opened.files:
+        name = path.name if opened.reader.by_file else path.absolute()  # the folders say what the files are
         digest.update(f"{name}\0{path.stat().st_size}\0".encode())
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK):

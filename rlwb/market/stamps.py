@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
@@ -18,14 +21,35 @@ MISSING = np.iinfo(np.int64).min
 _OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 
 
-def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None) -> pd.Series:
-    """Return stamps read from text: without a zone, or in UTC when all of them carry an offset.
+def parse_stamps(
+    text: pa.Array | pa.ChunkedArray, where: str, datetime_format: str | None = None, row: int = 1
+) -> pa.Array | pa.ChunkedArray:
+    """Return stamps read from text as timestamp[ns]: without a zone, or in UTC when all of them carry an offset.
 
-    ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing. A mix of stamps
-    with and without an offset, and text that cannot be read, are a `DataError` that starts with `where`.
+    ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing.
+
+    Parameters
+    ----------
+    where, row
+        The file, and the row of the first stamp in it, for messages.
+
+    Raises
+    ------
+    DataError
+        For a mix of stamps with and without an offset, and for text that cannot be read.
     """
-    text = text.astype("string").str.strip()
-    text = text.mask(text == "")
+    text = pc.utf8_trim_whitespace(text.cast(pa.string()))
+    text = pc.if_else(pc.equal(text, ""), None, text)
+    if datetime_format is None:  # Arrow reads plain forms ten times as fast as pandas, and refuses all others
+        first = next((value for value in pc.drop_null(text[:1000]).to_pylist()), "")
+        with contextlib.suppress(pa.ArrowInvalid):
+            return text.cast(pa.timestamp("ns", "UTC" if has_offset(first) else None))
+    stamps = _parse_any(text.to_pandas().astype("string"), where, datetime_format, row)
+    zone = None if stamps.dt.tz is None else "UTC"
+    return pa.array(stamps.dt.tz_localize(None).astype("datetime64[ns]")).cast(pa.timestamp("ns", zone))
+
+
+def _parse_any(text: pd.Series, where: str, datetime_format: str | None, row: int) -> pd.Series:
     present = text.dropna()
     if datetime_format is None:
         aware = present.str.contains(_OFFSET, regex=True)
@@ -54,7 +78,7 @@ def parse_stamps(text: pd.Series, where: str, datetime_format: str | None = None
         if not len(bad):
             raise DataError(f"{where}: the stamps carry zones of different forms; write all of them one way.") from None
         raise DataError(
-            f"{where}: the stamp {text.iloc[bad[0]]!r} (row {bad[0] + 1}) cannot be read; write YYYY-MM-DD HH:MM:SS "
+            f"{where}, row {bad[0] + row}: the stamp {text.iloc[bad[0]]!r} cannot be read; write YYYY-MM-DD HH:MM:SS "
             "or give datetime_format."
         ) from None
 
@@ -75,7 +99,7 @@ def local_nanoseconds(stamps: pd.Series, timezone: str | None) -> np.ndarray:
             "timestamps first, for example with pandas.to_datetime(..., unit='ms')."
         )
     if not isinstance(stamps.dtype, pd.DatetimeTZDtype) and stamps.dtype.kind != "M":
-        stamps = parse_stamps(stamps, "column datetime")
+        stamps = parse_stamps(pa.array(stamps, from_pandas=True), "column datetime").to_pandas()
     if isinstance(stamps.dtype, pd.DatetimeTZDtype):
         if timezone is None:
             raise DataError(

@@ -10,7 +10,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, Sessions, load_sessions, read_bars
-from rlwb.market.read import bar_files
+from rlwb.market.source import open_source
 from tests.market.helpers import day_bars, random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:04"),), infer_early_close_minutes=0)
@@ -135,7 +135,7 @@ def test_two_files_of_one_instrument_are_refused(tmp_path: Path) -> None:
     bars = day_bars(SMALL).drop(columns="instrument")
     bars.to_csv(tmp_path / "A.csv", index=False)
     bars.to_parquet(tmp_path / "A.parquet")
-    with pytest.raises(DataError, match="both instrument A"):
+    with pytest.raises(DataError, match=r"A\.csv and A\.parquet are both A"):
         read_bars(tmp_path)
 
 
@@ -188,14 +188,14 @@ def test_other_stamps_need_their_format(tmp_path: Path) -> None:
     assert read["datetime"].tolist() == bars["datetime"].tolist()
 
 
-def test_empty_cells_are_missing_and_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_empty_cells_are_missing_and_text_is_refused_with_its_row(tmp_path: Path) -> None:
     bars = day_bars(SMALL).astype({"close": object})
     bars.loc[1, "close"] = ""
     bars.to_csv(tmp_path / "bars.csv", index=False)
     assert np.isnan(read_bars(tmp_path / "bars.csv")["close"].iloc[1])
     bars.loc[2, "close"] = "ten"
     bars.to_csv(tmp_path / "bars.csv", index=False)
-    with pytest.raises(DataError, match=r"bars\.csv, line 4: close is 'ten'"):
+    with pytest.raises(DataError, match=r"bars\.csv, row 4: close is 'ten'"):
         read_bars(tmp_path / "bars.csv")
 
 
@@ -231,9 +231,9 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, mess
 
 def test_missing_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file or folder"):
-        bar_files(tmp_path / "nowhere")
+        open_source(tmp_path / "nowhere")
     with pytest.raises(DataError, match="holds no file"):
-        bar_files(tmp_path)
+        open_source(tmp_path).files  # noqa: B018
 
 
 @pytest.mark.parametrize("start", [20240104, "20240104", "2024-01-04T00:00:00Z", pd.Timestamp("2024-01-04 12:00")])

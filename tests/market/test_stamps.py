@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from rlwb.errors import ConfigError, DataError
@@ -15,7 +16,7 @@ NY = "America/New_York"
 
 
 def local(text: list[str], datetime_format: str | None = None) -> list[str]:
-    stamps = parse_stamps(pd.Series(text), "f.csv", datetime_format)
+    stamps = parse_stamps(pa.array(text), "f.csv", datetime_format).to_pandas()
     return [str(pd.Timestamp(value)) for value in local_nanoseconds(stamps, NY)]
 
 
@@ -38,7 +39,7 @@ def test_offsets_of_one_digit_beside_none_are_refused_as_well(offset: str) -> No
 
 
 def test_a_stamp_that_cannot_be_read_is_named_by_its_row() -> None:
-    with pytest.raises(DataError, match=r"f\.csv: the stamp 'never' \(row 3\) cannot be read"):
+    with pytest.raises(DataError, match=r"f\.csv, row 3: the stamp 'never' cannot be read"):
         local(["2024-01-03 10:00:00", "", "never", "2024-01-03 10:00:00"])
 
 

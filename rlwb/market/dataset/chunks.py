@@ -10,18 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.columns import match_columns
-from rlwb.market.dataset.arrow import UnfitError, arrow_batches, codes_of, local_stamps
 from rlwb.market.dataset.bars import NUMBERS, Block
-from rlwb.market.read import id_of, read_bars
-from rlwb.market.readers.registry import TABLE
 from rlwb.market.report import Report
-from rlwb.market.stamps import MISSING
-from rlwb.market.tables import read_header
-from rlwb.market.validate import Bars, check_columns
+from rlwb.market.source import TABLE, Source, open_source
 
 #: Rows that are read at a time, some 60 MB; larger arrays would come from the system anew each time.
 CHUNK_ROWS = 1 << 20
@@ -38,6 +33,19 @@ class Reading:
     source_timezone: str | None = None
     instrument_pattern: str | None = None
     datetime_format: str | None = None
+
+    def open(self, path: Path, report: Report | None = None) -> Source:
+        """Return the source of bars at `path`."""
+        return open_source(
+            path,
+            self.kind,
+            self.options,
+            columns=self.columns,
+            source_timezone=self.source_timezone,
+            instrument_pattern=self.instrument_pattern,
+            datetime_format=self.datetime_format,
+            report=report,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what differs from the defaults."""
@@ -85,96 +93,71 @@ def read_chunks(
         The source's name in reports; that of the file without it.
     """
     label = label or path.name
-    if reading.kind == TABLE:
-        try:
-            for chunk in _fast(path, reading, calendar, number, skip, label):
-                yield chunk
-                skip += chunk.rows
-            return
-        except UnfitError:
-            pass
-    yield from _slow(path, reading, calendar, number, skip, label)
-
-
-def _fast(path: Path, reading: Reading, calendar: Calendar, number: int, skip: int, label: str) -> Iterator[Chunk]:
-    header = read_header(path)
-    found = match_columns(header, reading.columns, path.name)
-    only = None if "instrument" in found else id_of(path, reading.instrument_pattern)
-    columns = tuple(name for name in (*NUMBERS, "halted") if name in found)
-    ignored = [name for name in header if name not in found.values()]
-    batches = arrow_batches(path, found, reading.datetime_format, skip)
-    for first, table in _regrouped(batches, skip):
-        report = Report()
-        if first == 0:
-            report.add("column_ignored", len(ignored), ", ".join(ignored))
-        names = [] if only is None else [only]
-        code = np.zeros(table.num_rows, dtype=np.int32) if only is not None else codes_of(table, names)
-        stamp, there, fine = local_stamps(table["datetime"], calendar.timezone, reading.source_timezone)
-        values = {name: _numbers(table[name]) for name in columns if name != "halted"}
+    report = Report()
+    source = reading.open(path, report)
+    names: list[str] = []
+    for first, table in _regrouped(source.batches([path]), skip):
+        code = codes_of(table, names)
+        stamp, there, fine = local_stamps(table["datetime"], calendar, str(path))
+        columns = tuple(name for name in (*NUMBERS, "halted") if name in table.column_names)
+        values = {name: np.array(table[name].to_numpy()) for name in columns if name != "halted"}
         halted = table["halted"].fill_null(False).to_numpy() if "halted" in columns else None
         row = np.arange(first + 1, first + table.num_rows + 1, dtype=np.int64)
+        row = row if source.kind == TABLE else np.zeros_like(row)
         block = Block(stamp, values, halted, np.full(len(row), number, dtype=np.int32), row)
-        yield _cleaned(names, code, block, there, fine, columns, report, label)
+        found = report.merge(Report())
+        report.counts.clear()
+        report.listed.clear()
+        yield _cleaned(list(names), code, block, there, fine, columns, found, label)
 
 
-def _regrouped(batches: Iterator[pa.Table], first: int) -> Iterator[tuple[int, pa.Table]]:
+def _regrouped(batches: Iterator[pa.Table], skip: int) -> Iterator[tuple[int, pa.Table]]:
     """Yield tables of `CHUNK_ROWS` rows each, but for the last, with the number of the row each begins at."""
     held: list[pa.Table] = []
-    count = 0
-    for batch in batches:
+    first, passed, count = skip, 0, 0
+    for whole in batches:
+        batch = whole.slice(min(max(0, skip - passed), whole.num_rows))
+        passed += whole.num_rows
         held.append(batch)
         count += batch.num_rows
         while count >= CHUNK_ROWS:
-            whole = pa.concat_tables(held)
-            yield first, whole.slice(0, CHUNK_ROWS)
-            first, held = first + CHUNK_ROWS, [whole.slice(CHUNK_ROWS)]
+            joined = pa.concat_tables(held, promote_options="default")
+            yield first, joined.slice(0, CHUNK_ROWS)
+            first, held = first + CHUNK_ROWS, [joined.slice(CHUNK_ROWS)]
             count -= CHUNK_ROWS
-            del whole
+            del joined
     if count:
-        yield first, pa.concat_tables(held)
+        yield first, pa.concat_tables(held, promote_options="default")
 
 
-def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return numbers if numbers.flags.writeable else numbers.copy()
+def codes_of(table: pa.Table, names: list[str]) -> np.ndarray:
+    """Return each row's instrument as a number into `names`, which grows by new ones; -1 where there is none."""
+    known = {name: code for code, name in enumerate(names)}
+    pieces = []
+    for piece in table["instrument"].chunks:
+        array = piece.dictionary_encode()
+        own = array.dictionary.to_pylist()
+        for name in own:
+            if name and name not in known:
+                known[name] = len(names)
+                names.append(name)
+        rank = np.array([known.get(name, -1) if name else -1 for name in own] + [-1], dtype=np.int32)
+        pieces.append(rank[array.indices.fill_null(len(own)).to_numpy()])
+    return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int32)
 
 
-def _slow(path: Path, reading: Reading, calendar: Calendar, number: int, skip: int, label: str) -> Iterator[Chunk]:
-    """Read the whole source as a run does, then yield it in chunks."""
-    report = Report()
-    frame = read_bars(
-        path,
-        kind=reading.kind,
-        options=reading.options or None,
-        columns=reading.columns or None,
-        source_timezone=reading.source_timezone,
-        instrument_pattern=reading.instrument_pattern,
-        datetime_format=reading.datetime_format,
-        report=report,
-    )
-    check_columns(frame, label, report.examples.get("column_ignored", ""))
-    try:
-        bars = Bars(frame, calendar, report)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from None
-    names, columns = [str(name) for name in bars.names], tuple(n for n in (*NUMBERS, "halted") if n in frame.columns)
-    numbers = bars.values if bars.factor is None else {**bars.values, "factor": bars.factor}
-    known = reading.kind == TABLE
-    for first in range(skip, len(frame), CHUNK_ROWS):
-        part = slice(first, min(first + CHUNK_ROWS, len(frame)))
-        local = bars.local[part]
-        there = local != MISSING
-        stamp, rest = np.divmod(np.where(there, local, 0), 1000)
-        row = np.arange(part.start + 1, part.stop + 1, dtype=np.int64) if known else np.zeros(len(local), np.int64)
-        block = Block(
-            stamp,
-            {name: values[part] for name, values in numbers.items()},
-            None if bars.halted is None else bars.halted[part],
-            np.full(len(local), number, dtype=np.int32),
-            row,
-        )
-        found = report if first == 0 else Report()
-        yield _cleaned(names, bars.code[part], block, there, rest != 0, columns, found, label)
+def local_stamps(column: pa.ChunkedArray, calendar: Calendar, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return session-local stamps in microseconds, which of them are there, and which are finer than that; ``(n,)``."""
+    if column.type.tz is not None:
+        if calendar.timezone is None:
+            raise DataError(
+                f"{where}: the bars are stamped in the zone {column.type.tz} and the calendar has none; set "
+                "Calendar.timezone to the exchange's zone, for example America/New_York."
+            )
+        column = pc.local_timestamp(column.cast(pa.timestamp("ns", calendar.timezone)))
+    there = column.is_valid().to_numpy()
+    whole, rest = np.divmod(column.cast(pa.int64()).fill_null(0).to_numpy(), 1000)
+    return whole, there, rest != 0
 
 
 def _cleaned(

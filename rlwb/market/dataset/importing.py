@@ -23,8 +23,8 @@ from rlwb.market.dataset.merge import Conflicts, Merged, Piece, merge_blocks, sp
 from rlwb.market.dataset.partition import read_partition, write_partition
 from rlwb.market.dataset.state import OnConflict, Source, State, read_state
 from rlwb.market.dataset.units import Unit, find_units
-from rlwb.market.readers.registry import TABLE
 from rlwb.market.report import Report, counted
+from rlwb.market.source import TABLE
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]

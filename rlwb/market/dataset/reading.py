@@ -19,8 +19,8 @@ from rlwb.market.dataset.journal import is_pending
 from rlwb.market.dataset.layout import BARS, PART, STATE, list_instruments, list_months, month_names
 from rlwb.market.dataset.partition import read_partition
 from rlwb.market.dataset.state import State, read_state
-from rlwb.market.readers.frames import check_found
 from rlwb.market.report import Report
+from rlwb.market.source import check_found
 
 #: Bars that are laid out at a time; they take some 0.3 GB on the way.
 PART_BARS = 1 << 20
@@ -81,7 +81,7 @@ class Selection:
             report.totals["bars_read"] = report.totals.get("bars_read", 0) + dropped
 
     def whole(self) -> pd.DataFrame:
-        """Return all bars as the canonical frame (`rlwb.market.readers.frames.join_bars`)."""
+        """Return all bars as the canonical frame (`rlwb.market.read.read_bars`)."""
         months = groupby(self.blocks(), key=lambda named: named[0])
         # Joined by instrument, which lets the buffers of the files go.
         return self._frame([(name, join([block for _, block in group])) for name, group in months])

@@ -11,12 +11,10 @@ from typing import Any
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.columns import match_columns
 from rlwb.market.dataset.chunks import Reading
 from rlwb.market.dataset.state import Source
-from rlwb.market.read import bar_files, id_of
-from rlwb.market.readers.registry import TABLE, find_reader
-from rlwb.market.tables import read_header
+from rlwb.market.readers.table import only_instrument
+from rlwb.market.source import TABLE
 
 _CHUNK = 1 << 22
 
@@ -42,10 +40,9 @@ class Unit:
     def source(self, number: int) -> Source:
         """Return its entry in the data set, before anything was read; takes a pass over the content."""
         settings: dict[str, Any] = self.reading.as_dict()
-        if self.reading.kind == TABLE and "instrument" not in match_columns(
-            read_header(self.path), self.reading.columns, self.path.name
-        ):
-            settings["instrument"] = id_of(self.path, self.reading.instrument_pattern)
+        if self.reading.kind == TABLE:
+            only = only_instrument(self.path, self.reading.columns, self.reading.instrument_pattern)
+            settings |= {} if only is None else {"instrument": only}
         size = sum(path.stat().st_size for path in self.files)
         return Source(number, self.path.name, str(self.path.absolute()), size, self._hash(), settings)
 
@@ -71,24 +68,16 @@ def find_units(sources: Sequence[str | os.PathLike[str]], reading: Reading, cale
         Where a reader's stamps do not name what the calendar's label says.
     """
     units = []
-    for source in sources:
-        path = Path(source)
-        reader = find_reader(path, reading.kind, reading.options)
-        if reader is None:
-            settled = replace(reading, kind=TABLE)
-            units += [Unit(file, (file,), settled) for file in bar_files(path)[0]]
-            continue
-        if reader.label not in (None, calendar.label):
+    for named in sources:
+        path = Path(named)
+        source = reading.open(path)
+        if source.label not in (None, calendar.label):
             raise ConfigError(
-                f"{path} is read as {reader.kind}, whose stamps name the {reader.label} of a bar, and the calendar's "
-                f"label is {calendar.label!r}; set it to {reader.label!r}."
+                f"{path} is read as {source.kind}, whose stamps name the {source.label} of a bar, and the calendar's "
+                f"label is {calendar.label!r}; set it to {source.label!r}."
             )
-        settled = replace(reading, kind=reader.kind)
-        files = reader.files(path)[0]
-        if reader.separable:
-            units += [Unit(file, (file,), settled) for file in files if reader.recognises(file)]
-        else:
-            units.append(Unit(path, tuple(files), settled))
+        settled = replace(reading, kind=source.kind)
+        units += [Unit(unit.path, unit.files, settled) for unit in source.units]
     if not units:
         raise DataError("there is nothing to import; name files or folders of bars.")
     return units
