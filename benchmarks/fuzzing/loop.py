@@ -33,7 +33,7 @@ _KEPT = 1 << 14
 #: Lines are looked at for so many inputs after news, then for this share of them; it takes several times as long.
 _NEWS, _LOOKS = 20, 0.03
 #: What readers never do, as Python's audit events name it.
-_ACTS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "pickle.find_class", "ctypes.dlopen")
+_ACTS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "ctypes.dlopen")
 _HARMLESS = ("os.scandir", "os.listdir", "os.walk", "os.fwalk")
 
 

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 def _lines(content: bytes) -> list[list[str]]:
     text = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").rstrip("\r\n")
-    return [line.split(",") for line in re.split(r"\r\n|\n|\r", text)]
+    return [line.split(",") for line in re.split(r"\r\n|\n|\r", text) if line]
 
 
 def _number(cell: str) -> float:

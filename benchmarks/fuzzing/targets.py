@@ -86,7 +86,9 @@ class Target:
 
 def _by(kind: str, **options: Any) -> Callable[[Path], pd.DataFrame]:
     limited = {"max_megabytes": LIMIT, **options} if kind != "table" else {}
-    return lambda folder: read_bars(folder, kind=kind, options=limited)
+    if kind == "table":
+        return lambda folder: read_bars(folder, kind=kind)
+    return lambda folder: read_bars(folder, kind=kind, options=limited).dropna(subset="datetime", ignore_index=True)
 
 
 def _orders(folder: Path) -> pd.DataFrame:

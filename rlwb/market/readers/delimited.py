@@ -20,12 +20,13 @@ MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
 _BLOCK = 1 << 24
 _ROW = re.compile(r"Row #(\d+)")
+_COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
 _CELL = re.compile(r"In CSV column #(\d+).*invalid value '(.*)'", re.DOTALL)
 _DECIMALS = 6
 
 
 def read_delimited(
-    file: BinaryIO,
+    file: BinaryIO | io.BufferedIOBase,
     names: Sequence[str],
     types: Mapping[str, pa.DataType],
     where: str,
@@ -58,32 +59,23 @@ def read_delimited(
     DataError
         For a row with another number of values, a value that is not of its type, and what cannot be read at all.
     """
-    unfit: list[pc.InvalidRow] = []
-
-    def judge(row: pc.InvalidRow) -> str:
-        if not row.text.strip():
-            return "skip"
-        unfit.append(row)
-        return "error"
-
     try:
         with pc.open_csv(
             file,
             pc.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=list(names), skip_rows=skip),
-            pc.ParseOptions(quote_char='"' if quotes else False, invalid_row_handler=judge),
+            pc.ParseOptions(quote_char='"' if quotes else False),
             pc.ConvertOptions(column_types=types, include_columns=list(types), null_values=list(missing)),
         ) as reader:
             yield from reader
     except DAMAGE as error:
-        raise DataError(f"{where}{_fault(str(error), unfit, list(types))}; correct it or write it again.") from None
+        raise DataError(f"{where}{_fault(str(error), names)}; correct it or write it again.") from None
 
 
-def _fault(message: str, unfit: list[pc.InvalidRow], names: list[str]) -> str:
-    if unfit:
-        row = unfit[0]
-        return f", row {row.number} holds {row.actual_columns} values where {row.expected_columns} belong"
-    place, cell = _ROW.search(message), _CELL.search(message)
+def _fault(message: str, names: Sequence[str]) -> str:
+    place, count, cell = _ROW.search(message), _COUNT.search(message), _CELL.search(message)
     row_text = f", row {place[1]}" if place else ""
+    if count:
+        return f"{row_text} holds {count[2]} values where {count[1]} belong"
     if cell:
         return f"{row_text}: {names[int(cell[1])]} is {cell[2][:40]!r}, not a number"
     if "UTF8" in message:

@@ -107,18 +107,18 @@ def read_lean(
     """
     minute_files(source)
     files = _found(source)
-    security, zone = _market(files[0], security, zone)
+    scale, zone = _market(files[0], security, zone)
     for (symbol, date), group in groupby(files, key=lambda file: (file.symbol, file.date)):
         if instruments is None or symbol in instruments:
             of_day = list(group)
-            tables = [_table(file, _SCALE[security], max_megabytes, report) for file in of_day]
+            tables = [_table(file, scale, max_megabytes, report) for file in of_day]
             midnight = date_in(of_day[0].path, date[:4], date[4:6], date[6:])
             times, fields = _beside(tables)
             yield bars(symbol, midnight + (times * 1e6).astype("timedelta64[ns]"), fields, zone)
 
 
-def _market(file: _File, security: str | None, zone: str | None) -> tuple[str, str]:
-    """Return the kind of security and the zone."""
+def _market(file: _File, security: str | None, zone: str | None) -> tuple[int, str]:
+    """Return what prices are divided by, and the zone."""
     security = security or file.security
     if security is None:
         raise DataError(
@@ -131,7 +131,7 @@ def _market(file: _File, security: str | None, zone: str | None) -> tuple[str, s
     zone = zone or ("UTC" if security == "crypto" else _ZONES.get((security, market)))
     if zone is None:
         raise DataError(f"{file.path} is of the market {market}, whose time zone is not known; give zone.")
-    return security, zone
+    return _SCALE[security], zone
 
 
 def _table(file: _File, scale: int, max_megabytes: int, report: Report) -> dict[str, np.ndarray]:

@@ -27,6 +27,7 @@ _OTHER_NAMES = {"bidv": "bid_size", "askv": "ask_size"}
 #: What a pickled table of numbers and stamps is made of, by pandas 1.0 to 2.3: names that only make values.
 _ALLOWED = {
     "builtins": {"slice"},
+    "__builtin__": {"slice"},
     "_codecs": {"encode"},
     "datetime": {"date", "datetime", "timedelta"},
     "numpy": {"dtype", "ndarray"},
@@ -45,6 +46,7 @@ _ALLOWED = {
     "pandas._libs.arrays": {"__pyx_unpickle_NDArrayBacked"},
     "pandas._libs.tslibs.timestamps": {"_unpickle_timestamp"},
     "pandas._libs.tslibs.offsets": {"Minute", "Second", "Hour", "Day"},
+    "pandas.tseries.offsets": {"Minute", "Second", "Hour", "Day"},
 }
 
 

@@ -103,7 +103,7 @@ def read_table(
     if missing:
         have, other = (printable(", ".join(names)) for names in (found.values(), ignored))
         raise DataError(
-            f"the bars of {source} lack the columns {', '.join(missing)} (they have {have}"
+            f"the bars of {source} lack the columns {', '.join(missing)} (they have {have or 'none'}"
             f"{f'; {other} mean nothing' if other else ''}); say which of theirs is which by columns (market.columns, "
             "--column THEIRS=OURS)."
         )
@@ -215,7 +215,7 @@ def _joined(dates: pa.Array, times: pa.Array) -> pa.Array:
 
 def _as_text(stamps: pa.Array, where: str) -> pa.Array:
     kind = stamps.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and stamps.null_count < len(stamps):
         raise DataError(
             f"{where}: column datetime holds numbers; convert them to timestamps first, for example with "
             "pandas.to_datetime(..., unit='ms')."

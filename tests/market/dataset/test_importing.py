@@ -226,9 +226,9 @@ def test_a_data_set_that_is_not_finished_is_not_a_market(
 def test_a_source_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
     day_bars(CLOCK).to_csv(tmp_path / "a.csv", index=False)
     (tmp_path / "b.csv").write_text("instrument,datetime,open,high,low,close,volume\nB,2024-01-03 10:00,1,1,1,x,1\n")
-    with pytest.raises(DataError, match=r"b.csv, line 2: close is 'x'"):
+    with pytest.raises(DataError, match=r"b.csv, row 2: close is 'x'"):
         import_bars([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "set", calendar=CLOCK)
-    with pytest.raises(DataError, match=r"b.csv, line 2"):
+    with pytest.raises(DataError, match=r"b.csv, row 2"):
         import_bars([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "set", calendar=CLOCK)
     done = import_bars([tmp_path / "a.csv"], tmp_path / "set", calendar=CLOCK)
     assert done.state.bars == 10
@@ -323,9 +323,7 @@ def test_a_partition_that_was_taken_away_is_noticed(tmp_path: Path) -> None:
 
 def test_a_file_without_the_columns_is_named_with_those_it_has(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("day,price\n2024-01-03,1\n")
-    with pytest.raises(
-        DataError, match=r"the bars of mine.csv lack .* \(they have instrument; day, price mean nothing\)"
-    ):
+    with pytest.raises(DataError, match=r"mine.csv lack .* \(they have none; day, price mean nothing\)"):
         import_bars([tmp_path / "mine.csv"], tmp_path / "set", calendar=CLOCK)
     with pytest.raises(DataError, match=r"the bars of .*mine.csv lack .*; day, price mean nothing\)"):
         load_sessions(tmp_path / "mine.csv", CLOCK)
