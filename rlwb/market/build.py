@@ -200,7 +200,8 @@ class PanelBuilder:
         factor = bars.values.get("factor")
         factor = None if factor is None else of_sessions(factor[kept], target, names, dates)
         panel = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=report)
-        inspect_ticks(panel, bars, tick_index(calendar, shape[0], target, tick, kept), report, self._files)
+        at = tick_index(calendar, shape[0], target, tick, kept)
+        inspect_ticks(panel, bars, at, cleaning.widened, report, self._files)
         return panel
 
     def _refuse(self) -> None:

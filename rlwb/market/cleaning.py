@@ -65,6 +65,8 @@ class Cleaning:
     ----------
     bars, at : Bars, Place
         What is left, and where it lies.
+    widened : ndarray of bool, of shape (bars,)
+        Bars whose high or low is not the source's own.
     """
 
     def __init__(self, bars: Bars, calendar: Calendar, report: Report, files: Mapping[int, str]) -> None:
@@ -73,6 +75,7 @@ class Cleaning:
         self.report = report
         self.files = files
         self.at = place(bars.stamp, calendar)
+        self.widened = np.zeros(len(bars), dtype=bool)
 
     def find(self, kind: str, mask: np.ndarray) -> None:
         """Count the bars of `mask`, and list them while there is room."""
@@ -90,6 +93,7 @@ class Cleaning:
             self.find(kind, mask)
             keep = np.flatnonzero(~mask)
             self.bars, self.at = self.bars.take(keep), Place(*(part[keep] for part in self.at))
+            self.widened = self.widened[keep]
 
     def set(self, columns: Mapping[str, np.ndarray]) -> None:
         """Put columns of values in the place of the bars' own."""
@@ -97,12 +101,6 @@ class Cleaning:
         self.bars = Bars(
             bars.names, bars.code, bars.stamp, {**bars.values, **columns}, bars.halted, bars.source, bars.row
         )
-
-    def drop_repeats(self) -> None:
-        """Keep the last bar of each tick, where several stamps fall on one."""
-        same = (np.diff(self.bars.code) == 0) & (np.diff(self.at.day) == 0) & (np.diff(self.at.tick) == 0)
-        if same.any():
-            self.drop("duplicate_conflicting", np.append(same, False))
 
     def repair(self, volume_multiplier: float) -> None:
         """Make impossible prices, quotes and volumes missing, widen ranges, and bring volume to shares."""
@@ -122,6 +120,7 @@ class Cleaning:
         top, bottom = np.fmax.reduce(trade), np.fmin.reduce(trade)
         broken = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
         self.find("high_low", broken)
+        self.widened = broken
         values["high"] = np.where(broken, top, values["high"])
         values["low"] = np.where(broken, bottom, values["low"])
         if "bid" in values and "ask" in values:

@@ -76,7 +76,9 @@ class SessionTable:
         return names, days, laid
 
 
-def inspect_ticks(panel: Sessions, bars: Bars, at: np.ndarray, report: Report, files: Mapping[int, str]) -> None:
+def inspect_ticks(
+    panel: Sessions, bars: Bars, at: np.ndarray, widened: np.ndarray, report: Report, files: Mapping[int, str]
+) -> None:
     """Count what the ticks of some sessions show.
 
     Parameters
@@ -85,6 +87,8 @@ def inspect_ticks(panel: Sessions, bars: Bars, at: np.ndarray, report: Report, f
         The sessions.
     bars, at
         The bars they were made of, and the index of each tick's bar, int of shape ``(S, T)``; -1 where there is none.
+    widened
+        Bars whose high or low is not the source's own, bool of shape ``(bars,)``.
     report, files
         Where findings are counted, and the names of sources by number.
     """
@@ -92,7 +96,7 @@ def inspect_ticks(panel: Sessions, bars: Bars, at: np.ndarray, report: Report, f
     look.missing()
     look.zero_volume()
     look.stale()
-    look.moves()
+    look.moves(widened)
 
 
 class _Look:
@@ -140,7 +144,7 @@ class _Look:
             what = f"{length[number]} bars at {self.close[row[number], tick]:g}, this is the first"
             self.tell("stale", int(self.at[row[number], tick]), what, float(length[number]))
 
-    def moves(self) -> None:
+    def moves(self, widened: np.ndarray) -> None:
         """Tell of outliers, and of jumps within sessions."""
         ticks = self.close.shape[1]
         good = np.flatnonzero(self.priced.ravel())
@@ -169,6 +173,8 @@ class _Look:
             with np.errstate(invalid="ignore", divide="ignore"):
                 wick = np.log(fields[name] / body)
             session, tick = np.nonzero(np.abs(wick) > far[:, None])
+            own = ~widened[self.at[session, tick]]
+            session, tick = session[own], tick[own]
             self._list(
                 "outlier", self.at[session, tick], wick[session, tick], name, "open and close", body[session, tick]
             )

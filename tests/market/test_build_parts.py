@@ -124,7 +124,7 @@ def test_the_report_of_a_panel_in_parts_names_what_the_whole_shows(
     assert report.totals["instruments"] == 5
     assert report.totals["days"] == len(DAYS)
     assert report.examples["early_close_inferred"] == "2024-02-01: at 13:20"
-    assert "B 2024-02-02 09:30:00" in report.examples["split_suspected"]
+    assert "B 2024-02-02" in [f"{one.instrument} {one.date}" for one in report.listed["split_suspected"]]
     assert report.examples["volume_break"].startswith("2024-02-06: median volume a tick times ")
 
 
@@ -183,7 +183,7 @@ def test_bars_that_change_between_the_passes_are_noticed(tmp_path: Path, monkeyp
         return real(self, calendar)
 
     monkeypatch.setattr(stored.Stored, "parts", parts)
-    with pytest.raises(RlwbError, match="the bars changed while they were read"):
+    with pytest.raises(RlwbError, match=r"while (they were|it was) read"):
         load_sessions(source, cache_dir=tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 

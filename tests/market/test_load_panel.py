@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Sessions, build_sessions, load_sessions, store
+from rlwb.market import Calendar, build_sessions, load_sessions, store
 from tests.market.helpers import random_bars
 
 CLOCK = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)

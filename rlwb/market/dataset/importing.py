@@ -245,7 +245,8 @@ class _Writer:
         self.report.absorb(self._found)
         self.state = self._pending = replace(self._pending, files=files, conflicts=conflicts, report=report)
         self._found = Report(limit=LISTED)
-        write_json(self.directory / STATE, self.state.as_dict())
+        write_json(self.directory / BARS / STATE, self.state.as_dict())  # where a kill leaves nothing behind
+        (self.directory / BARS / STATE).replace(self.directory / STATE)
         for name in gone:
             (self.directory / BARS / name).unlink()
 

@@ -12,6 +12,7 @@ from rlwb.market.bars import MAY, MUST, Bars
 from rlwb.market.findings import Report
 
 OnConflict = Literal["keep", "replace"]
+_KINDS = ("duplicate_identical", "duplicate_conflicting", "overlap_identical", "overlap_conflicting")
 
 
 class Merged(NamedTuple):
@@ -93,48 +94,48 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     if not ((code > 0) | ((code == 0) & (stamp >= 0))).all():
         order = np.lexsort((bars.stamp, bars.code))
         bars = bars.take(order)
-    new = np.append(True, (np.diff(bars.code) != 0) | (np.diff(bars.stamp) != 0)) if len(bars) else np.empty(0, bool)
-    changed = np.zeros(len(bars), dtype=bool)
-    start = np.flatnonzero(new)
-    if new.all():
-        return Merged(bars, order, changed, conflict_table(bars, start[:0], start[:0]))
-    bars = bars.take(slice(None))
-    size = np.diff(np.append(start, len(bars)))
-    winner = start.copy()
-    found: dict[str, list[np.ndarray]] = {}
+    found: dict[str, list[np.ndarray]] = {kind: [] for kind in _KINDS}
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     values = {name: np.array(column) for name, column in bars.values.items()}
-    for rank in range(1, int(size.max())):
-        group = np.flatnonzero(size > rank)
-        old, later = winner[group], start[group] + rank
-        own = bars.source[old] == bars.source[later]
-        same = np.where(own, _equal(values, old, later, strictly=True), _equal(values, old, later, strictly=False))
-        for kind, mask in (
-            ("duplicate_identical", own & same),
-            ("duplicate_conflicting", own & ~same),
-            ("overlap_identical", ~own & same),
-            ("overlap_conflicting", ~own & ~same),
-        ):
-            if mask.any():
-                about = old if kind.startswith("duplicate") else later
-                found.setdefault(kind, []).append(about[mask])
-        takes = own | (~same & (on_conflict == "replace"))
+    changed = np.zeros(len(bars), dtype=bool)
+    left = np.arange(len(bars))  # of one source, the last
+    again = _same_stamp(bars, left) & (np.diff(bars.source) == 0)
+    if again.any():
+        old, later = np.flatnonzero(again), np.flatnonzero(again) + 1
+        same = _equal(values, old, later, strictly=True)
+        found["duplicate_identical"].append(old[same])
+        found["duplicate_conflicting"].append(old[~same])
+        left = np.flatnonzero(~np.append(again, False))
+        last = left[np.searchsorted(left, old)]
+        pairs.append((last[~same], old[~same]))
+    while (repeated := _same_stamp(bars, left)).any():  # of several sources, the first and the second until one is left
+        first = np.flatnonzero(repeated & ~np.append(False, repeated[:-1]))
+        old, later = left[first], left[first + 1]
+        same = _equal(values, old, later, strictly=False)
+        found["overlap_identical"].append(later[same])
+        found["overlap_conflicting"].append(later[~same])
+        takes = ~same & (on_conflict == "replace")
         kept, other = np.where(takes, later, old), np.where(takes, old, later)
         pairs.append((kept[~same], other[~same]))
         for name in set(MAY) & set(values):
             column = values[name]
-            filled = ~own & same & np.isnan(column[old]) & ~np.isnan(column[later])
+            filled = same & np.isnan(column[old]) & ~np.isnan(column[later])
             column[old[filled]] = column[later[filled]]
             changed[old[filled]] = True
-        winner[group] = kept
+        left = np.delete(left, np.where(takes, first, first + 1))
     for kind, rows in found.items():
-        at = np.sort(np.concatenate(rows))
+        at = np.sort(np.concatenate([left[:0], *rows]))
         report.count(kind, len(at))
         report.show(bars.finding(kind, int(row), files) for row in at[: max(0, report.room(kind))])
-    kept, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    conflicts = conflict_table(bars, kept, other)
-    final = Bars(bars.names, bars.code, bars.stamp, values, bars.halted, bars.source, bars.row).take(winner)
-    return Merged(final, order[winner], changed[winner], conflicts)
+    kept, other = (np.concatenate([left[:0], *side]) for side in zip(*pairs, strict=True)) if pairs else (left[:0],) * 2
+    final = Bars(bars.names, bars.code, bars.stamp, values, bars.halted, bars.source, bars.row)
+    final = final if len(left) == len(final) else final.take(left)
+    return Merged(final, order[left], changed[left], conflict_table(bars, kept, other))
+
+
+def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
+    """Tell of each of `rows` but the last whether the next has its instrument and stamp."""
+    return (np.diff(bars.code[rows]) == 0) & (np.diff(bars.stamp[rows]) == 0)
 
 
 def count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None:

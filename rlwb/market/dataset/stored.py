@@ -113,8 +113,7 @@ class Stored:
     def told(self) -> Report:
         """Return what the imports found, with the number of rows that they dropped; of a selection nothing."""
         report = Report()
-        if self.is_whole:
-            report.absorb(self.state.report)
+        report.absorb(self.state.report)
         report.total("bars_read", self.state.rows - self.state.bars if self.is_whole else 0)
         return report
 
