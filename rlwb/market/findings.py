@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
         "differ from the bar of another source (see the conflicts)",
         "see which source is right; --on-conflict chooses at import",
     ),
+    "file_repeated": Kind("files", "dropped", "note", "same content as another file"),
     "unsorted": Kind("bars", "repaired", "note", "earlier than the bar before it (sorted)"),
     "price_zero": Kind("bars", "repaired", "fault", "a price of 0 (made missing)", _AGAIN),
     "price_negative": Kind("bars", "repaired", "fault", "a negative price (made missing)", _AGAIN),

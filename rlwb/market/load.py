@@ -99,7 +99,7 @@ def load_sessions(
     reading["kind"] = kind
 
     def build(found: Report, place: Path | None, **rest: Any) -> Sessions:
-        with _data_set(path, stored, calendar, instruments, reading) as directory:
+        with _data_set(path, stored, calendar, instruments, reading, found) as directory:
             bars = Stored(directory, **selection)
             report = found.merge(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
@@ -129,12 +129,19 @@ def load_sessions(
 
 @contextmanager
 def _data_set(
-    path: Path, stored: bool, calendar: Calendar, instruments: Sequence[str] | None, reading: Mapping[str, Any]
+    path: Path,
+    stored: bool,
+    calendar: Calendar,
+    instruments: Sequence[str] | None,
+    reading: Mapping[str, Any],
+    report: Report,
 ) -> Iterator[Path]:
     """Yield the data set of a source, a temporary one unless it is one."""
     with nullcontext(path) if stored else tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
         if not stored:
-            import_bars([path], Path(folder) / "set", calendar=calendar, instruments=instruments, **reading)
+            directory = Path(folder) / "set"
+            done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
+            report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
         yield path if stored else Path(folder) / "set"
 
 
