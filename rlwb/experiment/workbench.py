@@ -28,7 +28,7 @@ from rlwb.execution import (
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.sections import CalendarConfig, MarketConfig
 from rlwb.market import Calendar, MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
-from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.dataset.state import is_dataset
 from rlwb.market.own import describe
 from rlwb.market.store import is_panel
 

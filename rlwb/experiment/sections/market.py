@@ -12,7 +12,7 @@ from rlwb.experiment.parameters import Section
 from rlwb.experiment.sections.calendar import CalendarConfig
 from rlwb.experiment.sections.fields import Positive, Share
 from rlwb.market import SyntheticSettings
-from rlwb.market.readers.registry import TABLE, make_reader
+from rlwb.market.source import BUILT_IN, TABLE, find_reader
 
 
 class MarketConfig(Section):
@@ -94,7 +94,8 @@ class MarketConfig(Section):
         if self.kind is None:
             return
         try:
-            make_reader(self.kind, self.options)
+            if self.kind in BUILT_IN or ":" not in self.kind:  # the code of others is not run for a configuration
+                find_reader(self.kind).check_options(self.options)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         unused = [name for name in ("columns", "instrument_pattern", "datetime_format") if getattr(self, name)]
