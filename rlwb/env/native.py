@@ -51,12 +51,11 @@ class NativeVectorEnv(FiniteVectorEnv):
         self._observe = state_interpreter.refer if by_reference else state_interpreter.interpret
 
     def reset(self) -> Active:
+        self._finished: list[tuple[np.ndarray, State]] = []  # those of an earlier run make room first
         count = len(self.initial_states)
         seeds = episode_seeds(self.seed, self.first_episode + np.arange(count))
         self.state: State = self.simulator.start(self.initial_states, seeds)
         self._rows = np.arange(count)
-        self._steps = np.zeros(count)
-        self._finished: list[tuple[np.ndarray, State]] = []
         self._sums: dict[str, np.ndarray] = {}
         self._seen: dict[str, np.ndarray] = {}
         if self.state.done.any():
@@ -87,7 +86,7 @@ class NativeVectorEnv(FiniteVectorEnv):
                 self._column(self._seen, f"aux/{name}")[there] += 1
         if done.any():
             self._finish(done)
-        return StepResult(rows, reward, done, {}), self._active()
+        return StepResult(rows, reward, done), self._active()
 
     def close(self) -> None:
         """Release nothing: there are no workers."""

@@ -243,7 +243,7 @@ class SlotVectorEnv(FiniteVectorEnv):
         except DeadWorkerError as error:
             task = tasks.get(error.number, "another episode")
             raise WorkerError(f"{error} in {verb} of {task}; see its output above.") from None
-        except Exception as error:
+        except (KeyError, TypeError, ValueError) as error:  # observations that gymnasium cannot lay together
             which = " or ".join(map(str, tasks.values()))
             raise WorkerError(f"{type(error).__name__} around {verb} of {which}: {error}") from error
         outcomes = [info["outcome"][slot] for slot in tasks]

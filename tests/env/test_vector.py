@@ -321,6 +321,7 @@ class Grows(ReusesItsArray):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
 @pytest.mark.parametrize("kind", TYPES)
 def test_observation_of_another_shape_names_the_episodes(kind):
     envs = vectorize_env(Grows, orders(2), finite_env_type=kind, concurrency=2)
