@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -28,6 +30,7 @@ from rlwb.values import check_value, suggestion
 PROVIDED: dict[str, str] = {
     "sessions": "the panel of bars",
     "engine": "the execution engine",
+    "rules": "the rules of execution",
     "features": "the normalised market features",
     "channels": "number of market features a tick",
     "ticks": "ticks of a session",
@@ -39,12 +42,17 @@ PROVIDED: dict[str, str] = {
     "observation_space": "what the state interpreter returns",
     "action_space": "what the action interpreter accepts",
     "teacher": "the trained teacher of a distillation",
-    "train_orders": "the training orders, bound to their sessions",
+    "cache_dir": "where prepared bars are kept",
 }
 """Parameters that a run passes to a part that has one of the name, each with what it is."""
 
 _EXECUTION, _POLICY, _READERS = "rlwb.execution", "rlwb.policy", "rlwb.market.readers"
 BUILT_IN: dict[str, dict[str, str]] = {
+    "market": {"synthetic": "rlwb.market.synthetic:synthetic_sessions", "bars": "rlwb.experiment.sources:bars"},
+    "orders": {
+        "generated": "rlwb.experiment.sources:generated_orders",
+        "table": "rlwb.experiment.sources:own_orders",
+    },
     "reward": {
         "pa_penalty": f"{_EXECUTION}.rewards:PAPenaltyReward",
         "sparse": f"{_EXECUTION}.rewards:PPOReward",
@@ -163,26 +171,49 @@ def complete(kind: str, part: Part) -> Part:
     found = settings_of(kind, part.name)
     if found is None:
         return part
-    known = {one.name: one for one in found.settings}
     for name in part.settings:
-        if name not in known and not found.is_open:
-            if name in PROVIDED:
-                raise ConfigError(f"{part.name} gets {name} from the run, not as a setting; drop it.")
-            hint = suggestion(name, known) if known else "it has none."
-            raise ConfigError(f"{kind} {part.name} has no setting {name}; {hint}")
+        if name in PROVIDED and name not in [one.name for one in found.settings] and not found.is_open:
+            raise ConfigError(f"{part.name} gets {name} from the run, not as a setting; drop it.")
+    settings = _completed(f"{kind} {part.name}", found.settings, part.settings, is_open=found.is_open)
+    return Part(name=part.name, **settings)
+
+
+def _completed(owner: str, known: Sequence[Setting], given: Mapping[str, Any], *, is_open: bool) -> dict[str, Any]:
+    """Return settings checked by name and type, with the defaults of those that are not given."""
+    names = [one.name for one in known]
+    for name in given:
+        if name not in names and not is_open:
+            hint = suggestion(name, names) if names else "it has none."
+            raise ConfigError(f"{owner} has no setting {name}; {hint}")
     settings: dict[str, Any] = {}
-    for name, one in known.items():
-        if name not in part.settings:
-            if one.default is REQUIRED:
-                raise ConfigError(f"{kind} {part.name} needs {name} ({one.annotation or 'a value'}); set it.")
-            if one.default is not UNKNOWN:
-                settings[name] = one.default
-            continue
-        try:
-            settings[name] = check_value(one.type, part.settings[name])
-        except ValueError as error:
-            raise ConfigError(f"{name} of {kind} {part.name} is {part.settings[name]!r}; {error}") from None
-    return Part(name=part.name, **{**settings, **{k: v for k, v in part.settings.items() if k not in known}})
+    for one in known:
+        if one.name in given:
+            settings[one.name] = _checked(owner, one, given[one.name])
+        elif one.default is REQUIRED:
+            raise ConfigError(f"{owner} needs {one.name} ({one.annotation or 'a value'}); set it.")
+        elif one.default is not UNKNOWN:
+            settings[one.name] = one.default
+        elif one.group is not None:
+            settings[one.name] = _completed(f"{owner}'s {one.name}", one.group, {}, is_open=False)
+    return {**settings, **{name: value for name, value in given.items() if name not in names}}
+
+
+def _checked(owner: str, one: Setting, value: Any) -> Any:
+    if value is None and one.may_be_none:
+        return None
+    if one.is_part and one.name in BUILT_IN:
+        return complete(one.name, Part.model_validate(value)).model_dump()
+    if one.group is not None:
+        if not isinstance(value, Mapping):
+            names = ", ".join(field.name for field in one.group)
+            raise ConfigError(
+                f"{one.name} of {owner} is {value!r}, but it is a group of settings; give some of {names}."
+            )
+        return _completed(f"{owner}'s {one.name}", one.group, value, is_open=False)
+    try:
+        return check_value(one.type, value)
+    except ValueError as error:
+        raise ConfigError(f"{one.name} of {owner} is {value!r}; {error}") from None
 
 
 def load(kind: str, name: str) -> Any:
@@ -209,29 +240,74 @@ def make(kind: str, part: Part | str, **provided: Any) -> Any:
     """
     part = complete(kind, Part.model_validate(part))
     target = load(kind, part.name)
-    if not callable(target):
-        raise ConfigError(f"{kind} {part.name} is {target!r}; name a class, or a function that returns the part.")
-    try:
+    with _refusing(f"{kind} {part.name}"):
         parameters = inspect.signature(target).parameters
         arguments = {name: value for name, value in provided.items() if name in parameters}
-        settings = part.settings
-        if "settings" in parameters and (own := _settings_class(target)) is not None:
-            fields = {field.name for field in dataclasses.fields(own)}
-            arguments["settings"] = own(**{name: settings.pop(name) for name in list(settings) if name in fields})
-        inspect.signature(target).bind(**arguments, **settings)
-        return target(**arguments, **settings)
+        arguments |= _arguments(target, part.settings)
+        inspect.signature(target).bind(**arguments)
+        return target(**arguments)
+
+
+def check(kind: str, part: Part | str) -> None:
+    """Refuse what `make` would refuse, as far as it shows without what a run provides; this runs the part's code."""
+    part = complete(kind, Part.model_validate(part))
+    target = load(kind, part.name)
+    with _refusing(f"{kind} {part.name}"):
+        arguments = _arguments(target, part.settings)
+        required = [
+            one.name
+            for one in inspect.signature(target).parameters.values()
+            if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        ]
+        if isinstance(target, type) and set(required) <= set(arguments):
+            target(**arguments)
+
+
+@contextmanager
+def _refusing(owner: str) -> Iterator[None]:
+    """Turn what a part raises about its settings into one sentence that names the part."""
+    try:
+        yield
     except RlwbError as error:
-        raise type(error)(f"{kind} {part.name}: {error}") from error
+        raise type(error)(f"{owner}: {error}") from error
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{kind} {part.name} cannot be made with these settings: {error}.") from error
+        raise ConfigError(f"{owner} cannot be made with these settings: {str(error).rstrip('.')}.") from error
 
 
-def _settings_class(target: Any) -> type[Any] | None:
-    """Return the dataclass that a part's parameter ``settings`` is annotated with."""
-    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
-    hint = typing.get_type_hints(function).get("settings")
-    options = (hint, *typing.get_args(hint))
-    return next((one for one in options if isinstance(one, type) and dataclasses.is_dataclass(one)), None)
+def _arguments(target: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as the target takes them: a dataclass ``settings`` made of its fields, groups as dataclasses."""
+    if not callable(target):
+        raise ConfigError(f"the name stands for {target!r}; name a class, or a function that returns the part.")
+    hints = _hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
+    own = _option(hints.get("settings"), dataclasses.is_dataclass)
+    fields = {field.name for field in dataclasses.fields(own)} if own else set()
+    arguments = {name: _argument(hints.get(name), value) for name, value in settings.items() if name not in fields}
+    if own:
+        inner = _hints(own)
+        arguments["settings"] = own(**{n: _argument(inner.get(n), value) for n, value in settings.items() if n in fields})
+    return arguments
+
+
+def _hints(target: Any) -> dict[str, Any]:
+    """Return the annotations of a function or dataclass; one that only a type checker knows is left out."""
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError):
+        return {}
+
+
+def _argument(hint: Any, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if _option(hint, lambda kind: kind is Part):
+        return Part.model_validate(value)
+    group = _option(hint, dataclasses.is_dataclass)
+    return group(**value) if group else value
+
+
+def _option(hint: Any, is_wanted: Callable[[Any], bool]) -> Any:
+    """Return the class among the options of a type that is wanted; None when none is."""
+    return next((one for one in (hint, *typing.get_args(hint)) if isinstance(one, type) and is_wanted(one)), None)
 
 
 @lru_cache

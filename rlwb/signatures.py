@@ -34,6 +34,8 @@ class Setting(NamedTuple):
         The type as the source spells it.
     meaning
         What the docstring says about it, on one line.
+    group
+        The settings of the dataclass that it is annotated with; None for a plain value.
     """
 
     name: str
@@ -41,6 +43,17 @@ class Setting(NamedTuple):
     default: Any
     annotation: str
     meaning: str
+    group: tuple[Setting, ...] | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the value is a part of the kind that the setting is called, told by the annotation ``Part``."""
+        return bool(re.search(r"\bPart\b", self.annotation))
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether the annotation names None."""
+        return "None" in self.annotation or "Optional" in self.annotation
 
 
 class Signature(NamedTuple):
@@ -181,15 +194,20 @@ def _setting(
     file: Path, name: str, annotation: ast.expr | None, default: ast.expr | None, texts: Mapping[str, str], none: Any
 ) -> Setting:
     value = none if default is None else _literal(file, default)
-    text = "" if annotation is None else ast.unparse(annotation)
-    return Setting(name, _plain_type(annotation), value, text, texts.get(name, ""))
+    text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
+    kind = _plain_type(annotation)
+    fields = _settings_fields(file, annotation) if kind is Any else None
+    return Setting(name, kind, value, text, texts.get(name, ""), tuple(fields.values()) if fields else None)
 
 
 def _literal(file: Path, node: ast.expr) -> Any:
     """Return the value of a literal, of a constant of the module, or of ``field(default=…)``; else `UNKNOWN`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("field", "Field"):
-        given = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
-        return _literal(file, given[0]) if given else UNKNOWN
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        if "default" in given:
+            return _literal(file, given["default"])
+        made = given.get("default_factory")
+        return {"dict": {}, "list": [], "tuple": ()}.get(made.id, UNKNOWN) if isinstance(made, ast.Name) else UNKNOWN
     try:
         return ast.literal_eval(node)
     except ValueError:
