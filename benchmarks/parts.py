@@ -20,7 +20,7 @@ from rlwb.execution import (
     PAPenaltyReward,
 )
 from rlwb.policy import PPO, PPOSettings
-from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+from rlwb.trainer import Episodes, TrainingVessel, collect
 
 #: Where the peer leaves its weights, and what it answers with them.
 PEER_NETWORK = "peer-network.pt"
@@ -100,4 +100,4 @@ class Parts:
     def gather(self, policy: PPO, orders: OrderBatch) -> Episodes:
         """Collect one exploring episode an order, with its transitions."""
         with self.environment(orders) as env:
-            return collect(env, policy, noise=ActionNoise(self.schedule.seed, 1), keep=True)
+            return collect(env, policy, seed=(self.schedule.seed, 1), keep=True)

@@ -26,7 +26,7 @@ from rlwb.execution import (
 from rlwb.market import MarketFeatures
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from rlwb.policy import PPO, NetworkSettings, make_network
-from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+from rlwb.trainer import Episodes, TrainingVessel, collect
 
 #: Decisions a day, the same for all lengths of a day.
 _STEPS = 6
@@ -60,7 +60,7 @@ class _Point:
             "reward": PAPenaltyReward(),
         }
         with self.factory.vectorize(self.orders, **parts) as env:
-            return collect(env, self.policy, noise=ActionNoise(0, 1), keep=True)
+            return collect(env, self.policy, seed=(0, 1), keep=True)
 
 
 def _timed(function: Callable[[], float], bare: float) -> dict[str, float]:

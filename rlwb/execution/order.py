@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
+from rlwb.execution.rows import Rows
 
 
 class Direction(IntEnum):
@@ -91,7 +92,7 @@ class Order:
 
 
 @dataclass(frozen=True, eq=False)
-class OrderBatch(Sequence[Order]):
+class OrderBatch(Rows, Sequence[Order]):
     """N orders as arrays, bound to the sessions of one panel.
 
     Attributes

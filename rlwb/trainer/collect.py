@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from rlwb.env import FiniteVectorEnv
 from rlwb.errors import RlwbError
-from rlwb.trainer.noise import ActionNoise
+from rlwb.seeds import Stream, uniform
 
 #: Episode numbers, observations, actions, rewards and ends of one step.
 _Part = tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]
@@ -64,13 +65,14 @@ class Episodes:
         return out
 
 
-def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = None, keep: bool = False) -> Episodes:
+def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = None, keep: bool = False) -> Episodes:
     """Run `actor` on every initial state of `env`.
 
     Parameters
     ----------
-    noise
-        What to explore with; None acts greedily.
+    seed
+        Key of the random numbers to explore with, for example the run's seed and the iteration; each depends on its
+        episode and step only. None acts greedily.
     keep
         Whether to keep the transitions, for an update.
     """
@@ -85,7 +87,8 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = N
             # At least doubled, so that a long stream does not copy them at every step.
             grow = int(episode.max()) + 1
             steps, returns = np.pad(steps, (0, grow)), np.pad(returns, (0, grow))
-        action = actor.act(active.obs, None if noise is None else noise.draw(episode, steps[episode]))
+        noise = None if seed is None else uniform((*seed, Stream.ACTION), episode, steps[episode])
+        action = actor.act(active.obs, noise)
         result, following = env.step(action)
         if keep:
             parts.append((episode, active.obs, np.asarray(action), result.reward, result.done))

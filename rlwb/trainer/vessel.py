@@ -13,7 +13,6 @@ from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reward import Reward
 from rlwb.trainer.collect import Actor, Episodes, collect
-from rlwb.trainer.noise import ActionNoise
 
 if TYPE_CHECKING:
     from rlwb.trainer.trainer import Trainer
@@ -186,7 +185,7 @@ class TrainingVessel:
 
     def train(self, env: FiniteVectorEnv, iteration: int) -> dict[str, float]:
         """Gather one episode for each initial state of `env` and learn from them; return the figures."""
-        episodes = collect(env, self.policy, noise=ActionNoise(self.seed, iteration), keep=True)
+        episodes = collect(env, self.policy, seed=(self.seed, iteration), keep=True)
         losses = self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done, **self.update_kwargs)
         return {**summarise(episodes), "transitions": len(episodes.reward), **losses}
 

@@ -63,14 +63,14 @@ def test_b05_amounts_around_one_lot() -> None:
         fills[amount] = ticks["filled"][ticks["filled"] > 0].tolist()
         assert summary["ffr"].iloc[0] == 1.0
     assert fills == {100: [100.0], 150: [100.0, 50.0], 199: [100.0, 99.0]}
-    leave = ExecutionRules(lot_size=100, odd_remainder="leave")
+    leave = ExecutionRules(lot_size=100, odd_lot="leave")
     _, _steps, left = run(sessions, [order(150)], 2, TWAP(), leave)
     assert left["filled"].iloc[0] == 100.0
     assert "odd remainder leave" in leave.describe()
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_b05_china_takes_the_odd_remainder_of_a_sell_alone_and_that_whole(steps: int) -> None:
+def test_b05_china_takes_the_odd_lot_of_a_sell_alone_and_that_whole(steps: int) -> None:
     """Buys are in multiples of 100; what a sell has below that goes in one piece, or not at all."""
     sessions = sessions_of([[10.0] * 4], 4000.0)
     rules = ExecutionRules.preset("cn")

@@ -37,7 +37,7 @@ def rules(draw: st.DrawFn) -> ExecutionRules:
         volume_limit=cap,
         complete_at_end=draw(st.booleans()),
         lot_size=lot,
-        odd_remainder=draw(st.sampled_from(["trade_at_end", "sell_at_end", "leave"])) if lot else "trade_at_end",
+        odd_lot=draw(st.sampled_from(["trade_at_end", "sell_at_end", "leave"])) if lot else "trade_at_end",
         price_limit=draw(st.sampled_from([None, 0.1])),
         **impact,
     )
@@ -279,7 +279,7 @@ def test_a09_the_limit_is_a_price_tick_away_at_least() -> None:
     "wrong",
     [
         {"price_field": "volume"},
-        {"odd_remainder": "x"},
+        {"odd_lot": "x"},
         {"complete_at_end": "no"},
         {"volume_limit": True},
         {"volume_limit": "0.1"},

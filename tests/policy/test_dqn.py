@@ -21,7 +21,7 @@ from rlwb.policy.dqn import _Head, _Policy
 from rlwb.policy.ppo import FusedAdam
 from rlwb.policy.q_network import explore
 from rlwb.policy.replay import Transitions
-from rlwb.trainer import ActionNoise, Checkpoint, Trainer, collect, load_checkpoint, make_env, save_checkpoint
+from rlwb.trainer import Checkpoint, Trainer, collect, load_checkpoint, make_env, save_checkpoint
 from tests.policy.conftest import Rollout
 from tests.policy.test_masks import QUARTERS
 from tests.trainer.small import ACTIONS, UPDATE, assert_same_weights, small, small_vessel, weights
@@ -254,7 +254,7 @@ def test_a_masked_action_is_never_taken_and_the_others_are_explored_evenly() -> 
     count, chances = np.zeros(ACTIONS), np.zeros(ACTIONS)
     for seed in range(20):
         with make_env(*parts) as env:
-            episodes = collect(env, policy, noise=ActionNoise(seed), keep=True)
+            episodes = collect(env, policy, seed=(seed,), keep=True)
         allowed = policy.net.allowed(episodes.obs).numpy()
         every = np.arange(len(allowed))
         assert not allowed.all()
@@ -469,12 +469,12 @@ def test_same_seed_same_weights_and_no_global_random_state(rollout: Rollout) -> 
 
 
 def test_the_next_update_of_a_loaded_policy_is_bit_equal(rollout: Rollout, tmp_path) -> None:
-    policy = small_dqn(target_every=4)
+    policy = small_dqn(target_every=3)
     for _ in range(2):
         learn(policy, rollout)
-    assert policy._iter % 4, "the copy is older than the network when it is saved"
+    assert policy._iter % 3, "the copy is older than the network when it is saved"
     save_checkpoint(tmp_path / "a.pt", {"policy": policy.state_dict()})
-    loaded = small_dqn(seed=0, target_every=4)
+    loaded = small_dqn(seed=0, target_every=3)
     with torch.no_grad():
         for parameter in loaded.parameters():
             parameter.add_(1.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, CurrentStepStateInterpreter
 from rlwb.policy import PPO, ActionMask, NetworkSettings, make_network
-from rlwb.trainer import ActionNoise, collect, make_env
+from rlwb.trainer import collect, make_env
 from tests.policy.conftest import Rollout
 from tests.policy.test_ppo import learn
 from tests.trainer.small import ACTIONS, assert_same_weights, small, small_ppo
@@ -125,7 +125,7 @@ def test_a_masked_action_is_never_drawn() -> None:
     parts = (market.factory, market.observer, market.chooser, None, market.orders)
     for seed in range(3):
         with make_env(*parts) as env:
-            episodes = collect(env, policy, noise=ActionNoise(seed), keep=True)
+            episodes = collect(env, policy, seed=(seed,), keep=True)
         allowed = policy.net.mask(episodes.obs).numpy()
         assert not allowed.all()
         assert allowed[np.arange(len(allowed)), episodes.action].all()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from rlwb.execution import (
     CategoricalActionInterpreter,
@@ -142,7 +143,7 @@ def test_what_cannot_be_known_is_imitated_in_vain(taught: dict[float, Taught]) -
 
 
 def decide(policy: PPO, market: Trends, until: int) -> list[np.ndarray]:
-    """The actions of a policy that reads `market`, at the decisions up to tick `until`; nothing is sold meanwhile."""
+    """The logits of a policy that reads `market`, at the decisions up to tick `until`; nothing is sold meanwhile."""
     make = make_teacher if policy.net.sees_future else make_network
     net = make(SHAPE, 3, features=market.features, mask=mask())
     net.load_state_dict(policy.net.state_dict())
@@ -150,7 +151,8 @@ def decide(policy: PPO, market: Trends, until: int) -> list[np.ndarray]:
     env = simulator.vectorize(market.orders, state_interpreter=observer, action_interpreter=chooser, reward=None)
     active, chosen = env.reset(), []
     while len(active) and active.obs["cur_tick"].max() <= until:
-        chosen.append(PPO(net).act(active.obs))
+        with torch.no_grad():
+            chosen.append(net(active.obs)[0].numpy())
         _, active = env.step(np.zeros(len(active), dtype=np.int64))
     return chosen
 

@@ -12,7 +12,7 @@ from rlwb.execution import CategoricalActionInterpreter, OrderBatch, OrderState
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.policy import PPO, NetworkSettings, make_network
 from rlwb.reward import Reward, RewardCombination
-from rlwb.trainer import ActionNoise, Episodes, Trainer, collect, make_env
+from rlwb.trainer import Episodes, Trainer, collect, make_env
 from rlwb.trainer.vessel import summarise, take
 from tests.trainer.corridor import Arrival, Corridor, Place, Walk
 from tests.trainer.corridor_vessel import corridor_vessel
@@ -159,7 +159,7 @@ def test_own_parts_are_lifted_with_equal_results() -> None:
     vessel, gathered = own_vessel(), []
     for kind, concurrency in (("native", 1), ("dummy", 1), ("dummy", 6)):
         with vessel.make_env(small().orders, finite_env_type=kind, concurrency=concurrency) as env:
-            gathered.append(collect(env, vessel.policy, noise=ActionNoise(2), keep=True))
+            gathered.append(collect(env, vessel.policy, seed=(2,), keep=True))
     native = gathered[0]
     assert np.unique(native.action).tolist() == [0, 1, 2]
     for other in gathered[1:]:
