@@ -55,7 +55,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "reward": {
         "pa_penalty": f"{_EXECUTION}.rewards:PAPenaltyReward",
-        "sparse": f"{_EXECUTION}.rewards:PPOReward",
+        "sparse": f"{_EXECUTION}.rewards:SparseReward",
     },
     "algorithm": {
         "ppo": f"{_POLICY}.ppo:PPO",
@@ -63,10 +63,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "opd": f"{_POLICY}.opd:OPD",
     },
     "network": {
-        "recurrent": f"{_POLICY}.networks:Recurrent",
-        "mlp": f"{_POLICY}.networks:MLP",
+        "recurrent": f"{_POLICY}.market_network:Recurrent",
+        "convolution": f"{_POLICY}.market_network:Convolution",
+        "attention": f"{_POLICY}.market_network:Attention",
+        "mlp": f"{_POLICY}.network:MLP",
     },
-    "simulator": {"market": f"{_EXECUTION}.simulator:OrderExecutionFactory"},
+    "simulator": {"market": f"{_EXECUTION}.simulator:OrderExecution"},
     "state_interpreter": {
         "full_history": f"{_EXECUTION}.interpreters:FullHistoryStateInterpreter",
         "current_step": f"{_EXECUTION}.interpreters:CurrentStepStateInterpreter",
@@ -76,9 +78,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "twap_relative": f"{_EXECUTION}.interpreters:TwapRelativeActionInterpreter",
     },
     "baseline": {
-        "twap": f"{_EXECUTION}.baselines.twap:TWAP",
-        "vwap": f"{_EXECUTION}.baselines.vwap:VWAP",
-        "pov": f"{_EXECUTION}.baselines.pov:POV",
+        "twap": f"{_EXECUTION}.baselines:TWAP",
+        "vwap": f"{_EXECUTION}.baselines:VWAP",
+        "pov": f"{_EXECUTION}.baselines:POV",
+        "almgren_chriss": f"{_EXECUTION}.baselines:AlmgrenChriss",
+        "bertsimas_lo": f"{_EXECUTION}.baselines:BertsimasLo",
+        "hindsight": "rlwb.experiment.ceilings:Hindsight",
+        "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
         "binance": f"{_READERS}.binance:BinanceReader",
@@ -149,7 +155,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    return Signature(tuple(one for one in found.settings if one.name not in PROVIDED), found.is_open)
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in PROVIDED)
+    return Signature(settings, found.is_open)
 
 
 def describe(kind: str, name: str) -> tuple[Setting, ...]:
@@ -284,7 +291,8 @@ def _arguments(target: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {name: _argument(hints.get(name), value) for name, value in settings.items() if name not in fields}
     if own:
         inner = _hints(own)
-        arguments["settings"] = own(**{n: _argument(inner.get(n), value) for n, value in settings.items() if n in fields})
+        taken = {name: _argument(inner.get(name), value) for name, value in settings.items() if name in fields}
+        arguments["settings"] = own(**taken)
     return arguments
 
 

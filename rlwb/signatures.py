@@ -36,6 +36,8 @@ class Setting(NamedTuple):
         What the docstring says about it, on one line.
     group
         The settings of the dataclass that it is annotated with; None for a plain value.
+    is_field
+        Whether it is a field of the dataclass of a parameter ``settings``, and no parameter itself.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Setting(NamedTuple):
     annotation: str
     meaning: str
     group: tuple[Setting, ...] | None = None
+    is_field: bool = False
 
     @property
     def is_part(self) -> bool:
@@ -141,7 +144,7 @@ def _of_function(file: Path, node: ast.FunctionDef, doc: str | None, skip: int =
         if argument.arg == "settings":
             fields = _settings_fields(file, argument.annotation)
             is_open |= fields is None
-            settings += (fields or {}).values()
+            settings += (one._replace(is_field=True) for one in (fields or {}).values())
             continue
         settings.append(_setting(file, argument.arg, argument.annotation, default, texts, REQUIRED))
     return Signature(tuple(settings), is_open)
@@ -212,6 +215,9 @@ def _literal(file: Path, node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except ValueError:
         pass
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):  # a share, like 1 / 3
+        above, below = _literal(file, node.left), _literal(file, node.right)
+        return above / below if isinstance(above, (int, float)) and isinstance(below, (int, float)) else UNKNOWN
     if isinstance(node, ast.Name):
         for statement in _statements(file):
             targets = statement.targets if isinstance(statement, ast.Assign) else []

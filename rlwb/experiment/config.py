@@ -213,6 +213,23 @@ class RunConfig(Section):
     seed: CountOrZero = 0
     threads: Count = 1
 
+    @model_validator(mode="after")
+    def _learns_to_the_end(self) -> RunConfig:
+        own, iterations = self.algorithm.settings, self.train.iterations
+        if "teacher_iterations" in own and own["teacher_iterations"] is None:
+            # Settled once, so that a student that is trained for longer keeps its teacher.
+            settled = Part(**{**self.algorithm.model_dump(), "teacher_iterations": iterations})
+            object.__setattr__(self, "algorithm", settled)
+            own = settled.settings
+        within = own.get("decay_updates")
+        for name, asked in (("train.iterations", iterations), ("teacher_iterations", own.get("teacher_iterations"))):
+            if within is not None and asked is not None and asked > within:
+                raise ValueError(
+                    f"algorithm.decay_updates is {within} and {name} {asked}, so the last {asked - within} would learn "
+                    f"nothing; set it to {asked} or more."
+                )
+        return self
+
     @classmethod
     def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:
         """Return the defaults with what `file` and then `changes` say; no code that they name is run.

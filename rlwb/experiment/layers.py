@@ -159,7 +159,7 @@ def merge(tree: Mapping[str, Any], new: Mapping[str, Any], slots: Mapping[str, s
             known = settings_of(kind, part) if isinstance(part, str) else None
             groups = {one.name for one in known.settings if one.group or one.is_part} if known else set()
             own = own if own.get("name", default) == part else {}
-            merged[name] = {"name": part, **_joined(own, value, lambda key, groups=groups: key in groups)}  # type: ignore[misc]
+            merged[name] = {"name": part, **_joined(own, value, lambda key, groups=groups: key in groups)}
         elif kind is None and isinstance(value, Mapping) and isinstance(old, Mapping):
             if name == "execution" and "preset" in value:
                 old = {key: one for key, one in old.items() if key != "rules"}
@@ -238,7 +238,7 @@ def _name(loc: Sequence[int | str]) -> str:
 def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origins: Mapping[str, str]) -> str:
     """Turn pydantic's findings on one parameter into the sentence a user can act on."""
     detail, inside = details[0], f"{name.partition('[')[0]}."
-    origin = next((o for at, o in reversed(origins.items()) if f"{at}.".startswith(inside)), "defaults")
+    origin = next((o for at, o in reversed(list(origins.items())) if f"{at}.".startswith(inside)), "defaults")
     if detail["type"] == "extra_forbidden":
         return f"{origin}: there is no parameter {name}; {_guess(name, defaults.model_dump())}"
     if detail["type"] == "value_error":
