@@ -65,7 +65,7 @@ def open_stage(
     ConfigError
         For an unknown name, a wrong value, or a value that was passed and did not arrive.
     """
-    layer = parameter_layer(settings, parameters, own=("run_dir",))
+    layer = parameter_layer(settings, parameters, own={"run_dir": run_dir})
     directory = RunDirectory(run_dir)
     stored = directory.path / "config.yaml" if directory.is_run() else None
     config = RunConfig.load(stored, layer)
@@ -76,7 +76,7 @@ def open_stage(
 
 
 def parameter_layer(
-    settings: Mapping[str, Any] | None, parameters: Mapping[str, Any], own: tuple[str, ...] = ()
+    settings: Mapping[str, Any] | None, parameters: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> Layer:
     """Return a notebook's parameters as a layer of a configuration.
 
@@ -85,7 +85,7 @@ def parameter_layer(
     settings, parameters
         See `open_stage`.
     own
-        Names of the notebook's that are no parameters of a configuration.
+        Parameters of the notebook that are none of a configuration.
 
     Raises
     ------
@@ -94,21 +94,36 @@ def parameter_layer(
     """
     names = short_names(RunConfig().as_dict())
     values = dict(settings or {})
-    for name, value in _passed():
-        if name not in (*parameters, *own, "settings"):
-            hint = suggestion(name, [*parameters, *own, "settings"])
-            raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {hint} All others go into settings.")
-        if name in parameters and parameters[name] != value:
-            raise ConfigError(
-                f"{name} was passed as {value!r} but is {parameters[name]!r}: its cell of parameters has lost its tag "
-                "'parameters', or another cell sets it again; tag it and set each parameter once."
-            )
+    check_passed(settings=settings, **(own or {}), **parameters)
     for name, value in parameters.items():
         if name not in names:
             raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {suggestion(name, names)}")
         if value is not None:
             values[names[name]] = value
     return Layer(_ORIGIN, values)
+
+
+def check_passed(**parameters: Any) -> None:
+    """Refuse what papermill passed to a notebook when it is unknown there or did not arrive.
+
+    Parameters
+    ----------
+    parameters
+        All parameters of the notebook, as they are.
+
+    Raises
+    ------
+    ConfigError
+        With the nearest name that the notebook has.
+    """
+    for name, value in _passed():
+        if name not in parameters:
+            raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {suggestion(name, parameters)}")
+        if parameters[name] != value:
+            raise ConfigError(
+                f"{name} was passed as {value!r} but is {parameters[name]!r}: its cell of parameters has lost its tag "
+                "'parameters', or another cell sets it again; tag it and set each parameter once."
+            )
 
 
 def _passed() -> Iterator[tuple[str, Any]]:
