@@ -20,7 +20,7 @@ from rlwb.execution import (
     OrderExecutionFactory,
     OrderSettings,
     PAPenaltyReward,
-    StateItself,
+    KnownStateInterpreter,
     generate_orders,
 )
 from rlwb.market import MarketFeatures
@@ -74,7 +74,7 @@ def engine(folder: Path) -> dict[str, float]:
 
     def run(point: _Point) -> float:
         even = CategoricalActionInterpreter(_STEPS)
-        parts = {"state_interpreter": StateItself(), "action_interpreter": even, "reward": PAPenaltyReward()}
+        parts = {"state_interpreter": KnownStateInterpreter(), "action_interpreter": even, "reward": PAPenaltyReward()}
         taken = 0
         with point.factory.vectorize(point.orders, **parts) as env:
             active = env.reset()

@@ -28,7 +28,7 @@ class StateInterpreter(ABC, Generic[KnownT]):
         """Return the N observations as a batch.
 
         A batch of a ``Dict`` space is a dict of batches, of a ``Tuple`` space a tuple of batches, of any other space an
-        array of shape (N, \\*space.shape) and the space's dtype. `per_order` lifts a method that is written for one.
+        array of shape ``(N, *space.shape)`` and the space's dtype. `per_order` lifts a method that is written for one.
         """
 
     def refer(self, known: KnownT) -> Any:

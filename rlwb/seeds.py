@@ -62,6 +62,11 @@ def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
     return _draw(lambda words: _fraction(words[0]), key, counters)
 
 
+def episode_seeds(seed: int, episode: np.ndarray | int) -> np.ndarray:
+    """Return the seeds of episodes' own random numbers, uint64 of the shape of `episode`; they depend on both alone."""
+    return np.asarray(_draw(lambda words: words[0], (seed, Stream.ENVIRONMENT), (episode,), np.uint64))
+
+
 def normal(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
     """Return standard normal numbers, float64, by key and counters like `uniform` (Box and Muller, 1958)."""
     return _draw(_box_muller, key, counters)
@@ -110,7 +115,10 @@ def _sequence(key: Sequence[int]) -> np.random.SeedSequence:
 
 
 def _draw(
-    convert: Callable[[np.ndarray], np.ndarray], key: Sequence[int], counters: Sequence[np.ndarray | int]
+    convert: Callable[[np.ndarray], np.ndarray],
+    key: Sequence[int],
+    counters: Sequence[np.ndarray | int],
+    dtype: type = np.float64,
 ) -> np.ndarray:
     if not 1 <= len(counters) <= 4:
         raise ValueError(f"{len(counters)} counters were given; give one to four.")
@@ -118,7 +126,7 @@ def _draw(
     arrays = [np.asarray(counter).astype(np.int64, casting="same_kind", copy=False) for counter in counters]
     given = np.broadcast_arrays(*arrays)
     flat = [array.reshape(-1) for array in given]
-    out = np.empty(given[0].size)
+    out: np.ndarray = np.empty(given[0].size, dtype)
     for low in range(0, len(out), _BLOCK):
         into = out[low : low + _BLOCK]
         words = np.zeros((4, len(into)), dtype=np.uint64)

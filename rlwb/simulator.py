@@ -178,5 +178,5 @@ def _numbers(episode: Episode) -> dict[str, float]:
         return {name: float(value) for name, value in metrics.items()}
     except (AttributeError, TypeError, ValueError):
         raise InterpreterError(
-            f"{type(episode).__name__}.metrics returned {metrics!r}; return a dict of names and numbers, NaN if missing."
+            f"{type(episode).__name__}.metrics returned {metrics!r}; return a dict of numbers by name, NaN if missing."
         ) from None

@@ -88,7 +88,7 @@ def fit(
         Iterations, episodes of each, and what ``policy.learn`` is called with beside them.
     """
     vessel = TrainingVessel(
-        simulator_fn=market.factory,
+        simulator=market.simulator,
         state_interpreter=market.sees,
         action_interpreter=market.acts,
         policy=policy,

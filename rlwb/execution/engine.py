@@ -34,7 +34,6 @@ from rlwb.execution.kernel import (
     Market,
     Progress,
     StepSums,
-    Terms,
     TickArrays,
     Windows,
     advance,
@@ -45,7 +44,7 @@ from rlwb.execution.kernel import (
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.prices import check_data, half_spreads, tick_prices
 from rlwb.execution.rows import Rows
-from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
+from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
 from rlwb.market.mapped import prefetch
 from rlwb.market.references import previous_close
@@ -332,8 +331,8 @@ class Engine:
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
             raise OrderError(
-                f"{orders.label(i)}: step {state.step[i]} requests {request[i]!r} with {left[i]!r} left to trade; "
-                "request an amount between 0 and the position."
+                f"{orders.label(i)}: step {state.step[i]} requests {float(request[i])!r} with {float(left[i])!r} left "
+                "to trade; request an amount between 0 and the position."
             )
         request = np.minimum(request, left)
         stop = self.step_stop(orders, state)

@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
+from rlwb.execution.order import Direction, order_ids
 from rlwb.market import Sessions
 from rlwb.market.clock import day_of
-from rlwb.market.references import blocks
+from rlwb.seeds import Stream, check_seed, normal
 
 PARTS = ("train", "valid", "test")
-_SIDES = ("BUY", "SELL")
+_BLOCK_BARS = 1 << 20  # bars looked at together
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,7 @@ def generate_orders(
         When no order can be made.
     """
     settings = settings or OrderSettings()
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ConfigError(f"the seed is {seed!r}; give a whole number of 0 or more.")
+    check_seed(seed)
     calendar = sessions.calendar
     first = calendar.first_tick(settings.start_time) if settings.start_time else 0
     last = calendar.end_tick(settings.end_time) if settings.end_time else calendar.num_ticks
@@ -113,73 +113,61 @@ def generate_orders(
             f"the window {settings.start_time} to {settings.end_time} holds no tick of the session; widen it."
         )
     notes: list[str] = []
-    names = sessions.index.names
-    if settings.instruments is not None:
-        if settings.instruments > len(names):
-            notes.append(f"{settings.instruments} instruments were asked for, the data have {len(names)}")
-        names = names[: settings.instruments]
+    names = sessions.index.names[: settings.instruments]
+    if settings.instruments is not None and settings.instruments > len(names):
+        notes.append(f"{settings.instruments} instruments were asked for, the data have {len(names)}")
     # Rows are sorted by instrument, so that the first instruments have the first rows.
-    rows = np.arange(sessions.index.stop[len(names) - 1] if len(names) else 0)
-    stop = np.minimum(last, sessions.num_ticks[rows])
-    mean = _mean_volume(sessions, rows, first, stop)
+    length = sessions.index.stop[: len(names)] - sessions.index.first[: len(names)]
+    code = np.repeat(np.arange(len(names)), length)
+    stop = np.minimum(last, sessions.num_ticks[: len(code)])
+    mean = _mean_volume(sessions, first, stop)
     empty = int((~(mean > 0)).sum())
     if empty:
         notes.append(f"{empty} sessions have no volume in the window and got no order")
-    rows, stop, mean = (values[mean > 0] for values in (rows, stop, mean))
+    rows = np.flatnonzero(mean > 0)
     if not len(rows):
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
-    # Both sides are always drawn, so that asking for one side gives the same amounts.
-    amounts = _draw(sessions, rows, settings, seed) * mean[:, None]
+    rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
     sides = sorted(settings.directions)
+    rows, side = np.repeat(rows, len(sides)), np.tile([int(Direction[name]) for name in sides], len(rows))
+    instrument = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)[code[rows]]
+    draws = normal((seed, Stream.ORDER), instrument, sessions.dates[rows].astype(np.int64), side)
+    amount = np.exp(settings.log_mean + settings.log_std * draws) * mean[rows]
     if lot_size:
-        small = int((amounts[:, [_SIDES.index(side) for side in sides]] < lot_size / 2).sum())
-        amounts = np.maximum(np.floor(amounts / lot_size + 0.5), 1.0) * lot_size
+        small = int((amount < lot_size / 2).sum())
+        amount = np.maximum(np.floor(amount / lot_size + 0.5), 1.0) * lot_size
         if small:
             notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
-    order = np.argsort(sessions.dates[rows], kind="stable")  # by date, then instrument as the rows are
-    rows, stop, amounts = rows[order], stop[order], amounts[order]
-    date = np.repeat(sessions.dates[rows], len(sides)).astype("datetime64[ns]")
-    text = np.repeat(sessions.instruments[rows].astype(object), len(sides))
-    direction = np.tile(np.array(sides, dtype=object), len(rows))
-    close = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
-    days, at = np.unique(date, return_inverse=True)
-    day_text = pd.DatetimeIndex(days).strftime("%Y%m%d").to_numpy()[at]
+    date = sessions.dates[rows].astype("datetime64[ns]")
+    edge = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
     table = pd.DataFrame(
         {
-            "order_id": [f"{name}-{day}-{side[0]}" for name, day, side in zip(text, day_text, direction, strict=True)],
-            "instrument": text,
+            "instrument": names.astype(object)[code[rows]],
             "date": date,
-            "direction": direction,
-            "amount": amounts[:, [_SIDES.index(side) for side in sides]].ravel(),
-            "start": date + np.timedelta64(calendar.seconds_at(first), "s"),
-            "end": date + np.repeat(close[stop], len(sides)),
+            "direction": np.tile(np.array(sides, dtype=object), len(rows) // len(sides)),
+            "amount": amount,
+            "start": date + edge[first],
+            "end": date + edge[stop[rows]],
         }
     )
+    table.insert(0, "order_id", order_ids(None, table["instrument"], date, table["direction"]))
     table.attrs["notes"] = notes
     return table
 
 
-def _mean_volume(sessions: Sessions, rows: np.ndarray, first: int, stop: np.ndarray) -> np.ndarray:
-    """Return the mean volume of the ticks in ``[first, stop)`` that have one, float64 of shape (n,), or 0."""
-    mean = np.zeros(len(rows))
-    for end in np.unique(stop):
-        for part in blocks(np.flatnonzero(stop == end), sessions.calendar.num_ticks):
-            traded = sessions.fields["volume"][rows[part], first:end]
-            count = np.isfinite(traded).sum(axis=1)
-            mean[part] = np.nansum(traded, axis=1) / np.maximum(count, 1)
+def _mean_volume(sessions: Sessions, first: int, stop: np.ndarray) -> np.ndarray:
+    """Return the mean volume of each session's ticks in ``[first, stop)`` that have one, or 0.
+
+    `stop` and the result have the shape (n,), for the first n sessions of the panel.
+    """
+    mean = np.zeros(len(stop))
+    size = max(1, _BLOCK_BARS // sessions.calendar.num_ticks)
+    for low in range(0, len(stop), size):
+        block = slice(low, min(low + size, len(stop)))
+        traded = sessions.fields["volume"][block, first:]
+        inside = np.isfinite(traded) & (np.arange(first, sessions.calendar.num_ticks) < stop[block, None])
+        mean[block] = np.where(inside, traded, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
     return mean
-
-
-def _draw(sessions: Sessions, rows: np.ndarray, settings: OrderSettings, seed: int) -> np.ndarray:
-    """Return each session's amounts to buy and to sell in units of its mean volume, float64 of shape (n, 2)."""
-    draws = np.empty((len(rows), 2))
-    codes = {name: zlib.crc32(name.encode()) for name in sessions.index.names.tolist()}
-    keys = zip(sessions.instruments[rows].tolist(), sessions.dates[rows].astype(np.int64).tolist(), strict=True)
-    for row, (name, day) in enumerate(keys):
-        # A stream of (seed, instrument, date), so that no other order moves when data are added or reordered.
-        rng = np.random.default_rng([seed, codes[name], day + 2**20])
-        draws[row] = rng.normal(settings.log_mean, settings.log_std, 2)
-    return np.exp(draws)
 
 
 def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> dict[str, pd.DataFrame]:
@@ -198,12 +186,10 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
     OrderError
         When a part is empty, with the orders of each part and the dates of the data.
     """
-    settings = settings or SplitSettings()
     dates = np.sort(table["date"].unique())
-    ranges = _ranges(settings, dates)
     part = pd.Series("", index=table.index)
-    for name, (low, high) in zip(PARTS, ranges, strict=True):
-        part[(table["date"] >= low) & (table["date"] <= high)] = name
+    for name, (low, high) in zip(PARTS, _ranges(settings or SplitSettings(), dates), strict=True):
+        part[table["date"].between(low, high)] = name
     parts = {name: table[part == name].reset_index(drop=True) for name in PARTS}
     if any(frame.empty for frame in parts.values()):
         counts = ", ".join(f"{name} {len(frame)}" for name, frame in parts.items())
@@ -212,11 +198,10 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
             f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from {span}. "
             "Change the splits or bring more dates."
         )
-    union = table[part != ""].reset_index(drop=True)
-    left = int((part == "").sum())
-    if left:
-        first = table["date"][part == ""].min()
-        union.attrs["notes"] = [f"{left} orders lie outside train, valid and test, the first on {first:%Y-%m-%d}"]
+    union, left = table[part != ""].reset_index(drop=True), table["date"][part == ""]
+    if len(left):
+        note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
+        union.attrs["notes"] = [note]
     return {**parts, "all": union}
 
 

@@ -142,7 +142,7 @@ def advance(
     sums: StepSums,
     record: TickArrays,
 ) -> None:
-    """Execute the ticks ``[tick, stop)`` of every order in place, with `request` to trade in them; see `Engine.step`."""
+    """Execute the ticks ``[tick, stop)`` of every order in place, trading `request` in them; see `Engine.step`."""
     price, volume, lot = market.price, market.volume, terms.lot
     position, asked, moved = progress.position, progress.requested, progress.permanent_impact
     recording = record.fill.shape[0] > 0

@@ -29,6 +29,8 @@ class Rows:
 def _pick(value: Any, rows: Any) -> Any:
     if isinstance(value, (np.ndarray, Rows)):
         return value[rows]
+    if isinstance(value, np.generic):
+        return np.asarray(value)[rows]
     if isinstance(value, tuple):
         return tuple(_pick(part, rows) for part in value)
     return value

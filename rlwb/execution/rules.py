@@ -120,9 +120,7 @@ class ExecutionRules:
 
     def _refuse_what_has_no_effect(self) -> None:
         if self.odd_lot != type(self).odd_lot and self.lot_size == 0:
-            raise ConfigError(
-                f"odd_lot {self.odd_lot!r} has no effect without a lot_size; set one or drop it."
-            )
+            raise ConfigError(f"odd_lot {self.odd_lot!r} has no effect without a lot_size; set one or drop it.")
         if self.price_limit is None and self.price_tick != type(self).price_tick:
             raise ConfigError("price_tick has no effect without a price_limit; set one or drop it.")
         if self.price_field == "quotes" and self.half_spread_bps:

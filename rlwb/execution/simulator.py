@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.bind import bind_orders
+from rlwb.execution.align import align_orders
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import Order, OrderBatch
 from rlwb.execution.state import ExecutionState
@@ -32,7 +32,7 @@ class OrderExecution(Simulator[ExecutionState]):
 
     def align(self, orders: pd.DataFrame | Iterable[Order]) -> OrderBatch:
         """Align orders with the sessions; see `rlwb.execution.align_orders`."""
-        return bind_orders(orders, self.engine.sessions, self.engine.rules)
+        return align_orders(orders, self.engine.sessions, self.engine.rules)
 
     def start(self, initial_states: Sequence[Order], seeds: np.ndarray) -> ExecutionState:
         """Return the state of orders that have not traded yet.

@@ -136,7 +136,7 @@ class Known(Rows):
         return self._by_step(prices, self.max_step, self.step)
 
     def bars(self, name: str = "close") -> np.ndarray:
-        """Return a field of today's bars so far, float64 of shape (N, T); NaN from `tick` on and where it is missing."""
+        """Return a field of today's bars so far, float64 of shape (N, T); NaN from `tick` on and where missing."""
         values = self._field(name)[self.session]
         return np.where(np.arange(values.shape[-1]) < self.tick[..., None], values, np.nan)
 
@@ -319,7 +319,8 @@ class ExecutionState(Rows):
             i = int(np.flatnonzero(wrong)[0])
             raise OrderError(
                 f"{self.orders.label(i)}: step {now.step[i]} fills {fill[i].tolist()} at {price[i].tolist()} with "
-                f"{left[i]!r} left; a fill is a finite amount of 0 or more at a price above 0, in all at most the position."
+                f"{float(left[i])!r} left; a fill is a finite amount of 0 or more at a price above 0, and all "
+                "fit in the position."
             )
         value = np.where(fill > 0, fill * price, 0.0).sum(axis=1)
         position = np.where(now.done, now.position, now.position - done)

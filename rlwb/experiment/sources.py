@@ -9,7 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.execution import BindReport, ExecutionRules, OrderSettings, bind_orders, generate_orders, read_orders
+from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate_orders, read_orders
 from rlwb.market import Calendar, Sessions, load_sessions
 from rlwb.market.dataset.layout import is_dataset
 from rlwb.market.store import is_panel
@@ -167,11 +167,10 @@ def generated_orders(
     """
     table = generate_orders(sessions, settings, seed=seed, lot_size=rules.lot_size)
     notes = list(table.attrs["notes"])
-    report = BindReport()
-    batch = bind_orders(table, sessions, rules, on_refused="drop", report=report)
-    if report.refused:
-        table = batch.table.reset_index(drop=True)
-        notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in report.refused.items()]
+    batch = align_orders(table, sessions, rules, on_refused="drop")
+    if batch.report.refused:
+        table = batch.table
+        notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.report.refused.items()]
     table.attrs["notes"] = notes
     return table
 

@@ -20,7 +20,7 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     OrderBatch,
-    bind_orders,
+    align_orders,
     split_orders,
 )
 from rlwb.experiment.config import RunConfig
@@ -102,7 +102,7 @@ class Workbench:
 
     def align(self, table: pd.DataFrame) -> OrderBatch:
         """Align orders with the sessions, under the configured rules."""
-        return bind_orders(table, self.sessions, self.engine.rules)
+        return align_orders(table, self.sessions, self.engine.rules)
 
     def features(
         self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None

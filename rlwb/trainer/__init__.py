@@ -1,11 +1,13 @@
 """Training: the loop, what it trains, and what happens around it."""
 
 from rlwb.trainer.api import backtest, result_table, train
-from rlwb.trainer.callbacks import Callback, Checkpoint, EarlyStopping, MetricsWriter
+from rlwb.trainer.callbacks import Checkpoint, EarlyStopping
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
 from rlwb.trainer.collect import Actor, Episodes, collect
-from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel, make_env
+from rlwb.trainer.progress import ProgressLines
+from rlwb.trainer.trainer import Callback, Trainer
+from rlwb.trainer.vessel import Learner, TrainingVessel
+from rlwb.trainer.writers import EpisodesWriter, History, MetricsWriter
 
 __all__ = [
     "Actor",
@@ -13,8 +15,11 @@ __all__ = [
     "Checkpoint",
     "EarlyStopping",
     "Episodes",
+    "EpisodesWriter",
+    "History",
     "Learner",
     "MetricsWriter",
+    "ProgressLines",
     "Trainer",
     "TrainingVessel",
     "backtest",
@@ -22,7 +27,6 @@ __all__ = [
     "find_resumable",
     "list_checkpoints",
     "load_checkpoint",
-    "make_env",
     "result_table",
     "save_checkpoint",
     "train",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution import OrderSettings, SplitSettings, bind_orders, generate_orders, split_orders
+from rlwb.execution import OrderSettings, SplitSettings, align_orders, generate_orders, split_orders
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
 from tests.execution.markets import sessions_of
 
@@ -35,7 +35,7 @@ def test_the_amount_is_proportional_to_the_volume_of_the_window() -> None:
     sessions = sessions_of([[10.0] * 4], volume)
     assert generate_orders(sessions, early)["amount"].tolist() == [100.0, 100.0]
     assert generate_orders(sessions, late)["amount"].tolist() == [900.0, 900.0]
-    assert bind_orders(generate_orders(sessions, late), sessions).start.tolist() == [2, 2]
+    assert align_orders(generate_orders(sessions, late), sessions).start.tolist() == [2, 2]
 
 
 def test_d03_same_seed_same_orders(sessions: Sessions) -> None:

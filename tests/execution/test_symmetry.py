@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from rlwb.execution import Engine, ExecutionRules, OrderBatch, PAPenaltyReward, TickRecord
 from rlwb.execution.metrics import order_metrics
-from rlwb.execution.state import BatchState
+from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
+from rlwb.reward import sum_parts
 from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of, problems
 
@@ -23,12 +24,12 @@ def play(
 ) -> Played:
     """Return figures, fills by tick and the sum of rewards."""
     engine = Engine(sessions, ticks_per_step, rules)
-    state, record = BatchState.start(engine, batch), TickRecord.empty(len(batch), sessions.calendar.num_ticks)
+    state, record = ExecutionState.start(engine, batch), TickRecord.empty(len(batch), sessions.calendar.num_ticks)
     reward, step = np.zeros(len(batch)), 0
     while not state.now.done.all():
         ask = np.array([row[step] for row in shares]) * np.where(state.now.done, 0.0, state.now.position)
-        state = state.advance(*engine.step(batch, state.now, ask, record))
-        reward, step = reward + PAPenaltyReward().reward_batch(state), step + 1
+        state = state.after(*engine.step(batch, state.now, ask, record))
+        reward, step = reward + sum_parts(PAPenaltyReward(penalty=100.0).parts(state.outcome)), step + 1
     return order_metrics(batch, state.now, state.benchmarks, rules), record.fill, reward
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from rlwb.policy import PPO, ActorCritic, PPOSettings
 from rlwb.trainer import TrainingVessel
-from tests.trainer.corridor import LENGTH, Arrival, Corridor, Place, Walk
+from tests.trainer.corridor import LENGTH, Arrival, Distance, Place, Walk, corridor
 
 
 class AsTensor(nn.Module):
@@ -21,15 +21,15 @@ def corridor_vessel(**changes: Any) -> TrainingVessel:
         trunk = nn.Sequential(AsTensor(), nn.Linear(LENGTH + 2, 8), nn.Tanh())
         policy = PPO(ActorCritic(trunk, 8, 2), PPOSettings(learning_rate=0.02))
     parts: dict[str, Any] = {
-        "simulator_fn": Corridor,
+        "simulator": corridor(),
         "state_interpreter": Place(),
         "action_interpreter": Walk(),
         "reward": Arrival(),
+        "aux_info_collector": Distance(),
         "policy": policy,
         "train_initial_states": [1, 2, 3, 4, 5],
         "val_initial_states": [1, 3, 5],
         "test_initial_states": [2, 3],
         "episode_per_iter": 40,
-        "update_kwargs": {"batch_size": 64, "repeat": 2},
     }
     return TrainingVessel(**{**parts, **changes})

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlwb.env import Active, FiniteVectorEnv, StepResult
+from rlwb.env import Active, FiniteVectorEnv, StepResult, make_env
 from rlwb.errors import RlwbError
-from rlwb.trainer import Episodes, collect, make_env
-from tests.trainer.corridor import Arrival, Corridor, Place, Walk
+from rlwb.trainer import Episodes, collect
+from tests.trainer.corridor import Arrival, Place, Walk, corridor
 from tests.trainer.small import small, small_vessel
 
-PARTS = (Corridor, Place(), Walk(), Arrival())
+PARTS = (corridor(), Place(), Walk(), Arrival())
 
 
 class Right:

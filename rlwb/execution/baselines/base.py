@@ -30,6 +30,7 @@ class Baseline(ABC):
 
     def fit(self, orders: OrderBatch) -> None:
         """Estimate what the baseline needs on the sessions of the training orders alone; nothing by default."""
+        return
 
     @abstractmethod
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
@@ -41,6 +42,7 @@ class Baseline(ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take the estimates that `state_dict` gave."""
+        return
 
     def even(self, known: Known) -> np.ndarray:
         """Return the amounts of the even schedule, float64 of shape (N,)."""

@@ -43,8 +43,9 @@ class HindsightOptimum:
     - without lots, when no priced tick of the window is halted or at a limit and every cap holds the whole amount;
     - with one tick a step, when the amount is a whole number of lots or there are none.
 
-    What it eases in the others: each step may use any request that the whole amount allows, whatever was filled before, and
-    any blend of its requests. The engine calls an order complete with 1e-9 of its amount left; to that the bound holds.
+    In the others it eases two rules: each step may use any request that the whole amount allows, whatever was filled
+    before, and any blend of its requests. The engine calls an order complete with 1e-9 of its amount left; the bound
+    holds up to that.
     """
 
     price: np.ndarray

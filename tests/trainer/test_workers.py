@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rlwb.errors import ConfigError, WorkerError
+from rlwb.errors import WorkerError
 from rlwb.trainer import Callback, Trainer
-from rlwb.trainer.environments import Environments
-from tests.trainer.corridor import Corridor
+from tests.trainer.corridor import Walker, corridor
 from tests.trainer.corridor_vessel import corridor_vessel
 
 
@@ -34,7 +33,7 @@ class Watch(Callback):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts processes in /proc")
 def test_e17_fifty_iterations_keep_the_same_workers_and_memory() -> None:
     before, watch = children(), Watch()
-    vessel = corridor_vessel(episode_per_iter=8, update_kwargs={"batch_size": None, "repeat": 1})
+    vessel = corridor_vessel(episode_per_iter=8)
     trainer = Trainer(max_iters=50, val_every_n_iters=10, finite_env_type="subproc", concurrency=4, callbacks=[watch])
     trainer.fit(vessel)
     assert all(workers == watch.workers[0] for workers in watch.workers)
@@ -57,7 +56,7 @@ def test_no_worker_outlives_a_fit_that_fails() -> None:
     assert children() == before
 
 
-class Trips(Corridor):
+class Trips(Walker):
     """Falls over in the middle of an episode that starts at 2."""
 
     def step(self, action: int) -> None:
@@ -67,7 +66,7 @@ class Trips(Corridor):
 
 
 def test_a_simulator_that_raises_ends_the_fit_with_its_own_error() -> None:
-    vessel = corridor_vessel(simulator_fn=Trips)
+    vessel = corridor_vessel(simulator=corridor(Trips))
     trainer = Trainer(max_iters=1, finite_env_type="dummy", concurrency=2)
     with pytest.raises(WorkerError, match=r"ZeroDivisionError in step of episode .*tripped"):
         trainer.fit(vessel)
@@ -75,20 +74,9 @@ def test_a_simulator_that_raises_ends_the_fit_with_its_own_error() -> None:
     assert trainer.current_iter == 1
 
 
-def test_kinds_and_concurrency_are_checked() -> None:
-    with pytest.raises(ConfigError, match="choose one of native"):
-        Environments("ray", 1)
-    with pytest.raises(ConfigError, match="concurrency is 0"):
-        Environments("dummy", 0)
-
-
-def test_closing_twice_is_harmless() -> None:
-    environments = Environments("dummy", 2)
-    environments.close()
-    vessel = corridor_vessel()
-    with environments.open(vessel, [1, 2], (), told=True, seed=0) as first:
-        pass
-    with environments.open(vessel, [3], (), told=False, seed=1) as second:
-        assert second is first
-    environments.close()
-    environments.close()
+def test_validations_of_more_episodes_than_a_collect_start_more_workers_once() -> None:
+    watch = Watch()
+    vessel = corridor_vessel(episode_per_iter=1)
+    Trainer(max_iters=3, val_every_n_iters=1, finite_env_type="subproc", concurrency=3, callbacks=[watch]).fit(vessel)
+    assert len(watch.workers[0]) == len(watch.workers[2])
+    assert watch.workers[1] == watch.workers[2]

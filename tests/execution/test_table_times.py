@@ -71,7 +71,7 @@ def test_every_clear_form_of_a_date_is_that_date(dates: Any) -> None:
     ],
 )
 def test_a_date_that_could_be_another_is_refused(dates: Any) -> None:
-    with pytest.raises(OrderError, match=r"row 0: date .* is not a date"):
+    with pytest.raises(OrderError, match=r"row 0 .*: date .* is not a date"):
         table(date=dates)
 
 
@@ -79,12 +79,12 @@ def test_a15_midnight_elsewhere_is_not_moved_to_another_day_in_silence() -> None
     for dates in (pd.DatetimeIndex(DAYS).tz_localize("UTC"), ["2024-01-02T00:00:00+00:00"] * 2):
         with pytest.raises(OrderError, match="midnight there and another day in America/New_York"):
             table(date=dates)
-    with pytest.raises(OrderError, match="names none"):
+    with pytest.raises(OrderError, match="the calendar's timezone"):
         table(Calendar(segments=(("09:30", "16:00"),)), date=pd.DatetimeIndex(DAYS).tz_localize("UTC"))
 
 
 def test_a_time_without_any_date_is_refused() -> None:
-    with pytest.raises(OrderError, match="row 0: start '10:30' is not a date"):
+    with pytest.raises(OrderError, match=r"row 0 .*: start '10:30' is not a date"):
         table(date=None, start=["10:30", "11:00"])
 
 
@@ -125,7 +125,7 @@ def test_offsets_of_summer_and_winter_in_one_column_are_each_their_own() -> None
 
 @pytest.mark.parametrize("starts", [[930, 1030], ["10:30 AM", ""], ["02/01/2024 10:00", ""], ["NaT", ""], [37800.0, 0]])
 def test_what_is_no_time_is_refused(starts: Any) -> None:
-    with pytest.raises(OrderError, match=r"row 0: start .* is not a time"):
+    with pytest.raises(OrderError, match=r"row 0 .*: start .* is not a time"):
         table(start=starts)
 
 
