@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -156,8 +157,7 @@ def merge(tree: Mapping[str, Any], new: Mapping[str, Any], slots: Mapping[str, s
             default = getattr(defaults, name).name
             own = old if isinstance(old, Mapping) else {}
             part = value.get("name", own.get("name", default))
-            known = settings_of(kind, part) if isinstance(part, str) else None
-            groups = {one.name for one in known.settings if one.group or one.is_part} if known else set()
+            groups = _groups(kind, part)
             own = own if own.get("name", default) == part else {}
             merged[name] = {"name": part, **_joined(own, value, lambda key, groups=groups: key in groups)}
         elif kind is None and isinstance(value, Mapping) and isinstance(old, Mapping):
@@ -167,6 +167,19 @@ def merge(tree: Mapping[str, Any], new: Mapping[str, Any], slots: Mapping[str, s
         else:
             merged[name] = value
     return merged
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, BaseModel) or is_dataclass(value)
+
+
+def _groups(kind: str, part: Any) -> set[str]:
+    """Return the settings of a part that have settings of their own; none for a name that is refused later."""
+    try:
+        known = settings_of(kind, part)
+    except (ConfigError, AttributeError):
+        return set()
+    return {one.name for one in known.settings if one.group or one.is_part} if known else set()
 
 
 def _joined(old: Mapping[str, Any], new: Mapping[str, Any], is_group: Any) -> dict[str, Any]:
@@ -190,7 +203,9 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
     origins: dict[str, str] = {}
     defaults = owner()
     for layer in layers:
-        new = nested(layer, slots)
+        given = nested(layer, slots)
+        # An empty group, as in "train:" with nothing below, says nothing.
+        new = {name: one for name, one in given.items() if one is not None or not _is_group(getattr(defaults, name, 0))}
         values = merge(values, new, slots, defaults)
         origins |= dict.fromkeys(leaves(new), layer.origin)
     try:

@@ -31,9 +31,11 @@ def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
 def make_orders(run: RunDirectory, config: RunConfig) -> None:
     """Write ``orders/{train,valid,test,all}.parquet``, ``orders/data.json`` and ``orders/summary.csv``.
 
-    Every order is aligned with its session once, so that what cannot be executed is refused here and not hours later.
+    Every order is aligned with its session once, and every part made that needs no features, so that what cannot be
+    executed or is refused shows here and not hours later.
     """
     bench = workbench(run, config)
+    bench.check()
     parts, notes = bench.make_orders()
     for name in PARTS:
         bench.align(parts[name])

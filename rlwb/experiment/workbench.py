@@ -92,6 +92,13 @@ class Workbench:
         made: Reward[Any] = self.make("reward", self.config.reward)
         return made
 
+    def check(self) -> None:
+        """Make all parts that need no features, so that each can refuse its settings."""
+        for kind in ("simulator", "action_interpreter", "reward"):
+            self.make(kind, getattr(self.config, kind))
+        for part in self.config.baselines:
+            self.make("baseline", part)
+
     def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
         """Return the order tables of all parts, and in words what was noticed on the way."""
         table = self.make("orders", self.config.orders)

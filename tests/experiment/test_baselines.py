@@ -8,18 +8,18 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from rlwb.experiment.baselines import Estimates, baseline_results
 
 from rlwb.errors import ConfigError
 from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, BertsimasLo
-from rlwb.experiment.baselines import Estimates, baseline_results
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
 from rlwb.market import Sessions
 
 ALL = ["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", "hindsight", "hindsight_uncapped"]
-SMALL = {"market.synthetic.instruments": 2, "market.synthetic.days": 12}
+SMALL = {"market.instruments": 2, "market.days": 12}
 
 
 def bench_of(**changes: object) -> Workbench:
@@ -29,7 +29,7 @@ def bench_of(**changes: object) -> Workbench:
 
 @pytest.fixture(scope="module")
 def bench() -> Workbench:
-    return bench_of(backtest__baselines=ALL, execution__rules__volume_limit=0.02)
+    return bench_of(baselines=ALL, execution__rules__volume_limit=0.02)
 
 
 def test_estimates_are_from_the_training_sessions_alone(bench: Workbench) -> None:
@@ -38,7 +38,7 @@ def test_estimates_are_from_the_training_sessions_alone(bench: Workbench) -> Non
     last = parts["train"]["date"].max()
     later = bench.sessions.dates > last.to_datetime64().astype("datetime64[D]")
     assert 0 < later.sum() < len(later)
-    other = bench_of(backtest__baselines=ALL, execution__rules__volume_limit=0.02)
+    other = bench_of(baselines=ALL, execution__rules__volume_limit=0.02)
     fields = {name: np.where(later[:, None], values * 3.7, values) for name, values in bench.sessions.fields.items()}
     old = bench.sessions
     other.sessions = Sessions(old.calendar, old.instruments, old.dates, old.num_ticks, fields)
@@ -55,7 +55,7 @@ def test_estimates_go_through_the_runs_file_and_back(bench: Workbench, tmp_path)
     known = Estimates.fit(bench, bench.make_orders()[0]["train"])
     write_json(tmp_path / "baselines.json", known)
     assert Estimates.from_dict(json.loads((tmp_path / "baselines.json").read_text())) == known
-    few = Estimates.fit(bench_of(backtest__baselines=["twap", "pov"]), bench.make_orders()[0]["train"])
+    few = Estimates.fit(bench_of(baselines=["twap", "pov"]), bench.make_orders()[0]["train"])
     assert dataclasses.astuple(few)[1:] == (None, None, None)
     assert Estimates.from_dict(dataclasses.asdict(few)) == few
 
@@ -91,16 +91,16 @@ def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workben
 
 
 def test_default_baselines_are_those_of_the_headline() -> None:
-    assert RunConfig.load(None).backtest.baselines == ("twap", "vwap", "pov", "almgren_chriss", "hindsight")
+    assert RunConfig.load(None).baselines == ("twap", "vwap", "pov", "almgren_chriss", "hindsight")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"backtest.baselines": ["twap", "twap"]}, "baselines names twap twice; keep one"),
-        ({"backtest.baselines": ["twap"], "backtest.urgency": 2.0}, "urgency has no effect without almgren_chriss"),
-        ({"backtest.baselines": ["hindsight_uncapped"]}, "the rules have no cap to leave out; use hindsight"),
-        ({"backtest.baselines": ["vwp"]}, "backtest.baselines"),
+        ({"baselines": ["twap", "twap"]}, "baselines names twap twice; keep one"),
+        ({"baselines": ["twap"], "backtest.urgency": 2.0}, "urgency has no effect without almgren_chriss"),
+        ({"baselines": ["hindsight_uncapped"]}, "the rules have no cap to leave out; use hindsight"),
+        ({"baselines": ["vwp"]}, "baselines"),
         ({"backtest.urgency": 0.0}, "backtest.urgency"),
     ],
 )
@@ -110,7 +110,7 @@ def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, object], w
 
 
 def test_an_instrument_that_was_not_in_training_is_traded_evenly() -> None:
-    bench = bench_of(backtest__baselines=["almgren_chriss", "bertsimas_lo", "twap"])
+    bench = bench_of(baselines=["almgren_chriss", "bertsimas_lo", "twap"])
     parts, _ = bench.make_orders()
     train = parts["train"][parts["train"]["instrument"] == "SYN001"]
     known = Estimates.fit(bench, train)

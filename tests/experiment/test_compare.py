@@ -8,24 +8,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rlwb.experiment.methods import METHODS, method_config, method_configs
+from rlwb.experiment.sections import BASELINES
 
 from rlwb.errors import CheckpointError, ConfigError
+from rlwb.experiment.backtest import read_results
 from rlwb.experiment.compare import audit_method, compare
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.methods import METHODS, method_config, method_configs
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.sections import BASELINES
-from rlwb.experiment.work import read_results
 
 SMALL = {
-    "market.synthetic.instruments": 3,
-    "market.synthetic.days": 32,
-    "policy.hidden": 8,
+    "market.instruments": 3,
+    "market.days": 32,
+    "network.hidden": 8,
     "train.iterations": 2,
     "train.episodes_per_iteration": 40,
-    "train.batch_size": 50,
-    "train.repeats": 1,
+    "algorithm.batch_size": 50,
+    "algorithm.repeat": 1,
     "backtest.top": 2,
     "backtest.bootstrap_samples": 100,
 }
@@ -44,7 +44,7 @@ def config(**changes: object) -> RunConfig:
 
 
 def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
-    shared = config(train__penalty=3.0, train__entropy=0.02)
+    shared = config(reward__penalty=3.0, algorithm__entropy_coef=0.02)
     for name, method in METHODS.items():
         own = method_config(shared, name)
         assert own.orders == shared.orders
@@ -55,14 +55,14 @@ def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
             assert own.get(dotted) == value
     assert method_config(shared, "ppo").train.entropy == 0.02
     assert method_config(shared, "ddqn").train.entropy == RunConfig().train.entropy, "without effect there"
-    assert method_config(shared, "ppo_sparse").train.penalty == RunConfig().train.penalty, "without effect there"
+    assert method_config(shared, "ppo_sparse").reward.penalty == RunConfig().reward.penalty, "without effect there"
 
 
 def test_every_baseline_and_ceiling_stands_beside_the_learners_unless_some_are_named() -> None:
-    assert method_config(config(), "ppo").backtest.baselines == tuple(b for b in BASELINES if b != "hindsight_uncapped")
+    assert method_config(config(), "ppo").baselines == tuple(b for b in BASELINES if b != "hindsight_uncapped")
     capped = config(execution__rules__volume_limit=0.1)
-    assert method_config(capped, "ppo").backtest.baselines == BASELINES
-    assert method_config(config(backtest__baselines=["twap"]), "ppo").backtest.baselines == ("twap",)
+    assert method_config(capped, "ppo").baselines == BASELINES
+    assert method_config(config(baselines=["twap"]), "ppo").baselines == ("twap",)
 
 
 def test_an_unknown_method_is_told_the_nearest() -> None:
@@ -73,34 +73,34 @@ def test_an_unknown_method_is_told_the_nearest() -> None:
 
 
 def test_a_setting_of_one_algorithm_goes_to_the_methods_that_use_it(tmp_path: Path) -> None:
-    own = said(train__opd__distillation=0.05, train__dqn__n_step=2, train__iterations=6, train__entropy=0.02)
+    own = said(algorithm__distillation=0.05, algorithm__n_step=2, train__iterations=6, algorithm__entropy_coef=0.02)
     configs = method_configs(list(METHODS), None, own)
-    assert configs["opd"].train.opd.distillation == 0.05
-    assert configs["opd"].train.opd.teacher_iterations == 6
-    assert configs["ddqn"].train.dqn.n_step == 2
+    assert configs["opd"].algorithm.distillation == 0.05
+    assert configs["opd"].algorithm.teacher_iterations == 6
+    assert configs["ddqn"].algorithm.n_step == 2
     for name in METHODS:
-        alone = method_config(config(train__iterations=6, train__entropy=0.02), name)
+        alone = method_config(config(train__iterations=6, algorithm__entropy_coef=0.02), name)
         assert name in ("opd", "ddqn") or configs[name] == alone
     assert configs["opd"].train.entropy == 0.02
 
     file = tmp_path / "mine.yaml"
     file.write_text("train:\n  algorithm: dqn\n  clip: 0.1\n")
-    both = method_configs(["ddqn", "ppo"], file, own_of(train__dqn__n_step=3))
+    both = method_configs(["ddqn", "ppo"], file, own_of(algorithm__n_step=3))
     assert both["ppo"].train.clip == 0.1
-    assert (both["ddqn"].train.dqn.n_step, both["ddqn"].train.clip) == (3, RunConfig().train.clip)
+    assert (both["ddqn"].algorithm.n_step, both["ddqn"].train.clip) == (3, RunConfig().train.clip)
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
         (
-            {"train__opd__distillation": 0.05},
-            "test: train.opd.distillation has no effect on any of ddqn, ppo; drop it or compare a method that uses it.",
+            {"algorithm__distillation": 0.05},
+            "test: algorithm.distillation has no effect on any of ddqn, ppo; drop it or compare a method that uses it.",
         ),
-        ({"train__reward": "sparse", "train__penalty": 3.0}, "test: train.penalty has no effect on any of ddqn, ppo;"),
-        ({"train__dqn__n_step": 0}, "test: train.dqn.n_step is 0; it should be greater than or equal to 1."),
-        ({"train__dqn__n_stop": 2}, "test: there is no parameter train.dqn.n_stop; did you mean train.dqn.n_step?"),
-        ({"train__algorithm": ["ppo"]}, "test: train.algorithm is ['ppo']; it must be 'ppo', 'dqn' or 'opd'"),
+        ({"reward": "sparse", "reward__penalty": 3.0}, "test: reward.penalty has no effect on any of ddqn, ppo;"),
+        ({"algorithm__n_step": 0}, "test: algorithm.n_step is 0; it should be greater than or equal to 1."),
+        ({"algorithm__n_stop": 2}, "test: there is no parameter algorithm.n_stop; did you mean algorithm.n_step?"),
+        ({"algorithm": ["ppo"]}, "test: train.algorithm is ['ppo']; it must be 'ppo', 'dqn' or 'opd'"),
     ],
 )
 def test_a_setting_that_no_method_uses_or_that_is_wrong_is_refused(values: dict[str, object], sentence: str) -> None:
@@ -116,7 +116,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     methods = table.frame["method"].to_list()
     assert methods[0] == "TWAP"
     twap = table.frame.set_index("method").loc["TWAP"]
-    assert twap["reward"] == pytest.approx(-config().train.penalty / 48), "paid by the reward of the first method"
+    assert twap["reward"] == pytest.approx(-config().reward.penalty / 48), "paid by the reward of the first method"
     assert methods[-2:] == ["PPO", "PPO, sparse reward"]
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "comparison.csv"), table.frame, check_dtype=False)
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
@@ -140,14 +140,14 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
 
 
 def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) -> None:
-    shared = config(train__algorithm="opd", train__opd__distillation=0.5)
+    shared = config(algorithm="opd", algorithm__distillation=0.5)
     assert method_config(shared, "ppo") == method_config(config(), "ppo")
-    configs = method_configs(["ppo", "opd"], None, said(train__opd__distillation=0.5))
+    configs = method_configs(["ppo", "opd"], None, said(algorithm__distillation=0.5))
     assert configs["opd"] == method_config(shared, "opd")
     table = compare(tmp_path, configs, echo=lambda line: None)
     assert table.frame["method"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
     assert table.frame["method"].is_unique
-    assert RunDirectory(tmp_path / "opd").config.train.opd.distillation == 0.5
+    assert RunDirectory(tmp_path / "opd").config.algorithm.distillation == 0.5
 
     order_id = pd.read_parquet(tmp_path / "opd" / "orders" / "test.parquet")["order_id"].iloc[0]
     checks = audit_method(tmp_path, "teacher", order_id).checks()
