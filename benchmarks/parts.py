@@ -65,8 +65,10 @@ class Parts:
             entropy_coef=schedule.entropy_coef,
             max_grad_norm=schedule.max_grad_norm,
             value_clip=True,
+            batch_size=schedule.batch_size,
+            repeat=schedule.repeat,
         )
-        net = peer_network(len(self.features.columns), schedule, self.features)
+        net = peer_network(len(self.features.columns), schedule)
         kept = self.folder / PEER_NETWORK
         if kept.exists():
             load_peer_weights(net, torch.load(kept, weights_only=True)["weights"])
@@ -83,7 +85,6 @@ class Parts:
             train_initial_states=self.orders,
             val_initial_states=self.valid,
             episode_per_iter=episodes,
-            update_kwargs={"batch_size": self.schedule.batch_size, "repeat": self.schedule.repeat},
             seed=self.schedule.seed,
         )
 

@@ -1,7 +1,8 @@
 """Checks that a part of one's own holds what its protocol promises, on a small synthetic market.
 
 Each check takes a function that makes the part on a `Stage`, runs it as environments and training do, and raises
-`ConformanceError` with the promise that is broken; without an error the part works everywhere, with all built-in parts::
+`ConformanceError` with the promise that is broken; without an error the part works with all
+built-in parts in every environment::
 
     from rlwb.conformance import check_reward, check_state_interpreter
 
@@ -11,12 +12,15 @@ Each check takes a function that makes the part on a `Stage`, runs it as environ
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlwb.errors import RlwbError
 from rlwb.execution import (
@@ -49,9 +53,12 @@ class Stage:
     ----------
     sessions
         Two instruments and four days of five-minute bars.
+    table
+        The orders: a buy and a sell for each session.
     """
 
     sessions: Sessions
+    table: pd.DataFrame
 
     @cached_property
     def engine(self) -> Engine:
@@ -65,8 +72,8 @@ class Stage:
 
     @cached_property
     def orders(self) -> OrderBatch:
-        """A buy and a sell for each session."""
-        return OrderExecution(self.engine).align(generate_orders(self.sessions))
+        """The orders, aligned with the sessions."""
+        return OrderExecution(self.engine).align(self.table)
 
     def with_another_future(self, tick: int) -> Stage:
         """Return the stage with all prices and volumes from `tick` of the third day on multiplied by random numbers.
@@ -83,7 +90,7 @@ class Stage:
             for name, values in self.sessions.fields.items()
         }
         own = self.sessions
-        return Stage(Sessions(own.calendar, own.instruments, own.dates, own.num_ticks, fields))
+        return Stage(Sessions(own.calendar, own.instruments, own.dates, own.num_ticks, fields), self.table)
 
     def third_day(self) -> np.ndarray:
         """Return the rows of the orders of the third day."""
@@ -92,7 +99,8 @@ class Stage:
 
 def stage() -> Stage:
     """Return the market that the checks use."""
-    return Stage(synthetic_sessions(SyntheticSettings(instruments=2, days=4)))
+    sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=4))
+    return Stage(sessions, generate_orders(sessions))
 
 
 def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
@@ -124,7 +132,7 @@ def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
     states = list(play(on.orders, np.arange(count)))
     _require(len(states[0]) == count, simulator, f"start gave {len(states[0])} rows for {count} orders")
     _require(not states[0].done.any(), simulator, "an order is done before its first step")
-    for earlier, later in zip(states, states[1:], strict=False):
+    for earlier, later in itertools.pairwise(states):
         known = later.known
         whole = np.allclose(known.filled + known.position, known.amount, rtol=1e-9)
         _require(whole, simulator, "filled and position do not add up to the amount")
@@ -263,7 +271,7 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
     figures = lesson(learner, 1)
     for name, value in figures.items():
         _require(bool(np.isfinite(value)), learner, f"learn returned {value!r} as {name!r}, not a finite number")
-    second.load_state_dict(learner.state_dict())
+    second.load_state_dict(copy.deepcopy(learner.state_dict()))  # as through a file
     obs = env.reset().obs
     _require(_equal(learner.act(obs), second.act(obs)), learner, "a loaded state acts otherwise")
     _require(_equal(lesson(learner, 2), lesson(second, 2)), learner, "a loaded state learns otherwise")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from rlwb.errors import ConfigError
 
@@ -25,6 +26,7 @@ class Stream(IntEnum):
     REPLAY = 5
     ORDER = 6
     CERTIFICATE = 7
+    EPISODE = 8
 
 
 def check_seed(seed: object) -> int:
@@ -44,7 +46,7 @@ def derived_seed(*key: int) -> int:
     return int(_sequence(key).generate_state(1)[0])
 
 
-def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
+def uniform(key: Sequence[int], *counters: npt.ArrayLike) -> np.ndarray:
     """Return uniform numbers that depend on key and counters only, not on the batch in which they are drawn.
 
     Parameters
@@ -62,12 +64,25 @@ def uniform(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
     return _draw(lambda words: _fraction(words[0]), key, counters)
 
 
-def episode_seeds(seed: int, episode: np.ndarray | int) -> np.ndarray:
+def episode_seeds(seed: int, episode: npt.ArrayLike) -> np.ndarray:
     """Return the seeds of episodes' own random numbers, uint64 of the shape of `episode`; they depend on both alone."""
     return np.asarray(_draw(lambda words: words[0], (seed, Stream.ENVIRONMENT), (episode,), np.uint64))
 
 
-def normal(key: Sequence[int], *counters: np.ndarray | int) -> np.ndarray:
+def uniform_of(seeds: np.ndarray, *counters: npt.ArrayLike) -> np.ndarray:
+    """Return a uniform number in [0, 1) for each seed, float64 of shape (N,), by seed and counters alone.
+
+    Parameters
+    ----------
+    seeds : uint64 of shape (N,)
+        For example those of episodes, which a simulator gets.
+    counters : integers of shape (N,)
+        At most three, for example the step.
+    """
+    return uniform((Stream.EPISODE,), seeds.astype(np.uint64).view(np.int64), *counters)
+
+
+def normal(key: Sequence[int], *counters: npt.ArrayLike) -> np.ndarray:
     """Return standard normal numbers, float64, by key and counters like `uniform` (Box and Muller, 1958)."""
     return _draw(_box_muller, key, counters)
 
@@ -117,7 +132,7 @@ def _sequence(key: Sequence[int]) -> np.random.SeedSequence:
 def _draw(
     convert: Callable[[np.ndarray], np.ndarray],
     key: Sequence[int],
-    counters: Sequence[np.ndarray | int],
+    counters: Sequence[npt.ArrayLike],
     dtype: type = np.float64,
 ) -> np.ndarray:
     if not 1 <= len(counters) <= 4:

@@ -163,7 +163,7 @@ class EpisodeSimulator(Simulator[EpisodeStates]):
 
     def start(self, initial_states: Sequence[Any], seeds: np.ndarray) -> EpisodeStates:
         pairs = zip(initial_states, seeds.tolist(), strict=True)
-        return EpisodeStates(tuple(self.episode(initial, np.random.default_rng(seed)) for initial, seed in pairs))
+        return EpisodeStates(tuple([self.episode(initial, np.random.default_rng(seed)) for initial, seed in pairs]))
 
     def step(self, state: EpisodeStates, action: np.ndarray) -> EpisodeStates:
         for episode, own in zip(state.episodes, action, strict=True):

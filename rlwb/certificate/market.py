@@ -42,8 +42,9 @@ from rlwb.execution import (
     OrderExecution,
     PAPenaltyReward,
 )
+from rlwb.learner import Actor
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Sessions
-from rlwb.trainer import Actor, backtest
+from rlwb.trainer import backtest
 
 #: Price of every session's first tick, shares in a lot, and shares that everyone trades in a tick.
 START, LOT, VOLUME = 100.0, 100.0, 1e6

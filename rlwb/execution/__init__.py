@@ -24,8 +24,9 @@ from rlwb.execution.interpreters import (
     KnownStateInterpreter,
     TwapRelativeActionInterpreter,
 )
+from rlwb.execution.liquidity import RandomLiquidity
 from rlwb.execution.metrics import order_metrics, price_advantage
-from rlwb.execution.order import AlignReport, Direction, Order, OrderBatch, parse_direction
+from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecution
@@ -36,7 +37,6 @@ __all__ = [
     "POV",
     "TWAP",
     "VWAP",
-    "AlignReport",
     "AlmgrenChriss",
     "AmountActionInterpreter",
     "Baseline",
@@ -61,6 +61,7 @@ __all__ = [
     "OrderSettings",
     "Outcome",
     "PAPenaltyReward",
+    "RandomLiquidity",
     "SignalParameters",
     "SparseReward",
     "SplitSettings",

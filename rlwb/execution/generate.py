@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution.order import Direction, order_ids
+from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
 from rlwb.market.clock import day_of
 from rlwb.seeds import Stream, check_seed, normal
@@ -129,9 +128,9 @@ def generate_orders(
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
     rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
     sides = sorted(settings.directions)
-    rows, side = np.repeat(rows, len(sides)), np.tile([int(Direction[name]) for name in sides], len(rows))
-    instrument = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)[code[rows]]
-    draws = normal((seed, Stream.ORDER), instrument, sessions.dates[rows].astype(np.int64), side)
+    rows, buy = np.repeat(rows, len(sides)), np.tile(np.array(sides) == "BUY", len(rows))
+    text = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)
+    draws = normal((seed, Stream.ORDER), text[code[rows]], sessions.dates[rows].astype(np.int64), buy)
     amount = np.exp(settings.log_mean + settings.log_std * draws) * mean[rows]
     if lot_size:
         small = int((amount < lot_size / 2).sum())
@@ -140,17 +139,18 @@ def generate_orders(
             notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
     date = sessions.dates[rows].astype("datetime64[ns]")
     edge = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
+    instrument = names.astype(object)[code[rows]]
     table = pd.DataFrame(
         {
-            "instrument": names.astype(object)[code[rows]],
+            "order_id": made_ids(instrument, date, buy),
+            "instrument": instrument,
             "date": date,
-            "direction": np.tile(np.array(sides, dtype=object), len(rows) // len(sides)),
+            "direction": np.where(buy, "BUY", "SELL").astype(object),
             "amount": amount,
             "start": date + edge[first],
             "end": date + edge[stop[rows]],
         }
     )
-    table.insert(0, "order_id", order_ids(None, table["instrument"], date, table["direction"]))
     table.attrs["notes"] = notes
     return table
 
@@ -187,49 +187,44 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
         When a part is empty, with the orders of each part and the dates of the data.
     """
     dates = np.sort(table["date"].unique())
-    part = pd.Series("", index=table.index)
-    for name, (low, high) in zip(PARTS, _ranges(settings or SplitSettings(), dates), strict=True):
-        part[table["date"].between(low, high)] = name
-    parts = {name: table[part == name].reset_index(drop=True) for name in PARTS}
+    taken = _dates_of_parts(settings or SplitSettings(), dates)
+    inside = {name: table["date"].isin(dates[mask]) for name, mask in zip(PARTS, taken, strict=True)}
+    parts = {name: table[rows].reset_index(drop=True) for name, rows in inside.items()}
     if any(frame.empty for frame in parts.values()):
         counts = ", ".join(f"{name} {len(frame)}" for name, frame in parts.items())
-        span = f"{pd.Timestamp(dates[0]):%Y-%m-%d} to {pd.Timestamp(dates[-1]):%Y-%m-%d}"
         raise OrderError(
-            f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from {span}. "
+            f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from "
+            f"{np.datetime_as_string(dates[0], 'D')} to {np.datetime_as_string(dates[-1], 'D')}. "
             "Change the splits or bring more dates."
         )
-    union, left = table[part != ""].reset_index(drop=True), table["date"][part == ""]
+    used = np.logical_or.reduce(list(inside.values()))
+    union, left = table[used].reset_index(drop=True), table["date"][~used]
     if len(left):
         note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
         union.attrs["notes"] = [note]
     return {**parts, "all": union}
 
 
-def _ranges(settings: SplitSettings, dates: np.ndarray) -> list[tuple[pd.Timestamp, pd.Timestamp]]:
-    given: Sequence[float | tuple[str, str]] = (settings.train, settings.valid, settings.test)
+def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarray]:
+    """Return for each part which of the sorted `dates` it takes, bool of shape (D,)."""
+    given: Sequence[Any] = (settings.train, settings.valid, settings.test)
     if all(isinstance(value, (int, float)) for value in given):
-        shares = np.array(given, dtype=np.float64)
-        if not (shares > 0).all() or shares.sum() > 1 + 1e-9:
-            raise ConfigError(f"the split shares {tuple(given)} must each be above 0 and sum to at most 1.")
-        cuts = np.round(np.concatenate([[0.0], np.cumsum(shares)]) * len(dates)).astype(int)
-        empty = (pd.Timestamp.max, pd.Timestamp.min)
-        return [
-            (pd.Timestamp(dates[a]), pd.Timestamp(dates[b - 1])) if b > a else empty
-            for a, b in itertools.pairwise(cuts)
-        ]
-    ranges: list[tuple[pd.Timestamp, pd.Timestamp]] = []
+        if not all(share > 0 for share in given) or sum(given) > 1 + 1e-9:
+            raise ConfigError(f"the split shares {given} must each be above 0 and sum to at most 1.")
+        place = np.searchsorted(np.round(np.cumsum(given) * len(dates)), np.arange(len(dates)), side="right")
+        return [place == part for part in range(len(PARTS))]
+    taken: list[np.ndarray] = []
+    last: np.datetime64 | None = None
     for name, value in zip(PARTS, given, strict=True):
-        if isinstance(value, (int, float)):
-            raise ConfigError(
-                f"the split mixes shares and dates at {name}={value!r}; give three shares or three date pairs."
-            )
         try:
-            low, high = (pd.Timestamp(day_of(day)) for day in value)
+            first, end = (day_of(day) for day in value)
         except (TypeError, ValueError, ConfigError):
             raise ConfigError(
-                f"the split {name}={value!r} is not a pair of dates; write for example ('2024-01-02', '2024-06-28')."
+                f"the split {name}={value!r} is not a pair of dates; give three shares of the dates, or three "
+                "pairs such as ('2024-01-02', '2024-06-28')."
             ) from None
-        if low > high or (ranges and low <= ranges[-1][1]):
+        if first > end or (last is not None and first <= last):
             raise ConfigError(f"the split {name} {value} must come after the part before it, its first date first.")
-        ranges.append((low, high))
-    return ranges
+        taken.append((dates >= first) & (dates <= end))
+        last = end
+    return taken

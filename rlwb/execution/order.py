@@ -103,12 +103,17 @@ class Order:
     def __post_init__(self) -> None:
         if not isinstance(self.instrument, str) or not self.instrument.strip():
             raise OrderError(f"instrument {self.instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
-        if isinstance(self.amount, (bool, str)) or not 0 < self.amount < np.inf:
-            raise OrderError(f"amount {self.amount!r} of {self.instrument} is not a number above 0.")
+        amount: Any = self.amount
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, (int, float, np.integer, np.floating))
+            or not 0 < amount < np.inf
+        ):
+            raise OrderError(f"amount {amount!r} of {self.instrument} is not a number above 0.")
         for name in ("date", "start", "end"):
             object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
         object.__setattr__(self, "direction", parse_direction(self.direction))
-        object.__setattr__(self, "amount", float(self.amount))
+        object.__setattr__(self, "amount", float(amount))
 
     def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
         if name != "date" and (value is None or value is pd.NaT):
@@ -150,63 +155,6 @@ def order_frame(orders: Iterable[Order]) -> pd.DataFrame:
     return frame.assign(direction=[Direction(side).name for side in frame["direction"]], **stamps)
 
 
-def order_values(orders: Order | Iterable[Order], source: str = "orders") -> tuple[Order, ...]:
-    """Return one or more orders as a tuple; anything else than orders, and none at all, are an OrderError."""
-    given = (orders,) if isinstance(orders, Order) else tuple(orders)
-    for order in given:
-        if not isinstance(order, Order):
-            raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
-    if not given:
-        raise OrderError(f"{source} holds no orders; give at least one.")
-    return given
-
-
-def order_ids(
-    given: Sequence[str] | None, instrument: Any, date: Any, direction: Any, source: str = "orders"
-) -> np.ndarray:
-    """Return the ids of orders, object of shape (N,): those given, and ``AAA-20240301-B`` where there is none.
-
-    Made ids that would occur twice are numbered; given ids that do are an OrderError.
-    """
-    ids = np.array(given if given is not None else [""] * len(instrument), dtype=object)
-    missing = np.flatnonzero(ids == "")
-    if len(missing):
-        at, days = pd.factorize(np.asarray(date)[missing])
-        text = pd.DatetimeIndex(days).strftime("-%Y%m%d-").to_numpy(dtype=object)
-        made = np.asarray(instrument, dtype=object)[missing] + text[at]
-        made += np.where(np.asarray(direction)[missing] == "BUY", "B", "S").astype(object)
-        same = pd.Series(made).duplicated()
-        if same.any():
-            count = pd.Series(made).groupby(made).cumcount().to_numpy()
-            made = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
-        ids[missing] = made
-    if given is not None:
-        twice = ids[pd.Series(ids).duplicated()]
-        if len(twice):
-            raise OrderError(f"{source}: order_id {twice[0]!r} occurs more than once; ids must be unique in a table.")
-    return ids
-
-
-@dataclass
-class AlignReport:
-    """The orders that alignment left out, and those that it found remarkable.
-
-    Attributes
-    ----------
-    refused, noted
-        Reason to the ids of its orders; a refused order is not in the batch.
-    """
-
-    refused: dict[str, list[str]] = field(default_factory=dict)
-    noted: dict[str, list[str]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        kinds = (("refused", self.refused), ("noted", self.noted))
-        return "\n".join(
-            f"{kind} {len(ids)}: {reason}; first {ids[0]}" for kind, found in kinds for reason, ids in found.items()
-        )
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class OrderBatch(Rows, Sequence[Order]):
     """N orders as arrays, aligned with the sessions of one panel.
@@ -225,8 +173,8 @@ class OrderBatch(Rows, Sequence[Order]):
         In the units of the volume.
     start, end : int32 of shape (N,)
         Ticks of the window ``[start, end)``.
-    report
-        The orders of `source` that were refused or noted.
+    refused, noted
+        Reason to the ids of the orders of `source` that were left out for it, or are only remarkable for it.
     """
 
     source: pd.DataFrame | tuple[Order, ...]
@@ -236,7 +184,8 @@ class OrderBatch(Rows, Sequence[Order]):
     amount: np.ndarray
     start: np.ndarray
     end: np.ndarray
-    report: AlignReport = field(default_factory=AlignReport)
+    refused: Mapping[str, list[str]] = field(default_factory=dict)
+    noted: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.session)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import COLUMNS, Order, order_frame, order_ids, order_values, parse_direction, text_of
+from rlwb.execution.order import COLUMNS, Order, order_frame, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.clock import DAY_SECONDS
@@ -80,9 +80,48 @@ def order_table(
     out["amount"] = cells.amounts()
     for name in ("start", "end"):
         out[name] = cells.times(name, out["date"]) if name in frame else pd.Series(pd.NaT, out.index, "datetime64[ns]")
-    given = [text_of(value) for value in frame["order_id"].astype(object)] if "order_id" in frame else None
-    out["order_id"] = order_ids(given, out["instrument"], out["date"], out["direction"], source)
+    given = frame["order_id"].astype(object).map(text_of) if "order_id" in frame else [""] * len(frame)
+    buy = (out["direction"] == "BUY").to_numpy()
+    out["order_id"] = order_ids(given, out["instrument"].to_numpy(), out["date"].to_numpy(), buy, source)
     return out[COLUMNS]
+
+
+def order_values(orders: Order | Iterable[Order], source: str = "orders") -> tuple[Order, ...]:
+    """Return one or more orders as a tuple; anything else than orders, and none at all, are an OrderError."""
+    given = (orders,) if isinstance(orders, Order) else tuple(orders)
+    for order in given:
+        if not isinstance(order, Order):
+            raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
+    if not given:
+        raise OrderError(f"{source} holds no orders; give at least one.")
+    return given
+
+
+def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.ndarray:
+    """Return ids such as ``AAA-20240301-B``, object of the arrays' shape (N,)."""
+    at, days = pd.factorize(date)
+    text = pd.DatetimeIndex(days).strftime("-%Y%m%d-").to_numpy(dtype=object)
+    ids: np.ndarray = instrument.astype(object) + text[at]
+    return ids + np.where(buy, "B", "S").astype(object)
+
+
+def order_ids(
+    given: Iterable[str], instrument: np.ndarray, date: np.ndarray, buy: np.ndarray, source: str = "orders"
+) -> np.ndarray:
+    """Return the given ids, and made ones where they are empty, object of shape (N,).
+
+    Made ids that occur twice are numbered; any other id that does is an OrderError.
+    """
+    ids = np.array(list(given), dtype=object)
+    empty = ids == ""
+    if empty.any():
+        made = made_ids(instrument[empty], date[empty], buy[empty])
+        count = pd.Series(made).groupby(made).cumcount().to_numpy()
+        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
+    if len(set(ids.tolist())) < len(ids):
+        twice = ids[pd.Series(ids).duplicated()][0]
+        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
+    return ids
 
 
 class _Stamps(NamedTuple):
@@ -176,18 +215,13 @@ class _Cells:
         parts = text.str.extract(_STAMP)
         dated, timed, zoned = (parts[part].notna() for part in ("date", "time", "zone"))
         date = pd.to_datetime(parts["date"], errors="coerce", format="mixed")
-        clock = parts["time"].where(parts["time"].str.count(":") != 1, parts["time"] + ":00").fillna("00:00:00")
-        time = pd.to_timedelta(clock)
+        time = pd.to_timedelta(parts["time"].fillna("0:00").str.replace(r"^(\d+:\d+)$", r"\1:00", regex=True))
         time = time.where((time <= _DAY) & (dated | timed & ~zoned))
         local = date + time
         if zoned.any():
             zone = self.calendar.timezone
             if zone is None:
-                self.refuse(
-                    zoned.to_numpy()[labels],
-                    name,
-                    "carries a time zone, but the calendar has none; set the calendar's timezone",
-                )
+                self.refuse(zoned.to_numpy()[labels], name, "has a time zone and the calendar none; set its timezone")
             moved = pd.to_datetime(text.where(dated & zoned), utc=True, errors="coerce", format="mixed")
             local = local.where(~zoned, moved.dt.tz_convert(zone).dt.tz_localize(None))
         found = _Stamps(text != "", dated, date, time, local)

@@ -3,21 +3,19 @@
 from rlwb.trainer.api import backtest, result_table, train
 from rlwb.trainer.callbacks import Checkpoint, EarlyStopping
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
-from rlwb.trainer.collect import Actor, Episodes, collect
+from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.progress import ProgressLines
 from rlwb.trainer.trainer import Callback, Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel
+from rlwb.trainer.vessel import TrainingVessel
 from rlwb.trainer.writers import EpisodesWriter, History, MetricsWriter
 
 __all__ = [
-    "Actor",
     "Callback",
     "Checkpoint",
     "EarlyStopping",
     "Episodes",
     "EpisodesWriter",
     "History",
-    "Learner",
     "MetricsWriter",
     "ProgressLines",
     "Trainer",

@@ -12,11 +12,12 @@ from rlwb.env import make_env
 from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.learner import Actor, Learner
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
-from rlwb.trainer.collect import Actor, Episodes, collect
+from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import Learner, TrainingVessel
+from rlwb.trainer.vessel import TrainingVessel
 
 
 def train(

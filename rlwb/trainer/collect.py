@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rlwb.batch import join
 from rlwb.env import FiniteVectorEnv
 from rlwb.errors import ConfigError, RlwbError
+from rlwb.learner import Actor
 from rlwb.seeds import Stream, uniform
 
 #: Figures of every training iteration beside those of its episodes and of the update.
@@ -20,13 +21,6 @@ OF_ANY_COLLECT = ("episodes", "reward", "length")
 
 #: Episode numbers, observations, actions, rewards and ends of one step.
 _Part = tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]
-
-
-class Actor(Protocol):
-    """Anything that chooses actions for a batch of observations."""
-
-    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""
 
 
 @dataclass

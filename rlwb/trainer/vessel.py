@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -11,29 +11,11 @@ from rlwb.env import DataQueue, EnvWrapper, FiniteVectorEnv, check_env, make_env
 from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.learner import Learner
 from rlwb.reward import AuxiliaryInfoCollector, Reward
 from rlwb.seeds import Stream, derived_seed
 from rlwb.simulator import Simulator
-from rlwb.trainer.collect import Actor, Episodes, collect
-
-
-class Learner(Actor, Protocol):
-    """A policy that learns from episodes.
-
-    Attributes
-    ----------
-    figures
-        Names of what `learn` returns, so that callbacks that watch one are checked before training; None if unknown.
-    """
-
-    figures: tuple[str, ...] | None
-
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Update on episodes laid end to end, `done` marking their ends; return figures of the update."""
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: Any) -> Any: ...
+from rlwb.trainer.collect import Episodes, collect
 
 
 class TrainingVessel:
@@ -76,6 +58,7 @@ class TrainingVessel:
         for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
+        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
         self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter

@@ -65,7 +65,10 @@ def player(sessions: Sessions):  # type: ignore[no-untyped-def]
 
     def play(rules: ExecutionRules) -> PolicyResult:
         env = BatchedOrderExecution(
-            Engine(sessions, 4, rules), orders, state_interpreter=KnownStateInterpreter(), action_interpreter=AmountActionInterpreter()
+            Engine(sessions, 4, rules),
+            orders,
+            state_interpreter=KnownStateInterpreter(),
+            action_interpreter=AmountActionInterpreter(),
         )
         active = env.reset()
         while len(active.episode):

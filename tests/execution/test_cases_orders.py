@@ -38,7 +38,7 @@ def test_b01_order_starts_inside_a_step() -> None:
 def test_b03_order_larger_than_the_volume() -> None:
     sessions = sessions_of([[10.0] * 10], 10_000.0)
     big = order(300_000)
-    assert list(align_orders([big], sessions).report.noted) == ["the amount exceeds the whole volume of its window"]
+    assert list(align_orders([big], sessions).noted) == ["the amount exceeds the whole volume of its window"]
     _, _, free = run(sessions, [big], 5, TWAP)
     assert (free["ffr"].iloc[0], free["participation"].iloc[0]) == (1.0, 3.0)
     _, _, capped = run(sessions, [big], 5, TWAP, ExecutionRules(volume_limit=0.25))
@@ -173,11 +173,11 @@ def test_b11_windows_without_a_bar(change: dict[str, str], reason: str) -> None:
         align_orders(pd.DataFrame([row | change]), sessions)
     left = align_orders(pd.DataFrame([row, row | change]), sessions, on_refused="drop")
     assert len(left) == 1
-    assert [len(ids) for ids in left.report.refused.values()] == [1]
+    assert [len(ids) for ids in left.refused.values()] == [1]
 
 
 def test_b11_all_refused_is_refused() -> None:
-    with pytest.raises(OrderError, match="none of the 1 orders can be executed: refused 1: the instrument"):
+    with pytest.raises(OrderError, match="none of the 1 orders can be executed: the instrument is not in the data"):
         align_orders(
             [Order("BBB", pd.Timestamp(2024, 1, 1), Direction.BUY, 1.0)], sessions_of([[10.0] * 4]), on_refused="drop"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,15 @@ from rlwb.market import Calendar, Sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
 
-PRICES = st.one_of(st.floats(5.0, 15.0), st.sampled_from([9.0, 10.0, 11.0]), st.just(math.nan))
-HALF_SPREADS = st.one_of(st.floats(0.0, 0.1), st.just(0.0), st.just(math.nan))
 SHAPES = st.sampled_from(["linear", "square_root"])
-VOLUMES = st.one_of(st.floats(0.0, 500.0), st.just(0.0), st.just(math.nan))
+SHARES = (0.0, 0.1, 1 / 3, 0.5, 1.0)
+
+
+def mixed(rng: np.random.Generator, count: int, low: float, high: float, special: Sequence[float]) -> np.ndarray:
+    """A third each of any number, a round one, and a special one or NaN, so that ties and gaps are common."""
+    every = rng.uniform(low, high, count)
+    kinds = [every, np.round(every, rng.integers(0, 3)), rng.choice([*special, math.nan], count)]
+    return np.choose(rng.integers(0, 3, count), kinds)
 
 
 @st.composite
@@ -52,11 +58,13 @@ def problems(
     ticks = first + second
     clock = (("09:30", f"09:{30 + first}"), ("13:00", f"13:{second:02d}"))
     calendar = Calendar(segments=clock, weekdays=(0, 1, 2, 3, 4, 5, 6))
-    price = np.array([[10.0] * ticks, draw(st.lists(PRICES, min_size=ticks, max_size=ticks))])
-    volume = np.array([[100.0] * ticks, draw(st.lists(VOLUMES, min_size=ticks, max_size=ticks))])
+    # What every tick has comes from a generator: drawn by hypothesis one by one it would take most of the time.
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    price = np.array([[10.0] * ticks, mixed(rng, ticks, 5.0, 15.0, [9.0, 10.0, 11.0])])
+    volume = np.array([[100.0] * ticks, mixed(rng, ticks, 0.0, 500.0, [0.0])])
     halted = np.zeros((2, ticks), dtype=bool)
-    halted[1] = draw(st.lists(st.booleans(), min_size=ticks, max_size=ticks)) if draw(st.booleans()) else False
-    half = draw(st.lists(HALF_SPREADS, min_size=ticks, max_size=ticks))
+    halted[1] = rng.integers(0, 2, ticks) if draw(st.booleans()) else False
+    half = mixed(rng, ticks, 0.0, 0.1, [0.0])
     # Quotes around the close, so that the mid is the close up to rounding; the spread's missing ones are one-sided.
     quotes = {"bid": price - np.nan_to_num(half), "ask": price + half}
     fields = dict.fromkeys(("open", "high", "low", "close"), price) | {"volume": volume} | quotes
@@ -71,9 +79,7 @@ def problems(
         end = draw(st.integers(start + 1, ticks))
         amount = draw(st.floats(max(rule.lot_size, 1e-6), 1e4))
         orders.append((draw(st.sampled_from([1, -1])), amount, start, end))
-    shares = [
-        draw(st.lists(st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0]), min_size=ticks, max_size=ticks)) for _ in orders
-    ]
+    shares = rng.choice(SHARES, (len(orders), ticks)).tolist()
     return sessions, rule, draw(st.integers(1, 4)), orders, shares
 
 

@@ -32,7 +32,7 @@ from rlwb.execution import (
     generate_orders,
 )
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
-from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+from rlwb.policy import MLP, PPO, ActorCritic, Attention, Convolution, Recurrent, make_network
 from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of, problems
 from tests.execution.test_symmetry import in_units, play
@@ -195,8 +195,10 @@ def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> 
         observe, choose = KnownStateInterpreter(), AmountActionInterpreter()
     else:
         features = MarketFeatures.build(sessions, fit_rows=earlier)
-        net = make_network(NetworkSettings(policy, 8), 5, features=features, seed=0)  # type: ignore[arg-type]
-        chooser = PPO(net, PPOSettings(), seed=0)
+        kinds: dict[str, Any] = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
+        channels = features.shape[2]
+        trunk = (lambda: MLP(8)) if policy == "mlp" else (lambda: kinds[policy](channels, 8))
+        chooser = PPO(make_network(lambda: ActorCritic(trunk(), 5), seed=0), seed=0)
         observe, choose = FullHistoryStateInterpreter(features, engine.max_step), CategoricalActionInterpreter(4)
     env = NativeVectorEnv(simulator, orders, state_interpreter=observe, action_interpreter=choose, by_reference=False)
     active, taken = env.reset(), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ from rlwb.execution import (
 )
 from rlwb.market import MarketFeatures
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
-from rlwb.policy import PPO, NetworkSettings, PPOSettings, make_network
+from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, Recurrent, make_network
 from rlwb.trainer import TrainingVessel
 
 ACTIONS = 5
@@ -58,10 +59,23 @@ def small() -> Small:
     return Small(simulator, features, simulator.align(frame))
 
 
+def small_network(
+    kind: Callable[..., Network] = Recurrent,
+    hidden: int = 8,
+    *,
+    seed: int = 0,
+    head: Any = ActorCritic,
+    acts: Mapping[str, Any] | None = None,
+    **own: Any,
+) -> Any:
+    """A network that reads the small market's bars, with a head; `acts` are the head's mask and start."""
+    channels = small().features.shape[2]
+    return make_network(lambda: head(kind(channels, hidden, **own), ACTIONS, **(acts or {})), seed)
+
+
 def small_ppo(*, seed: int = 0, previous_day: bool = False, hidden: int = 8, **settings: Any) -> PPO:
-    network = NetworkSettings(hidden=hidden, previous_day=previous_day)
-    net = make_network(network, ACTIONS, features=small().features, seed=seed)
-    return PPO(net, PPOSettings(**{"learning_rate": 5e-3, **settings}), seed=seed)
+    net = small_network(Recurrent, hidden, seed=seed, previous_day=previous_day)
+    return PPO(net, PPOSettings(**{"learning_rate": 5e-3, **UPDATE, **settings}), seed=seed)
 
 
 def small_vessel(**changes: Any) -> TrainingVessel:
@@ -81,7 +95,7 @@ def small_vessel(**changes: Any) -> TrainingVessel:
 
 
 def weights(policy: PPO) -> dict[str, np.ndarray]:
-    return {name: value.detach().numpy().copy() for name, value in policy.net.state_dict().items()}
+    return {name: value.detach().numpy().copy() for name, value in policy.network.state_dict().items()}
 
 
 def assert_same_weights(a: PPO, b: PPO) -> None:

@@ -6,16 +6,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, Known, OrderBatch, Outcome
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, per_order
-from rlwb.policy import PPO, NetworkSettings, make_network
+from rlwb.policy import MLP, PPO, ActorCritic, Network, PPOSettings, make_network
 from rlwb.reward import Reward, RewardCombination
 from rlwb.trainer import Episodes, Trainer, collect
 from tests.trainer.corridor_vessel import corridor_vessel
-from tests.trainer.small import assert_same_weights, small, small_vessel
+from tests.trainer.small import UPDATE, assert_same_weights, small, small_vessel
 
 
 def test_training_goes_through_its_initial_states_in_epochs() -> None:
@@ -117,35 +119,21 @@ class Hurry(Reward[Outcome]):
         return -float(outcome.known.step)
 
 
-class Scalars:
-    """A trunk that reads the own observation."""
+class Scalars(Network):
+    """A network of a user's observations."""
 
-    @staticmethod
-    def make() -> Any:
-        import torch
-        from torch import nn
+    def __init__(self) -> None:
+        super().__init__(width=8)
+        self.layer = nn.Linear(4, 8)
 
-        class Trunk(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.layer = nn.Linear(4, 8)
-
-            def forward(self, obs: Any) -> Any:
-                left, side = (torch.as_tensor(obs[key]).float()[:, None] for key in ("left", "acquiring"))
-                market = torch.as_tensor(obs["last_close"]) / 100
-                return torch.tanh(self.layer(torch.cat([left, side, market], dim=1)))
-
-        return Trunk()
+    def forward(self, obs: Any) -> torch.Tensor:
+        left, side = (torch.as_tensor(obs[key]).float()[:, None] for key in ("left", "acquiring"))
+        market = torch.as_tensor(obs["last_close"]) / 100
+        return torch.tanh(self.layer(torch.cat([left, side, market], dim=1)))
 
 
 def own_vessel(**changes: Any) -> Any:
-    import torch
-
-    from rlwb.policy import ActorCritic
-
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        policy = PPO(ActorCritic(Scalars.make(), 8, 3))
+    policy = PPO(make_network(lambda: ActorCritic(Scalars(), 3), seed=0), PPOSettings(**UPDATE))
     reward = RewardCombination({"filled": (Filled(), 1.0), "hurry": (Hurry(), 0.1)})
     return small_vessel(state_interpreter=Own(), action_interpreter=Fraction(), reward=reward, policy=policy, **changes)
 
@@ -179,7 +167,7 @@ def test_own_parts_train_to_equal_weights() -> None:
 def test_a_network_of_the_scalars_trains_too() -> None:
     from rlwb.execution import CurrentStepStateInterpreter
 
-    policy = PPO(make_network(NetworkSettings(kind="mlp", hidden=8), 3))
+    policy = PPO(make_network(lambda: ActorCritic(MLP(8), 3), seed=0))
     vessel = small_vessel(
         policy=policy,
         state_interpreter=CurrentStepStateInterpreter(small().simulator.engine.max_step),

@@ -9,22 +9,31 @@ import pytest
 import torch
 from torch import nn
 
+from rlwb.batch import take_rows
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy import (
+    Attention,
     AttentionEncoder,
+    Convolution,
     ConvolutionEncoder,
-    MarketEncoder,
-    NetworkSettings,
-    Recurrent,
-    SessionEncoder,
-    make_network,
+    MarketNetwork,
+    RecurrentEncoder,
+    SequenceEncoder,
 )
 from rlwb.policy.episodes import last_rows
 from tests.policy.conftest import Rollout
-from tests.policy.test_market_encoder import exchange_the_panel, fresh, move_by_optimiser, move_by_state_dict, observe
-from tests.trainer.small import ACTIONS, small
+from tests.policy.test_recurrent_encoder import (
+    fresh,
+    move_by_optimiser,
+    move_by_state_dict,
+    observe,
+    other_panel,
+    refer,
+)
+from tests.trainer.small import small, small_network
 
+NETWORKS = {"convolution": Convolution, "attention": Attention}
 KINDS = {"convolution": ConvolutionEncoder, "attention": AttentionEncoder}
 HIDDEN = 8
 
@@ -32,11 +41,10 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 with_yesterday = pytest.mark.parametrize("previous_day", [False, True])
 
 
-def encoder(kind: str, previous_day: bool = False, features: MarketFeatures | None = None, **own: int) -> Any:
-    features = features or small().features
+def encoder(kind: str, previous_day: bool = False, **own: int) -> Any:
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return KINDS[kind](features.today.shape[2], HIDDEN, previous_day=previous_day, features=features, **own)
+        return KINDS[kind](small().features.shape[2], HIDDEN, previous_day=previous_day, **own)
 
 
 def rows_seen(net: Any, today: np.ndarray, yesterday: np.ndarray, tick: int) -> torch.Tensor:
@@ -45,7 +53,7 @@ def rows_seen(net: Any, today: np.ndarray, yesterday: np.ndarray, tick: int) -> 
     rows = [np.zeros(today.shape[1] + 1)]
     rows += [np.append(bar, (t + 1) / ticks) for t, bar in enumerate(yesterday)] if net.previous_day else []
     rows += [np.append(bar, (t + 1) / ticks) for t, bar in enumerate(today[:tick])]
-    empty = np.zeros((len(rows), net.width - today.shape[1] - 1))
+    empty = np.zeros((len(rows), net.row_width - today.shape[1] - 1))
     return torch.tensor(np.concatenate([np.stack(rows), empty], axis=1), dtype=torch.float32)
 
 
@@ -116,9 +124,9 @@ def test_the_kept_pass_equals_the_pass_with_gradients(kind: str, previous_day: b
         assert torch.equal(net(reference), kept)
         torch.testing.assert_close(net(blocks), kept, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(net(reference).detach(), kept, rtol=1e-5, atol=1e-6)
-    states = net.encode(np.array([3, 5])).detach()
+    states = net.encode(*net.read(small().features, np.array([3, 5]))).detach()
     assert states.shape == (2, 17, HIDDEN)
-    one = {"session": np.array([5]), "cur_tick": np.array([9])}
+    one = refer([5], [9])
     torch.testing.assert_close(net(one).detach()[0], states[1, 9], rtol=1e-5, atol=1e-6)
 
 
@@ -134,18 +142,21 @@ def test_one_pass_over_the_sessions_serves_all_decisions(kind: str, monkeypatch:
     assert passes == [sessions]
     with torch.no_grad():
         for rows in (slice(None), slice(3, 9), [0]):
-            net({key: value[rows] for key, value in obs.items()})
+            net(take_rows(obs, np.arange(40)[rows]))
     assert len(passes) == 2, "a subset costs no new pass"
 
 
 @each_kind
-@pytest.mark.parametrize("move", [move_by_optimiser, move_by_state_dict, exchange_the_panel])
+@pytest.mark.parametrize("move", [move_by_optimiser, move_by_state_dict, None])
 def test_a_kept_pass_is_never_stale(kind: str, move: Any) -> None:
     net = encoder(kind, True)
     obs, _ = observe()
     with torch.no_grad():
         before = net(obs)
-    move(net)
+    if move is None:
+        obs["features"] = other_panel()
+    else:
+        move(net)
     with torch.no_grad():
         after = net(obs)
     assert not torch.allclose(before, after)
@@ -156,10 +167,10 @@ def test_a_kept_pass_is_never_stale(kind: str, move: Any) -> None:
 def test_a_session_has_the_same_bits_in_any_company(kind: str) -> None:
     alone, together = encoder(kind), encoder(kind)
     with torch.no_grad():
-        whole = together({"session": np.arange(24), "cur_tick": np.full(24, 11)})
+        whole = together(refer(np.arange(24), np.full(24, 11)))
         for session in range(24):
             alone.forget()
-            assert torch.equal(alone({"session": np.array([session]), "cur_tick": np.array([11])})[0], whole[session])
+            assert torch.equal(alone(refer([session], [11]))[0], whole[session])
 
 
 @each_kind
@@ -178,15 +189,14 @@ def test_yesterday_matters_only_when_it_is_read(kind: str) -> None:
 def test_no_later_bar_moves_a_logit(rollout: Rollout, kind: str, grad: bool) -> None:
     """For each tick in turn, bars from it on are changed beyond measure; no decision up to it may notice."""
     features, obs = small().features, rollout.reference.obs
-    settings = NetworkSettings(kind=kind, hidden=HIDDEN)
-    noticed = 0
+    net, noticed = small_network(NETWORKS[kind], HIDDEN), 0
     with torch.set_grad_enabled(grad):
-        before = make_network(settings, ACTIONS, features=features)(obs)
+        before = net(obs)
         for tick in range(0, features.today.shape[1], 3):
             future = features.today.copy()
             future[:, tick:] = 1e4
             changed = MarketFeatures(features.columns, future, features.previous, features.normaliser)
-            after = make_network(settings, ACTIONS, features=changed)(obs)
+            after = net({**obs, "features": changed})
             unaware = torch.tensor(obs["cur_tick"] <= tick)
             for old, new in zip(before, after, strict=True):
                 assert torch.equal(old[unaware], new[unaware]), tick
@@ -200,7 +210,7 @@ def test_blocks_beyond_the_tick_move_no_logit(rollout: Rollout, kind: str) -> No
     ticks = np.arange(obs["data_processed"].shape[1])
     later = (ticks[None, :] >= obs["cur_tick"][:, None])[:, :, None]
     changed = {**obs, "data_processed": np.where(later, np.float32(1e4), obs["data_processed"])}
-    net = make_network(NetworkSettings(kind=kind, hidden=HIDDEN), ACTIONS, features=small().features)
+    net = small_network(NETWORKS[kind], HIDDEN)
     with torch.no_grad():
         assert torch.equal(net(obs)[0], net(changed)[0])
 
@@ -209,11 +219,12 @@ def test_blocks_beyond_the_tick_move_no_logit(rollout: Rollout, kind: str) -> No
 def test_a_convolution_sees_so_far_and_no_farther(layers: int, reach: int) -> None:
     features = small().features
     with torch.no_grad():
-        before = encoder("convolution", layers=layers).encode(np.arange(24))
+        net = encoder("convolution", layers=layers)
+        before = net.encode(*net.read(features, np.arange(24)))
         past = features.today.copy()
         past[:, 0] += 5.0
         moved = MarketFeatures(features.columns, past, features.previous, features.normaliser)
-        after = encoder("convolution", features=moved, layers=layers).encode(np.arange(24))
+        after = net.encode(*net.read(moved, np.arange(24)))
     notices = (before != after).any(dim=2).any(dim=0)
     # The state after k ticks is that of tick k - 1; tick 0 is among its last `reach` ticks for k = 1 … reach.
     assert notices.tolist() == [1 <= k <= reach for k in range(17)]
@@ -225,13 +236,14 @@ def test_attention_and_convolution_know_the_time(kind: str) -> None:
     features = small().features
     flat = MarketFeatures(features.columns, np.zeros_like(features.today), features.previous, features.normaliser)
     with torch.no_grad():
-        states = encoder(kind, features=flat).encode(np.array([0]))[0]
+        net = encoder(kind)
+        states = net.encode(*net.read(flat, np.array([0])))[0]
     assert len(torch.unique(states, dim=0)) == 17
 
 
 @each_kind
 def test_a_network_of_either_kind_learns_the_same_from_both_ways_of_observing(rollout: Rollout, kind: str) -> None:
-    net = make_network(NetworkSettings(kind=kind, hidden=HIDDEN, previous_day=True), ACTIONS, features=small().features)
+    net = small_network(NETWORKS[kind], HIDDEN, previous_day=True)
     gradients = []
     shared = {**rollout.reference.obs, "path": last_rows(rollout.reference.done)}
     for obs in (shared, rollout.blocks.obs):
@@ -246,14 +258,14 @@ def test_a_network_of_either_kind_learns_the_same_from_both_ways_of_observing(ro
 # What is not causal
 
 
-class Around(SessionEncoder):
+class Around(SequenceEncoder):
     """Sums up all rows, those before and those after."""
 
     causal = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.mix = nn.Linear(self.width, self.hidden)
+        self.mix = nn.Linear(self.row_width, self.hidden)
 
     def transform(self, rows: torch.Tensor) -> torch.Tensor:
         seen = torch.tanh(self.mix(rows))
@@ -263,27 +275,29 @@ class Around(SessionEncoder):
 @with_yesterday
 def test_what_is_not_causal_is_given_each_decision_s_own_block(previous_day: bool) -> None:
     features = small().features
-    net = Around(features.today.shape[2], HIDDEN, previous_day=previous_day, features=features)
+    net = Around(features.today.shape[2], HIDDEN, previous_day=previous_day)
     reference, blocks = observe()
     torch.testing.assert_close(net(reference), net(blocks))
     future = np.where(np.arange(16)[None, :, None] >= 9, np.float32(7.0), features.today)
     changed = MarketFeatures(features.columns, future, features.previous, features.normaliser)
-    obs = {"session": np.arange(24), "cur_tick": np.full(24, 9)}
+    obs = refer(np.arange(24), np.full(24, 9))
     with torch.no_grad():
         before = net(obs)
-        net.features = changed
+        obs["features"] = changed
         assert torch.equal(net(obs), before) is not previous_day, "today's later ticks are hidden, yesterday's are past"
 
 
 def test_a_network_says_whether_it_is_causal() -> None:
-    assert not Recurrent(5, HIDDEN, encoder=Around).causal
-    for encoder in (MarketEncoder, *KINDS.values()):
-        assert Recurrent(5, HIDDEN, encoder=encoder).causal
+    assert not MarketNetwork(Around(5, HIDDEN)).causal
+    for encoder in (RecurrentEncoder, *KINDS.values()):
+        assert MarketNetwork(encoder(5, HIDDEN)).causal
 
 
 @each_kind
 def test_sessions_without_a_panel_are_refused(kind: str) -> None:
-    with pytest.raises(ConfigError, match="no MarketFeatures"):
-        KINDS[kind](5, HIDDEN)(observe()[0])
-    with pytest.raises(ConfigError, match=f"the {kind} network needs the market's features"):
-        make_network(NetworkSettings(kind=kind), 3)
+    obs, _ = observe()
+    del obs["features"]
+    with pytest.raises(ConfigError, match="MarketFeatures"):
+        KINDS[kind](5, HIDDEN)(obs)
+    with pytest.raises(ConfigError, match="channels is 0"):
+        NETWORKS[kind](0)

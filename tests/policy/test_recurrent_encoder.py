@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy import MarketEncoder, market_encoder
+from rlwb.policy import EncoderCache, RecurrentEncoder, recurrent_encoder
 from rlwb.policy.gru import last_states
 from tests.trainer.small import small
 
@@ -27,7 +29,7 @@ def step_by_step(gru: nn.GRU, block: torch.Tensor, ticks: int, state: torch.Tens
     return state
 
 
-def specification(encoder: MarketEncoder, obs: dict[str, np.ndarray]) -> torch.Tensor:
+def specification(encoder: RecurrentEncoder, obs: dict[str, np.ndarray]) -> torch.Tensor:
     rows = []
     for today, yesterday, tick in zip(obs["data_processed"], obs["data_processed_prev"], obs["cur_tick"], strict=True):
         state = torch.zeros(encoder.hidden)
@@ -37,21 +39,27 @@ def specification(encoder: MarketEncoder, obs: dict[str, np.ndarray]) -> torch.T
     return torch.stack(rows)
 
 
-def observe(n: int = 24, seed: int = 0) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def refer(session: Any, tick: Any, features: MarketFeatures | None = None) -> dict[str, Any]:
+    """Observations that name their sessions, in a panel of features."""
+    panel = features or small().features
+    return {"session": np.asarray(session), "cur_tick": np.asarray(tick), "features": panel}
+
+
+def observe(n: int = 24, seed: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     """Observations by reference and in blocks; ticks from 0 to the close."""
     features, rng = small().features, np.random.default_rng(seed)
     session = rng.integers(len(features), size=n).astype(np.int32)
     tick = rng.integers(features.today.shape[1] + 1, size=n).astype(np.int32)
     tick[:2] = 0, features.today.shape[1]
     blocks = {"data_processed": features.block(session, tick), "data_processed_prev": features.block_previous(session)}
-    return {"session": session, "cur_tick": tick}, {**blocks, "cur_tick": tick}
+    return refer(session, tick), {**blocks, "cur_tick": tick}
 
 
-def encoder(previous_day: bool, features: MarketFeatures | None = None) -> MarketEncoder:
-    features = features or small().features
+def encoder(previous_day: bool) -> RecurrentEncoder:
+    features = small().features
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return MarketEncoder(features.today.shape[2], 8, previous_day=previous_day, features=features)
+        return RecurrentEncoder(features.today.shape[2], 8, previous_day=previous_day)
 
 
 @pytest.mark.parametrize("previous_day", [False, True])
@@ -102,52 +110,52 @@ def test_later_ticks_never_move_a_state() -> None:
     future = features.today.copy()
     future[:, 9:] += 5.0
     changed = MarketFeatures(features.columns, future, features.previous, features.normaliser)
-    a, b = encoder(False), encoder(False, changed)
-    obs = {"session": np.arange(12), "cur_tick": np.full(12, 9)}
+    net, every = encoder(False), np.arange(12)
     with torch.no_grad():
-        assert torch.equal(a(obs), b(obs))
-        assert not torch.equal(a({**obs, "cur_tick": np.full(12, 10)}), b({**obs, "cur_tick": np.full(12, 10)}))
+        for tick in (9, 10):
+            before, after = (net(refer(every, np.full(12, tick), panel)) for panel in (features, changed))
+            assert torch.equal(before, after) == (tick == 9)
 
 
-def fresh(net: MarketEncoder, obs: dict[str, np.ndarray]) -> torch.Tensor:
+def fresh(net: RecurrentEncoder, obs: dict[str, Any]) -> torch.Tensor:
     with torch.enable_grad():
         return net(obs).detach()
 
 
-def move_by_optimiser(net: MarketEncoder) -> None:
+def move_by_optimiser(net: RecurrentEncoder) -> None:
     optimiser = torch.optim.Adam(net.parameters(), lr=0.1)
     net(observe()[0]).sum().backward()
     optimiser.step()
 
 
-def move_by_state_dict(net: MarketEncoder) -> None:
+def move_by_state_dict(net: RecurrentEncoder) -> None:
     net.load_state_dict({name: value + 0.1 for name, value in net.state_dict().items()})
 
 
-def move_behind_its_back(net: MarketEncoder) -> None:
+def move_behind_its_back(net: RecurrentEncoder) -> None:
     net.gru.weight_ih_l0.data = net.gru.weight_ih_l0.data + 0.1
 
 
-def move_by_vector(net: MarketEncoder) -> None:
+def move_by_vector(net: RecurrentEncoder) -> None:
     vector = nn.utils.parameters_to_vector(net.parameters()).detach()
     nn.utils.vector_to_parameters(vector + 0.1, net.parameters())
 
 
-def exchange_the_panel(net: MarketEncoder) -> None:
-    old = net.features
-    assert old is not None
-    net.features = MarketFeatures(old.columns, old.today + 1.0, old.previous, old.normaliser)
+def other_panel() -> MarketFeatures:
+    old = small().features
+    return MarketFeatures(old.columns, old.today + 1.0, old.previous, old.normaliser)
 
 
-@pytest.mark.parametrize(
-    "move", [move_by_optimiser, move_by_state_dict, move_behind_its_back, move_by_vector, exchange_the_panel]
-)
+@pytest.mark.parametrize("move", [move_by_optimiser, move_by_state_dict, move_behind_its_back, move_by_vector, None])
 def test_a_kept_pass_is_never_stale(move) -> None:
     net = encoder(True)
     obs, _ = observe()
     with torch.no_grad():
         before = net(obs)
-    move(net)
+    if move is None:
+        obs["features"] = other_panel()
+    else:
+        move(net)
     with torch.no_grad():
         after = net(obs)
     assert not torch.allclose(before, after)
@@ -156,11 +164,11 @@ def test_a_kept_pass_is_never_stale(move) -> None:
 
 def test_other_sessions_than_the_kept_ones() -> None:
     net = encoder(False)
-    some = {"session": np.array([1, 5, 7]), "cur_tick": np.array([3, 4, 5])}
+    some = refer([1, 5, 7], [3, 4, 5])
     with torch.no_grad():
         net(some)
         for sessions in ([5], [7, 1, 1], [0, 1], [20, 3, 11], [23]):
-            obs = {"session": np.array(sessions), "cur_tick": np.full(len(sessions), 6)}
+            obs = refer(sessions, np.full(len(sessions), 6))
             torch.testing.assert_close(net(obs), fresh(net, obs), rtol=1e-6, atol=1e-7)
 
 
@@ -171,12 +179,12 @@ def test_a_day_is_read_once_from_decision_to_decision(monkeypatch: pytest.Monkey
         read.append(int(count.sum()))
         return last_states(gru, table, begin, count, *more)
 
-    monkeypatch.setattr(market_encoder, "last_states", counted)
+    monkeypatch.setattr(recurrent_encoder, "last_states", counted)
 
     def ticks_read(session: list[int], tick: list[int]) -> int:
         read.clear()
         with torch.no_grad():
-            net({"session": np.array(session), "cur_tick": np.array(tick)})
+            net(refer(session, tick))
         return sum(read)
 
     assert ticks_read([3, 8, 8], [4, 6, 2]) == 4 + 6, "two decisions of session 8 share its first ticks"
@@ -197,28 +205,28 @@ def test_a_day_is_read_once_from_decision_to_decision(monkeypatch: pytest.Monkey
 def test_a_state_has_the_same_bits_however_it_is_reached(previous_day: bool, asks: list[list[tuple[int, int]]]) -> None:
     at_once, by_and_by = encoder(previous_day), encoder(previous_day)
     with torch.no_grad():
-        by_and_by({"session": np.arange(24), "cur_tick": np.zeros(24, dtype=np.int64)})
-        whole = by_and_by.encode(np.arange(24))
+        by_and_by(refer(np.arange(24), np.zeros(24, dtype=np.int64)))
+        whole = by_and_by.encode(*by_and_by.read(small().features, np.arange(24)))
         for ask in asks:
             session, tick = np.array(ask).T
-            found = by_and_by({"session": session, "cur_tick": tick})
+            found = by_and_by(refer(session, tick))
             torch.testing.assert_close(found, whole[session, tick], rtol=1e-6, atol=1e-7)
             for i in range(len(ask)):
                 at_once.forget()
-                assert torch.equal(at_once({"session": session[i : i + 1], "cur_tick": tick[i : i + 1]})[0], found[i])
+                assert torch.equal(at_once(refer(session[i : i + 1], tick[i : i + 1]))[0], found[i])
 
 
 def test_layers_and_empty_ticks_in_front_of_the_recurrent_one() -> None:
-    class Front(MarketEncoder):
+    class Front(RecurrentEncoder):
         lead = 2
 
-        def _embed(self, steps: torch.Tensor) -> torch.Tensor:
+        def embed(self, steps: torch.Tensor) -> torch.Tensor:
             return 0.5 * steps + 0.25
 
     features = small().features
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        net = Front(features.today.shape[2], 8, features=features)
+        net = Front(features.today.shape[2], 8)
     reference, blocks = observe()
     expected = []
     for today, tick in zip(blocks["data_processed"], blocks["cur_tick"], strict=True):
@@ -233,13 +241,26 @@ def test_layers_and_empty_ticks_in_front_of_the_recurrent_one() -> None:
 def test_a_session_has_the_same_bits_in_any_company() -> None:
     alone, together = encoder(False), encoder(False)
     with torch.no_grad():
-        whole = together({"session": np.arange(24), "cur_tick": np.full(24, 11)})
+        whole = together(refer(np.arange(24), np.full(24, 11)))
         for session in range(24):
             alone.forget()
-            assert torch.equal(alone({"session": np.array([session]), "cur_tick": np.array([11])})[0], whole[session])
+            assert torch.equal(alone(refer([session], [11]))[0], whole[session])
 
 
 def test_sessions_without_a_panel_are_refused() -> None:
-    net = MarketEncoder(5, 8)
-    with pytest.raises(ConfigError, match="no MarketFeatures"):
-        net(observe()[0])
+    net, (obs, _) = RecurrentEncoder(5, 8), observe()
+    del obs["features"]
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad), pytest.raises(ConfigError, match="MarketFeatures"):
+            net(obs)
+
+
+def test_a_copy_holds_weights_and_no_panel() -> None:
+    net, (obs, _) = encoder(True), observe()
+    with torch.no_grad():
+        net(obs)
+    for copied in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        held = [value for module in copied.modules() for value in vars(module).values()]
+        assert not any(isinstance(value, (MarketFeatures, EncoderCache)) for value in held)
+        with torch.no_grad():
+            assert torch.equal(copied(obs), net(obs))
