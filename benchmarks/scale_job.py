@@ -16,11 +16,11 @@ from rlwb.execution import (
     CategoricalActionInterpreter,
     ExecutionRules,
     FullHistoryStateInterpreter,
+    KnownStateInterpreter,
     OrderBatch,
     OrderExecutionFactory,
     OrderSettings,
     PAPenaltyReward,
-    KnownStateInterpreter,
     generate_orders,
 )
 from rlwb.market import MarketFeatures

@@ -85,6 +85,9 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
     for old, new in RENAMED.items():
         if (found := _old_name(tree, old)) is not None:
             raise ConfigError(f"{layer.origin}: {found} is written {new.replace('*', found.rpartition('.')[2])} now.")
+    for name, value in tree.items():
+        if name in slots and not isinstance(value, (str, dict, type(None))) and name != "baselines":
+            raise ConfigError(f"{layer.origin}: {name} is {value!r}; write a name, or {{name: …}} with its settings.")
     return {name: _rooted(value, name, slots.get(name), layer.base) for name, value in tree.items()}
 
 

@@ -168,9 +168,9 @@ def generated_orders(
     table = generate_orders(sessions, settings, seed=seed, lot_size=rules.lot_size)
     notes = list(table.attrs["notes"])
     batch = align_orders(table, sessions, rules, on_refused="drop")
-    if batch.report.refused:
+    if batch.refused:
         table = batch.table
-        notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.report.refused.items()]
+        notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
     table.attrs["notes"] = notes
     return table
 

@@ -17,7 +17,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.market import MarketFeatures
 
 if TYPE_CHECKING:
-    from rlwb.policy import Learner
+    from rlwb.learner import Learner
     from rlwb.trainer import Callback
 
 Progress = Literal["bar", "lines", "none"]

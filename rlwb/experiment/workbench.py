@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -26,13 +26,11 @@ from rlwb.execution import (
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import described
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
 from rlwb.parts import Part, load, make
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
-
-if TYPE_CHECKING:
-    from rlwb.policy import Learner
 
 
 class Workbench:
@@ -146,9 +144,12 @@ class Workbench:
         """
         if self.is_taught and teacher is None:
             return self._ppo(self.config.network, features)
-        algorithm = self.config.algorithm
-        network = self._network(self.config.network, load("algorithm", algorithm.name), features)
-        made: Learner = self.make("algorithm", algorithm, network=network, teacher=teacher, **self._shapes(features))
+        part, provided = self.config.algorithm, self._shapes(features)
+        algorithm = load("algorithm", part.name)
+        if algorithm.head is not None:
+            provided["network"] = self._network(self.config.network, algorithm.head, features)
+        trunk = partial(self._trunk, self.config.network, provided)
+        made: Learner = self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
         return made
 
     def teacher(self, features: MarketFeatures) -> Learner:
@@ -161,7 +162,7 @@ class Workbench:
 
         names = {field.name for field in dataclasses.fields(PPOSettings)}
         settings = {name: value for name, value in self.config.algorithm.settings.items() if name in names}
-        return PPO(self._network(network, PPO, features), PPOSettings(**settings), seed=self.config.seed)
+        return PPO(self._network(network, PPO.head, features), PPOSettings(**settings), seed=self.config.seed)
 
     def _shapes(self, features: MarketFeatures) -> dict[str, Any]:
         space = self.action_interpreter.action_space
@@ -177,12 +178,18 @@ class Workbench:
             "action_space": space,
         }
 
-    def _network(self, part: Part, algorithm: Any, features: MarketFeatures) -> Any:
-        """Return a network with the head that the algorithm puts on it, its weights drawn from the run's seed."""
+    def _trunk(self, part: Part, shapes: Mapping[str, Any], seed: int) -> Any:
+        """Return a network without a head, its weights drawn from a seed."""
+        from rlwb.policy import make_network
+
+        made = make_network(lambda: self.make("network", part, **shapes), seed)
+        return made.to(device_of(self.config.train.device))
+
+    def _network(self, part: Part, make_head: Any, features: MarketFeatures) -> Any:
+        """Return a network with the head that an algorithm asks for, its weights drawn from the run's seed."""
         from rlwb.policy import ActionMask, EvenStart, make_network
 
-        shapes, head = self._shapes(features), self.config.head
-        acts = self.action_interpreter
+        shapes, head, acts = self._shapes(features), self.config.head, self.action_interpreter
         if (head.mask_actions or head.even_start) and not isinstance(acts, CategoricalActionInterpreter):
             raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
         shares = acts.shares if isinstance(acts, CategoricalActionInterpreter) else None
@@ -192,8 +199,7 @@ class Workbench:
         }
 
         def build() -> Any:
-            trunk = self.make("network", part, **shapes)
-            return trunk if algorithm.head is None else algorithm.head(trunk, shapes["actions"], **options)
+            return make_head(self.make("network", part, **shapes), shapes["actions"], **options)
 
         return make_network(build, self.config.seed).to(device_of(self.config.train.device))
 

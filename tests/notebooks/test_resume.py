@@ -13,8 +13,8 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.experiment.backtest import backtest_policies
 from rlwb.experiment.orders import make_orders
-from rlwb.experiment.training import train_policy
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.trainer import list_checkpoints
 from tests.notebooks.small import command, finish, small_config
 from tests.notebooks.test_same_numbers import assert_same

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import CheckpointError, DataError, OrderError
-from rlwb.experiment.orders import workbench
 from rlwb.experiment import views
+from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory
 from tests.notebooks.small import small_config
 

@@ -94,7 +94,8 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
             else np.nan
         )
         label = f"{readable(name)}: average {number(paid, '.6g')}"
-        upper.scatter(np.flatnonzero(done), table["price"][done], s=sizes, color=color, marker=marker, alpha=0.55, label=label)
+        look = {"color": color, "marker": marker, "alpha": 0.55, "label": label}
+        upper.scatter(np.flatnonzero(done), table["price"][done], s=sizes, **look)
         left = np.concatenate([[1.0], table["left"] / amount])
         lower.step(np.arange(len(left)), left, where="post", color=color, linewidth=1.8)
     upper.set_ylabel("price")
