@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 
 from benchmarks import scale_job
 from benchmarks.measure import peak_memory, run_job, seconds
@@ -19,7 +20,6 @@ from benchmarks.roofline import measure_update
 from benchmarks.schedule import Schedule
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 from tests.execution.specification import SpecifiedOrder, Tick
 
 #: Orders that the slow loop executes.
@@ -33,7 +33,7 @@ _WARM_UP = 8
 def specification(folder: Path) -> dict[str, float]:
     """Execute the same orders by the engine and by the slow loop that specifies it."""
     parts = Parts(folder)
-    engine, schedule = parts.factory.engine, parts.schedule
+    engine, schedule = parts.simulator.engine, parts.schedule
     few = parts.orders[np.arange(_FEW)]
     cells = engine.cell.tolist()
 

@@ -112,7 +112,7 @@ def test_no_feature_sees_the_future(seed: int, row: int, tick: int, keep: float,
 
 def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
     block = features.block(np.array([1, 1, 0]), np.array([0, 3, 8]))
     assert block.shape == (3, 8, 5)
     assert not block[0].any()
@@ -167,7 +167,7 @@ def test_a_checkpoints_normaliser_gives_the_same_features() -> None:
 
 def test_a29_features_of_other_sessions_are_refused() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
     features.check_matches(sessions)
     with pytest.raises(DataError, match="2 sessions with 8 ticks do not fit prices of 1 sessions"):
         features.check_matches(sessions.select(np.array([0])))

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.evaluation import SUMMARY_COLUMNS, PolicyResult, summarise
-from tests.evaluation.tables import baseline, checkpoint, order_table
+from rlwb.evaluation import FIGURES, SUMMARY_COLUMNS, PolicyResult, figure_table
+from tests.evaluation.tables import baseline, checkpoint, order_table, summarise
 
 PROMISED = ["policy", "kind", "iteration", "validation_pa", "pa_mean", "pa_std", "pa_lo", "pa_hi"]
 PROMISED += ["win_rate", "glr", "ffr", "orders", "days"]
@@ -55,10 +55,29 @@ def test_a_row_does_not_depend_on_the_other_rows():
 
 def test_nothing_and_too_little_stay_missing_and_survive_the_file():
     optional = order_table([]).drop(columns=["filled", "twap"])
-    frame = summarise([PolicyResult("idle", "baseline", optional), checkpoint([np.nan])])
+    idle = [PolicyResult("idle", "baseline", optional)]
+    frame = pd.concat([summarise(idle), summarise([checkpoint([np.nan])])])
     back = pd.read_csv(io.StringIO(frame.to_csv(index=False)))
     assert back["orders"].to_list() == [0, 1]
     assert back["pa_missing"].to_list() == [0, 1]
     assert back[["pa_mean", "pa_lo", "win_rate", "glr", "pa_value_weighted"]].isna().all(axis=None)
     assert frame["iteration"].isna().to_list() == [True, False]
     assert summarise([]).empty
+
+
+def test_the_table_is_tidy():
+    table = figure_table({"both": [checkpoint([1.0, 3.0], 1, days=2), checkpoint([3.0, 5.0], 2, days=2)]})
+    assert table["figure"].tolist() == list(FIGURES)
+    row = table[table["figure"] == "pa"].iloc[0]
+    assert (row["policy"], row["n"], row["estimate"], row["validation_pa"]) == ("both", 2, 3.0, 2.0)
+    assert row["std"] == pytest.approx(np.sqrt(2.0))
+    assert table["iteration"].isna().all()
+
+
+def test_every_figure_has_its_interval():
+    rng = np.random.default_rng(3)
+    result = checkpoint(rng.normal(1, 5, 200), days=20, pa_net=rng.normal(0, 5, 200), reward=rng.normal(0, 1, 200))
+    table = figure_table({"twap": [baseline(rng.normal(0, 1, 200), days=20)], "ours": [result]}, resamples=200)
+    ours = table[(table["policy"] == "ours") & (table["figure"] != "net_over_twap")]
+    assert ((ours["lo"] <= ours["estimate"]) & (ours["estimate"] <= ours["hi"])).all()
+    assert table[table["figure"] == "net_over_twap"]["estimate"].isna().all(), "this TWAP has no net PA"

@@ -7,6 +7,7 @@ import pandas as pd
 from rlwb.execution import read_orders, write_orders
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import update_manifest
+from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
@@ -14,21 +15,32 @@ from rlwb.files import atomic_path, write_json
 PARTS = ("train", "valid", "test")
 
 
-def workbench(run: RunDirectory, config: RunConfig) -> Workbench:
-    """Return the parts of a run; prepared bars are kept beside the runs, where all of them find them."""
+def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
+    """Return the parts of a run; prepared bars are kept beside the runs, where all of them find them.
+
+    Raises
+    ------
+    ConfigError
+        When the run names code that is not trusted; see `rlwb.experiment.own_code`.
+    """
+    config = config or run.config
+    require_trust(config)
     return Workbench(config, cache_dir=run.path.parent / ".cache")
 
 
 def make_orders(run: RunDirectory, config: RunConfig) -> None:
     """Write ``orders/{train,valid,test,all}.parquet``, ``orders/data.json`` and ``orders/summary.csv``.
 
-    Every order is bound to its session once, so that what cannot be executed is refused here and not hours later.
+    Every order is aligned with its session once, and every part made that needs no features, so that what cannot be
+    executed or is refused shows here and not hours later.
     """
     bench = workbench(run, config)
+    bench.check()
     parts, notes = bench.make_orders()
     for name in PARTS:
-        bench.bind(parts[name])
-    settings = {**config.orders.model_dump(mode="json"), "seed": config.seed, "data": bench.sessions.fingerprint}
+        bench.align(parts[name])
+    asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
+    settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
     for name, table in parts.items():
         write_orders(run.orders / f"{name}.parquet", table, settings)
     with atomic_path(run.orders / "summary.csv") as path:
