@@ -64,7 +64,7 @@ def test_every_environment_type_gives_the_same_bits(kind: str) -> None:
     def env_fn() -> EnvWrapper:
         return EnvWrapper(parts.factory, parts.observe, parts.act, reward_fn=parts.reward)
 
-    with vectorize_env(env_fn, parts.orders, finite_env_type=kind, concurrency=3) as env:  # type: ignore[arg-type]
+    with vectorize_env(env_fn, parts.orders, finite_env_type=kind, concurrency=2) as env:  # type: ignore[arg-type]
         other = collect(env, ByNumber(), keep=True)
     assert other.count == native.count == len(parts.orders)
     for name, value in native.obs.items():
