@@ -22,7 +22,7 @@ from rlwb.execution import (
     split_orders,
 )
 from rlwb.market import MarketFeatures, Sessions
-from rlwb.policy import PPO, NetworkSettings, make_network
+from rlwb.policy import PPO, ActorCritic, Recurrent, make_network
 from rlwb.trainer import Trainer, TrainingVessel
 from rlwb.trainer.callbacks import Callback
 
@@ -100,7 +100,8 @@ def _stages(job: dict[str, Any], watch: Watch) -> dict[str, Any]:
     features = watch.run("features", lambda: MarketFeatures.build(sessions, fit_rows=np.isin(sessions.dates, days)))
     factory = OrderExecutionFactory(sessions, sessions.calendar.num_ticks // _DECISIONS)
     orders = watch.run("bind", lambda: factory.bind(table))
-    net = make_network(NetworkSettings("recurrent"), _CHOICES + 1, features=features)
+    channels = features.shape[2]
+    net = make_network(lambda: ActorCritic(Recurrent(channels), _CHOICES + 1), seed=0)
     vessel = TrainingVessel(
         simulator_fn=factory,
         state_interpreter=FullHistoryStateInterpreter(features, factory.engine.max_step),
@@ -109,7 +110,6 @@ def _stages(job: dict[str, Any], watch: Watch) -> dict[str, Any]:
         reward=PAPenaltyReward(),
         train_initial_states=orders,
         episode_per_iter=job["episodes"],
-        update_kwargs={"batch_size": 500, "repeat": 4},
     )
     iterations = _Seconds()
     trainer = Trainer(max_iters=job["iterations"], callbacks=[iterations])

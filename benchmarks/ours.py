@@ -98,7 +98,7 @@ def backtesting(folder: Path) -> dict[str, float]:
 
     def run(count: int) -> float:
         orders = parts.orders[np.arange(min(count, len(parts.orders)))]
-        policy.net.trunk.market.forget()
+        policy.network.trunk.market.forget()
         episodes = backtest(
             parts.factory, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
         )
@@ -132,7 +132,7 @@ def check(folder: Path) -> dict[str, float]:
         while len(active.episode):
             rows.append(active.episode)
             with torch.no_grad():
-                logits, values = policy.net(active.obs)
+                logits, values = policy.network(active.obs)
             asked.append((logits.softmax(dim=1), values))
             _, active = env.step(np.ones(len(active.episode), dtype=np.int64))
     order = torch.as_tensor(np.argsort(np.concatenate(rows), kind="stable"))

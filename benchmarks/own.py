@@ -60,13 +60,12 @@ def blocks(folder: Path) -> dict[str, float]:
     episodes = parts.gather(policy, parts.orders[np.arange(min(schedule.episodes, len(parts.orders)))])
     obs = dict(episodes.obs)
     session = obs.pop("session")
+    del obs["features"]
     obs["data_processed"] = parts.features.block(session, obs["cur_tick"])
     obs["data_processed_prev"] = parts.features.block_previous(session)
 
     def update() -> None:
-        policy.learn(
-            obs, episodes.action, episodes.reward, episodes.done, batch_size=schedule.batch_size, repeat=schedule.repeat
-        )
+        policy.learn(obs, episodes.action, episodes.reward, episodes.done)
 
     return {"blocks": len(episodes.reward) * schedule.repeat / seconds(update)}
 

@@ -20,7 +20,7 @@ from rlwb.execution import (
     PAPenaltyReward,
 )
 from rlwb.policy import PPO, PPOSettings
-from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+from rlwb.trainer import Episodes, TrainingVessel, collect
 
 #: Where the peer leaves its weights, and what it answers with them.
 PEER_NETWORK = "peer-network.pt"
@@ -65,8 +65,10 @@ class Parts:
             entropy_coef=schedule.entropy_coef,
             max_grad_norm=schedule.max_grad_norm,
             value_clip=True,
+            batch_size=schedule.batch_size,
+            repeat=schedule.repeat,
         )
-        net = peer_network(len(self.features.columns), schedule, self.features)
+        net = peer_network(len(self.features.columns), schedule)
         kept = self.folder / PEER_NETWORK
         if kept.exists():
             load_peer_weights(net, torch.load(kept, weights_only=True)["weights"])
@@ -83,7 +85,6 @@ class Parts:
             train_initial_states=self.orders,
             val_initial_states=self.valid,
             episode_per_iter=episodes,
-            update_kwargs={"batch_size": self.schedule.batch_size, "repeat": self.schedule.repeat},
             seed=self.schedule.seed,
         )
 
@@ -100,4 +101,4 @@ class Parts:
     def gather(self, policy: PPO, orders: OrderBatch) -> Episodes:
         """Collect one exploring episode an order, with its transitions."""
         with self.environment(orders) as env:
-            return collect(env, policy, noise=ActionNoise(self.schedule.seed, 1), keep=True)
+            return collect(env, policy, seed=(self.schedule.seed, 1), keep=True)

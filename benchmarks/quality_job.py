@@ -94,7 +94,7 @@ def score(folder: Path) -> dict[str, Any]:
 
     found = []
     for path in sorted(folder.glob("peer-[0-9]*.pt")):
-        load_peer_weights(policy.net, torch.load(path, weights_only=True))
+        load_peer_weights(policy.network, torch.load(path, weights_only=True))
         found.append(pa(parts.valid))
     return {"pa": found, "again": pa(parts.valid[np.array(asked["validated"])])}
 

@@ -20,12 +20,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
-BASE = {"rlwb", "rlwb.errors", "rlwb.files"}
+BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch"}
 PRIMITIVES = {"rlwb.bound", "rlwb.simulator", "rlwb.interpreter", "rlwb.reward"}
 ALLOWED: dict[str, set[str]] = {
     "rlwb": set(),
     "rlwb.errors": set(),
     "rlwb.files": {"rlwb.errors"},
+    "rlwb.batch": {"rlwb.errors"},
     "rlwb.bound": BASE,
     **dict.fromkeys(PRIMITIVES - {"rlwb.bound"}, BASE | {"rlwb.bound"}),
     "rlwb.env": BASE | PRIMITIVES,

@@ -104,7 +104,6 @@ class Trainings:
             train_initial_states=self.orders["train"],
             val_initial_states=self.orders["valid"],
             episode_per_iter=settings.episodes_per_iteration,
-            update_kwargs={"batch_size": settings.batch_size, "repeat": settings.repeats},
             seed=bench.config.seed,
         )
         trainer = Trainer(

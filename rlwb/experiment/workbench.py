@@ -13,7 +13,6 @@ import pandas as pd
 import rlwb
 from rlwb.errors import CheckpointError
 from rlwb.execution import (
-    BindReport,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     FullHistoryStateInterpreter,
@@ -21,7 +20,7 @@ from rlwb.execution import (
     OrderExecutionFactory,
     PAPenaltyReward,
     PPOReward,
-    bind_orders,
+    align_orders,
     generate_orders,
     read_orders,
     split_orders,
@@ -99,11 +98,10 @@ class Workbench:
             rules = self.config.execution.rules
             table = generate_orders(self.sessions, settings.generate, seed=self.config.seed, lot_size=rules.lot_size)
             notes = list(table.attrs["notes"])
-            report = BindReport()
-            batch = bind_orders(table, self.sessions, rules, on_refused="drop", report=report)
-            if report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
-                table = batch.table.reset_index(drop=True)
-                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in report.refused.items()]
+            batch = align_orders(table, self.sessions, rules, on_refused="drop")
+            if batch.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
+                table = batch.table
+                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
         else:
             table = read_orders(settings.source, self.sessions.calendar)
             notes = list(table.attrs.get("notes", ()))
@@ -160,8 +158,10 @@ class Workbench:
         if train.algorithm == "dqn":
             own = train.dqn.model_dump(exclude={"epsilon_iterations"})
             return DQN(
-                self._network(features, kind=QNetwork),
+                self._network(features, head=QNetwork),
                 DQNSettings(
+                    batch_size=train.batch_size,
+                    repeat=train.repeats,
                     learning_rate=train.learning_rate,
                     gamma=train.gamma,
                     decay_updates=train.decay_iterations,
@@ -178,14 +178,16 @@ class Workbench:
 
     def teacher(self, features: MarketFeatures) -> PPO:
         """Return the untrained teacher of oracle policy distillation."""
-        from rlwb.policy import PPO, PPOSettings, make_teacher
+        from rlwb.policy import PPO, Oracle, PPOSettings
 
-        net = self._network(features, make=make_teacher)
+        net = self._network(features, trunk=Oracle)
         return PPO(net, self._ppo_settings(PPOSettings), seed=self.config.seed)
 
     def _ppo_settings(self, kind: type[Settings], **own: Any) -> Settings:
         train = self.config.train
         return kind(
+            batch_size=train.batch_size,
+            repeat=train.repeats,
             learning_rate=train.learning_rate,
             decay_updates=train.decay_iterations,
             gamma=train.gamma,
@@ -197,20 +199,35 @@ class Workbench:
             **own,
         )
 
-    def _network(self, features: MarketFeatures, *, make: Any = None, **head: Any) -> Any:
-        from rlwb.policy import ActionMask, EvenStart, NetworkSettings, make_network
+    def _network(self, features: MarketFeatures, *, trunk: Any = None, head: Any = None) -> Any:
+        from rlwb.policy import (
+            MLP,
+            ActionMask,
+            ActorCritic,
+            Attention,
+            Convolution,
+            EvenStart,
+            Recurrent,
+            make_network,
+        )
 
         policy, shares = self.config.policy, self.action_interpreter.shares
-        net = (make or make_network)(
-            NetworkSettings(policy.network, policy.hidden, previous_day=self.config.features.previous_day),
-            len(shares),
-            features=features,
-            seed=self.config.seed,
-            mask=ActionMask(shares) if policy.mask_actions else None,
-            start=EvenStart(shares) if policy.even_start else None,
-            **head,
-        )
-        return net.to(device_of(self.config.train.device))
+        kinds = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
+
+        def build() -> Any:
+            if trunk is None and policy.network == "mlp":
+                net: Any = MLP(policy.hidden)
+            else:
+                reads = trunk or kinds[policy.network]
+                net = reads(features.shape[2], policy.hidden, previous_day=self.config.features.previous_day)
+            return (head or ActorCritic)(
+                net,
+                len(shares),
+                mask=ActionMask(shares) if policy.mask_actions else None,
+                start=EvenStart(shares) if policy.even_start else None,
+            )
+
+        return make_network(build, self.config.seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""

@@ -249,7 +249,7 @@ def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distill
     with pytest.raises(CheckpointError, match="holds a teacher, which sees the rest of the day and cannot act"):
         bench.restore(load_checkpoint(path), path)
     teacher, _ = bench.restore_teacher(load_checkpoint(path), path)
-    assert teacher.net.sees_future
+    assert teacher.network.sees_future
     own = distilled.checkpoints / "0003.pt"
     with pytest.raises(CheckpointError, match="holds no teacher"):
         bench.restore_teacher(load_checkpoint(own), own)
@@ -315,7 +315,7 @@ def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained
 
 
 def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
-    from rlwb.policy import DQNSettings, NetworkSettings, PPOSettings
+    from rlwb.policy import MLP, DQNSettings, PPOSettings
 
     config = RunConfig.load(None, Layer("test", {**TINY, "policy.hidden": 64}))
     bench = Workbench(config)
@@ -325,7 +325,7 @@ def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
     assert learner.settings == PPOSettings()
     dqn = Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
     assert dqn.settings == DQNSettings(learning_rate=config.train.learning_rate)
-    assert config.policy.hidden == NetworkSettings().hidden
+    assert config.policy.hidden == MLP().width
 
 
 def test_every_learner_and_the_teacher_take_the_fall_of_the_learning_rate() -> None:
