@@ -104,8 +104,6 @@ TARGETS: dict[str, Target] = {
         (
             "tests/policy/test_replay.py",
             "tests/policy/test_dqn.py",
-            # It takes the Python function out of a compiled one.
-            "--deselect=tests/policy/test_dqn.py::test_updates_equal_tianshou_with_separate_passes",
         ),
     ),
     "resume": Target(
