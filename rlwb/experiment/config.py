@@ -23,7 +23,6 @@ from rlwb.experiment.sections import (
 )
 from rlwb.experiment.yamlfile import dump_yaml, parse_yaml, read_yaml
 from rlwb.market import FeatureSettings
-from rlwb.market.own import is_file
 
 
 class RunConfig(Section):
@@ -53,7 +52,7 @@ class RunConfig(Section):
     """
 
     market: MarketConfig = MarketConfig()
-    features: FeatureSettings = FeatureSettings(previous_day=False)
+    features: FeatureSettings = FeatureSettings()
     orders: OrdersConfig = OrdersConfig()
     execution: ExecutionConfig = ExecutionConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -151,8 +150,8 @@ def _rooted(layer: Layer, base: Path) -> Layer:
     for name, keyword in (("market.source", "synthetic"), ("orders.source", "generated")):
         if isinstance(path := values.get(name), str) and path != keyword:
             values[name] = _from(base, path)
-    if isinstance(sources := values.get("features.imports"), (list, tuple)):
-        values["features.imports"] = [_from(base, s) if isinstance(s, str) and is_file(s) else s for s in sources]
+    if isinstance(columns := values.get("features.columns"), (list, tuple)):
+        values["features.columns"] = [_from(base, s) if isinstance(s, str) and ".py:" in s else s for s in columns]
     return Layer(layer.origin, values)
 
 

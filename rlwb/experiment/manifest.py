@@ -15,7 +15,7 @@ from typing import Any
 import rlwb
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.files import write_json
-from rlwb.market.own import describe
+from rlwb.market.feature_registry import describe
 
 PACKAGES = (
     *("torch", "tianshou", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
@@ -29,7 +29,7 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
     now = _now()
     if path.is_file():
         manifest = read_json(path)
-        imports = describe(run.config.features.imports)
+        imports = describe(run.config.features.columns)
         again = {"at": now, "command": list(command), **_made_with(), "imports": imports}
         manifest.setdefault("resumed", []).append(again)
         manifest |= {"ended": None, "status": "running"}
@@ -40,7 +40,7 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
             **_made_with(),
             "seeds": {"seed": config.seed, "market.synthetic.seed": config.market.synthetic.seed},
             "threads": config.threads,
-            "imports": describe(config.features.imports),
+            "imports": describe(config.features.columns),
             "data": {},
             "started": now,
             "ended": None,

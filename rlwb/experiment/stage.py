@@ -17,7 +17,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import leaves
 from rlwb.experiment.run import RunDirectory
-from rlwb.market.own import describe
+from rlwb.market.feature_registry import describe_columns
 
 Work = Callable[[RunDirectory, RunConfig], None]
 
@@ -71,7 +71,7 @@ def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
         for part in name.split("."):
             value = value[part]
         if name in stage.sources:
-            value = describe(value) if name == "features.imports" else _contents(value)
+            value = describe_columns(value) if name == "features.columns" else _contents(value)
         chosen[name] = value
     return chosen
 

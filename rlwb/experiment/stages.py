@@ -24,7 +24,7 @@ TRAIN = Stage(
     after=(ORDERS,),
     extends=("train.iterations", "train.patience", "train.keep", "train.checkpoint_every"),
     indifferent=("train.env", "train.concurrency", "train.device"),
-    sources=("market.source", "features.imports"),
+    sources=("market.source", "features.columns"),
 )
 
 BACKTEST = Stage(
@@ -42,7 +42,7 @@ BACKTEST = Stage(
     ),
     outputs=("backtest",),
     after=(ORDERS, TRAIN),
-    sources=("market.source", "features.imports"),
+    sources=("market.source", "features.columns"),
 )
 
 STABILITY = Stage(

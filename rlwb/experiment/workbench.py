@@ -30,7 +30,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.sections import CalendarConfig, MarketConfig
 from rlwb.market import Calendar, MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
 from rlwb.market.dataset.state import is_dataset
-from rlwb.market.own import describe
+from rlwb.market.feature_registry import describe_columns
 from rlwb.market.store import is_panel
 
 if TYPE_CHECKING:
@@ -216,9 +216,7 @@ class Workbench:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
         config = self.config
         seen = dataclasses.asdict(config.features)
-        imports = seen.pop("imports")
-        if imports:  # known by their content, wherever they lie
-            seen["imports"] = describe(imports)
+        seen["columns"] = describe_columns(config.features.columns)
         return {
             "rlwb": rlwb.__version__,
             "algorithm": config.train.algorithm,
