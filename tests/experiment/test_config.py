@@ -97,11 +97,11 @@ def test_calendar_from_preset_and_segments() -> None:
         ),
         (
             {"market__source": "x", "market__kind": "qlib_pickle", "market__options": {"trust_pickle": "yes"}},
-            "qlib_pickle's option trust_pickle is 'yes'; it must be of bool",
+            "qlib_pickle's option trust_pickle is 'yes'",
         ),
         (
             {"market__source": "x", "market__kind": "table", "market__options": {"freq": "day"}},
-            "Parquet and CSV (table) are read without options; drop freq",
+            "the reader table has no option 'freq'",
         ),
         (
             {"market__source": "x", "market__kind": "lean", "market__columns": {"a": "close"}},

@@ -12,7 +12,7 @@ from rlwb.experiment.parameters import Section
 from rlwb.experiment.sections.calendar import CalendarConfig
 from rlwb.experiment.sections.fields import Positive, Share
 from rlwb.market import SyntheticSettings
-from rlwb.market.source import BUILT_IN, TABLE, find_reader
+from rlwb.market.readers.lookup import BUILT_IN, TABLE, find_reader
 
 
 class MarketConfig(Section):

@@ -8,7 +8,8 @@ from textwrap import dedent
 import pytest
 
 from rlwb.market.readers.conformance import check_reader
-from rlwb.market.source import BUILT_IN, open_source
+from rlwb.market.readers.lookup import BUILT_IN
+from rlwb.market.source import open_source
 from tests.market.readers.sources import SOURCES, binance
 
 

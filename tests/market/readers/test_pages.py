@@ -13,7 +13,7 @@ import yaml
 
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.parameters import Layer
-from rlwb.market.source import BUILT_IN, TABLE
+from rlwb.market.readers.lookup import BUILT_IN, TABLE
 from tests.market.readers.sources import SOURCES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
