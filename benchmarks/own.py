@@ -33,7 +33,7 @@ _WARM_UP = 8
 def specification(folder: Path) -> dict[str, float]:
     """Execute the same orders by the engine and by the slow loop that specifies it."""
     parts = Parts(folder)
-    engine, schedule = parts.factory.engine, parts.schedule
+    engine, schedule = parts.simulator.engine, parts.schedule
     few = parts.orders[np.arange(_FEW)]
     cells = engine.cell.tolist()
 

@@ -89,7 +89,7 @@ def score(folder: Path) -> dict[str, Any]:
 
     def pa(orders: OrderBatch) -> float:
         acts = (parts.action_interpreter, policy)
-        episodes = backtest(parts.factory, parts.state_interpreter, orders, *acts, reward=parts.reward)
+        episodes = backtest(parts.simulator, parts.state_interpreter, orders, *acts, reward=parts.reward)
         return episodes.means()["pa"]
 
     found = []

@@ -44,11 +44,11 @@ from rlwb.execution import (
 )
 from rlwb.learner import Actor
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Sessions
+from rlwb.seeds import Stream, generator
 from rlwb.trainer import backtest
 
 #: Price of every session's first tick, shares in a lot, and shares that everyone trades in a tick.
 START, LOT, VOLUME = 100.0, 100.0, 1e6
-_STREAM = 0x63657274
 #: Basis points that count as nothing beside rounding.
 _NOTHING = 1e-9
 
@@ -152,7 +152,7 @@ class CertifiedMarket:
 
     def draw(self, count: int, seed: int) -> OrderBatch:
         """Return `count` orders to train on, sessions drawn by their probability and sides by a coin."""
-        rng = np.random.default_rng([seed, _STREAM])
+        rng = generator(seed, Stream.CERTIFICATE)
         session = rng.choice(len(self.sessions), size=count, p=self.training)
         drawn: OrderBatch = self.orders[2 * session + rng.integers(0, 2, size=count)]
         return drawn

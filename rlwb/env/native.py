@@ -57,10 +57,9 @@ class NativeVectorEnv(FiniteVectorEnv):
         )
         self._rows = np.arange(count)
         self._steps = np.zeros(count)
-        self._figures: dict[str, np.ndarray] = {}
+        self._finished: list[tuple[np.ndarray, State]] = []
         self._sums: dict[str, np.ndarray] = {}
         self._seen: dict[str, np.ndarray] = {}
-        self._details: dict[str, np.ndarray] = {}
         if self.state.done.any():
             first = self.initial_states[int(np.flatnonzero(self.state.done)[0])]
             raise DataError(f"The episode of {first} is over before its first decision; leave it out.")
@@ -81,14 +80,14 @@ class NativeVectorEnv(FiniteVectorEnv):
             parts = self.reward.parts(outcome)
             reward = sum_parts(parts)
             for name, values in parts.items():
-                self._column(self._sums, f"reward/{name}", 0.0)[rows] += values
+                self._column(self._sums, f"reward/{name}")[rows] += values
         if self.aux_info_collector is not None:
             for name, values in self.aux_info_collector.collect(outcome).items():
                 there = rows[np.isfinite(values)]
-                self._column(self._sums, f"aux/{name}", 0.0)[there] += np.asarray(values)[np.isfinite(values)]
-                self._column(self._seen, f"aux/{name}", 0.0)[there] += 1
+                self._column(self._sums, f"aux/{name}")[there] += np.asarray(values)[np.isfinite(values)]
+                self._column(self._seen, f"aux/{name}")[there] += 1
         if done.any():
-            self._finish(np.flatnonzero(done))
+            self._finish(done)
         return StepResult(rows, reward, done, {}), self._active()
 
     def close(self) -> None:
@@ -96,27 +95,30 @@ class NativeVectorEnv(FiniteVectorEnv):
 
     def metrics(self) -> dict[str, np.ndarray]:
         means = {name: np.divide(total, self._seen[name]) for name, total in self._sums.items() if name in self._seen}
-        return {**self._figures, **self._sums, **means}
+        figures = self._laid_out([(rows, state.metrics()) for rows, state in self._finished])
+        return {**figures, **self._sums, **means}
 
     def details(self) -> dict[str, np.ndarray]:
-        return self._details
+        return self._laid_out([(rows, state.details()) for rows, state in self._finished])
 
-    def _finish(self, ended: np.ndarray) -> None:
-        """Keep what the episodes that have ended came to, and go on with the others."""
-        finished = self.state.take(ended)
-        for name, values in finished.metrics().items():
-            self._column(self._figures, name, np.nan)[self._rows[ended]] = values
-        for name, values in finished.details().items():
-            if name not in self._details:
-                self._details[name] = np.full((len(self.initial_states), *values.shape[1:]), np.nan)
-            self._details[name][self._rows[ended]] = values
-        left = np.flatnonzero(~self.state.done)
+    def _finish(self, done: np.ndarray) -> None:
+        """Keep the state of the episodes that have ended, and go on with the others."""
+        ended, left = np.flatnonzero(done), np.flatnonzero(~done)
+        self._finished.append((self._rows[ended], self.state if done.all() else self.state.take(ended)))
         self.state, self._rows = self.state.take(left), self._rows[left]
 
-    def _column(self, columns: dict[str, np.ndarray], name: str, start: float) -> np.ndarray:
-        if name not in columns:
-            columns[name] = np.full(len(self.initial_states), start)
-        return columns[name]
+    def _laid_out(self, parts: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+        """Return figures by name with a row an episode, of those that have ended at different steps; NaN for others."""
+        columns: dict[str, np.ndarray] = {}
+        for rows, figures in parts:
+            for name, values in figures.items():
+                if name not in columns:
+                    columns[name] = np.full((len(self.initial_states), *values.shape[1:]), np.nan)
+                columns[name][rows] = values
+        return columns
+
+    def _column(self, columns: dict[str, np.ndarray], name: str) -> np.ndarray:
+        return columns.setdefault(name, np.zeros(len(self.initial_states)))
 
     def _active(self) -> Active:
         return Active(self._rows, self._observe(self.state.known) if len(self._rows) else {})

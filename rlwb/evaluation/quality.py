@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.plots.quality import coverage_calendar, finding_days, worst_findings, zero_volumes
 from rlwb.files import write_text
-from rlwb.market.quality import KINDS, Quality, Window
-from rlwb.market.report import counted
+from rlwb.market.findings import KINDS, counted
+from rlwb.market.quality import Quality
 
 _SHOWN = ("outlier", "jump", "price_jump", "split_suspected", "stale")
 
@@ -34,7 +34,7 @@ def quality_page(quality: Quality) -> str:
         verdict="Sound: nothing but notes." if quality.sound else "Not sound: see the faults below.",
         counts=[
             {
-                "gravity": kind.gravity,
+                "severity": kind.severity,
                 "name": name,
                 "count": counted(quality.found.counts[name], kind.unit),
                 "text": kind.text,
@@ -54,7 +54,7 @@ def _figures(quality: Quality) -> Iterator[Figure]:
         yield zero_volumes(quality)
     if any(one.date for found in quality.found.listed.values() for one in found):
         yield finding_days(quality)
-    windows: list[Window] = [window for kind in _SHOWN for window in quality.found.windows.get(kind, ())]
+    windows = [window for found in quality.windows.values() for window in found]
     if windows:
         yield worst_findings(windows)
 

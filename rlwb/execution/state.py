@@ -178,8 +178,9 @@ class Known(Rows):
 
     def _by_step(self, columns: Sequence[Any], width: int, count: np.ndarray) -> np.ndarray:
         table = np.full((*np.shape(self.amount), width), np.nan)
+        least = int(np.min(count, initial=width))
         for step, values in enumerate(columns):
-            table[..., step] = np.where(step < count, values, np.nan)
+            table[..., step] = values if step < least else np.where(step < count, values, np.nan)
         return table
 
 
@@ -416,6 +417,6 @@ class ExecutionState(Rows):
 
         After its end an order keeps its last value.
         """
-        share = self.known.position_history / self.orders.amount[:, None]
-        last = np.maximum.accumulate(np.where(np.isnan(share), 0, np.arange(share.shape[1])), axis=1)
-        return {"inventory": np.take_along_axis(share, last, axis=1)}
+        left = [self.orders.amount, *(step.position for step in self.steps)]
+        left += [left[-1]] * (self.engine.max_step + 1 - len(left))
+        return {"inventory": np.stack(left, axis=1) / self.orders.amount[:, None]}

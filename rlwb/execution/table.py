@@ -26,7 +26,7 @@ _DAY = pd.Timedelta(days=1)
 # A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
 _STAMP = (
     r"^(?P<date>\d{8}|\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2})?"
-    r"(?:(?:^|[T ])(?P<time>\d{1,2}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?P<zone>\s*(?:Z|[+-]\d{2}(?::?\d{2})?))?)?$"
+    r"(?:(?:^|(?<=\d)[T ])(?P<time>\d{1,2}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?P<zone>\s*(?:Z|[+-]\d{2}(?::?\d{2})?))?)?$"
 )
 
 
@@ -216,7 +216,8 @@ class _Cells:
         dated, timed, zoned = (parts[part].notna() for part in ("date", "time", "zone"))
         date = pd.to_datetime(parts["date"], errors="coerce", format="mixed")
         time = pd.to_timedelta(parts["time"].fillna("0:00").str.replace(r"^(\d+:\d+)$", r"\1:00", regex=True))
-        time = time.where((time <= _DAY) & (dated | timed & ~zoned))
+        exists = (time < _DAY) | (time == _DAY) & (name == "end")  # 24:00 is an end alone
+        time = time.where(exists & (dated | timed & ~zoned))
         local = date + time
         if zoned.any():
             zone = self.calendar.timezone

@@ -11,7 +11,7 @@ import pandas as pd
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate_orders, read_orders
 from rlwb.market import Calendar, Sessions, load_sessions
-from rlwb.market.dataset.layout import is_dataset
+from rlwb.market.dataset.state import is_dataset
 from rlwb.market.store import is_panel
 from rlwb.parts import Part
 

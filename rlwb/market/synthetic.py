@@ -38,7 +38,7 @@ import pandas as pd
 
 from rlwb.errors import ConfigError
 from rlwb.market.calendar import Calendar
-from rlwb.market.report import Report
+from rlwb.market.findings import Report
 from rlwb.market.resample import aggregate
 from rlwb.market.sessions import Sessions
 

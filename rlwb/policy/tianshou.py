@@ -25,8 +25,9 @@ from tianshou.utils.torch_utils import policy_within_training_step
 
 from rlwb.batch import count_rows, split_shared, take_rows
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
+from rlwb.learner import Learner
 from rlwb.policy.episodes import check_episodes, last_rows
-from rlwb.policy.learner import Learner, check_settings
+from rlwb.policy.learner import check_settings
 from rlwb.policy.network import Network, device_of, make_network
 from rlwb.policy.replay import Replay, Transitions
 from rlwb.policy.tianshou_models import FAMILIES, Family

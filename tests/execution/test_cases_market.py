@@ -10,7 +10,7 @@ import pytest
 
 from rlwb.errors import OrderError
 from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, align_orders, generate_orders
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Calendar, build_sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
 
@@ -32,7 +32,7 @@ US = Calendar(segments=(("09:30", "16:00"),))
 
 
 def full_days(frame: pd.DataFrame, ticks_per_step: int = 30, calendar: Calendar = US) -> tuple[pd.DataFrame, ...]:
-    sessions = Sessions.from_bars(frame, calendar)
+    sessions = build_sessions(frame, calendar)
     orders = generate_orders(sessions)
     return run(sessions, orders, ticks_per_step, TWAP)  # type: ignore[arg-type]
 
@@ -51,7 +51,7 @@ def test_a01_half_day_between_full_days() -> None:
 
 def test_a01_an_order_that_names_the_regular_close_ends_at_the_early_one() -> None:
     day = "2024-07-03"
-    sessions = Sessions.from_bars(bars(day, minutes(day, 210)), US)
+    sessions = build_sessions(bars(day, minutes(day, 210)), US)
     table = pd.DataFrame(
         {"instrument": ["AAA"], "date": [day], "direction": ["BUY"], "amount": [10.0], "end": ["16:00"]}
     )
@@ -80,7 +80,7 @@ def test_a05_missing_close_inside_the_window() -> None:
 
 def test_a07_price_zero_is_missing() -> None:
     frame = bars("2024-01-02", minutes("2024-01-02", 4), np.array([10.0, 0.0, 10.0, 10.0]))
-    sessions = Sessions.from_bars(frame, Calendar(segments=(("09:30", "09:34"),)))
+    sessions = build_sessions(frame, Calendar(segments=(("09:30", "09:34"),)))
     one = order(400, day=2)
     _, _, twap = run(sessions, [one], 1, TWAP)
     ticks, _, second = run(sessions, [one], 1, AskAtStep(1))
@@ -125,10 +125,10 @@ def test_a15_aware_stamps_of_orders_are_read_in_the_session_zone_or_refused() ->
     frame = bars(day, minutes(day, 390))
     table = pd.DataFrame({"instrument": ["AAA"], "direction": ["BUY"], "amount": [10.0]})
     table["start"], table["end"] = pd.Timestamp(f"{day} 15:00", tz="UTC"), pd.Timestamp(f"{day} 16:00", tz="UTC")
-    batch = align_orders(table, Sessions.from_bars(frame, zoned))
+    batch = align_orders(table, build_sessions(frame, zoned))
     assert (batch.start[0], batch.end[0]) == (30, 90)  # 10:00 to 11:00 in New York
     with pytest.raises(OrderError, match=r"\+00:00.*timezone"):
-        align_orders(table, Sessions.from_bars(frame, US))
+        align_orders(table, build_sessions(frame, US))
 
 
 def test_a17_no_step_spans_the_lunch_break() -> None:
@@ -183,7 +183,7 @@ def test_a27_missing_minutes_leave_the_clock_alone() -> None:
     frame = bars(day, times, close)
     gone = [f"{day} 10:07", f"{day} 10:08", f"{day} 14:59"]
     frame = frame[~frame["datetime"].isin(pd.to_datetime(gone))]
-    sessions = Sessions.from_bars(frame, calendar)
+    sessions = build_sessions(frame, calendar)
     ticks, steps, summary = run(sessions, [order(240, day=2)], 30, TWAP)
     assert steps["start_tick"].tolist() == [0, 30, 60, 90, 120, 150, 180, 210]
     assert summary["ffr"].iloc[0] == 1.0

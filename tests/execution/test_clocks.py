@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlwb.errors import OrderError
 from rlwb.execution import TWAP, Engine, ExecutionRules, align_orders
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Calendar, build_sessions
 from tests.execution.markets import run
 
 DAY = pd.Timestamp("2024-03-11")  # the Monday after New York's clocks went forward
@@ -57,7 +57,7 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     if calendar.timezone is not None:
         bars["datetime"] = bars["datetime"].dt.tz_localize(calendar.timezone).dt.tz_convert("Asia/Tokyo")
     shuffled = bars.sample(frac=1.0, random_state=data.draw(st.integers(0, 9)))
-    sessions = Sessions.from_bars(pd.concat([shuffled, bars.iloc[:1]]), calendar, min_coverage=0.0)
+    sessions = build_sessions(pd.concat([shuffled, bars.iloc[:1]]), calendar, min_coverage=0.0)
 
     edges = [
         DAY + pd.Timedelta(seconds=int(s)) for s in np.unique(np.append(calendar.tick_start, calendar.close_seconds))

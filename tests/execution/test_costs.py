@@ -10,7 +10,7 @@ import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.execution import TWAP, Engine, ExecutionRules, ExecutionState, PAPenaltyReward, align_orders
-from rlwb.market import Sessions
+from rlwb.market import Sessions, build_sessions
 from rlwb.reward import sum_parts
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
@@ -140,7 +140,7 @@ def test_a_session_of_real_quotes_costs_half_its_spread() -> None:
     bars = pd.read_parquet(path)
     bars = bars[(bars["instrument"] == "SPY") & (bars["datetime"].dt.strftime("%Y-%m-%d") == "2013-10-07")]
     inside = bars.set_index("datetime").between_time("10:30", "11:29")
-    sessions = Sessions.from_bars(bars, Calendar.preset("us"))
+    sessions = build_sessions(bars, Calendar.preset("us"))
     stamp = pd.Timestamp("2013-10-07")
     one = {"instrument": "SPY", "date": stamp, "direction": "BUY", "amount": 6000.0, "start": "10:30", "end": "11:30"}
     rules = ExecutionRules(price_field="quotes")

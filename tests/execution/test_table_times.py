@@ -64,6 +64,7 @@ def test_every_clear_form_of_a_date_is_that_date(dates: Any) -> None:
         [np.inf, 20240703.0],
         ["today", "2024-07-03"],
         ["9999-12-31", "2024-07-03"],
+        ["2024-01-02 24:00", "2024-07-03"],
         pd.Series(["9999-12-31", "2024-07-03"]).astype("datetime64[s]"),
         pd.array([None, 20240703], dtype="Int64"),
         [True, False],
@@ -123,14 +124,24 @@ def test_offsets_of_summer_and_winter_in_one_column_are_each_their_own() -> None
     assert found.tolist() == [pd.Timestamp("2024-01-02 10:00"), pd.Timestamp("2024-07-03 10:00")]
 
 
-@pytest.mark.parametrize("starts", [[930, 1030], ["10:30 AM", ""], ["02/01/2024 10:00", ""], ["NaT", ""], [37800.0, 0]])
+@pytest.mark.parametrize(
+    "starts",
+    [[930, 1030], ["10:30 AM", ""], ["02/01/2024 10:00", ""], ["NaT", ""], [37800.0, 0], ["T10:30", ""], ["24:00", ""]],
+)
 def test_what_is_no_time_is_refused(starts: Any) -> None:
     with pytest.raises(OrderError, match=r"row 0 .*: start .* is not a time"):
         table(start=starts)
 
 
 @pytest.mark.parametrize(
-    "ends", [["24:00", "24:00:00"], ["00:00", "0:00"], [dt.time(0)] * 2, ["2024-01-03", "2024-07-04"]]
+    "ends",
+    [
+        ["24:00", "24:00:00"],
+        ["2024-01-02 24:00", "20240703T24:00:00"],
+        ["00:00", "0:00"],
+        [dt.time(0)] * 2,
+        ["2024-01-03", "2024-07-04"],
+    ],
 )
 def test_midnight_ends_a_session_that_runs_until_midnight(ends: Any) -> None:
     assert table(CRYPTO, end=ends)["end"].tolist() == [day + pd.Timedelta(days=1) for day in DAYS]

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import nn
 
+from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import TwapRelativeActionInterpreter
 from rlwb.policy import MLP, Network, Recurrent, make_network
 from rlwb.policy.tianshou import TianshouLearner, TianshouSettings
 from rlwb.policy.tianshou_models import FAMILIES
-from rlwb.trainer import ActionNoise, Trainer, collect, load_checkpoint, make_env, save_checkpoint
+from rlwb.trainer import Trainer, collect, load_checkpoint, save_checkpoint
 from tests.trainer.small import small, small_vessel
 
 DISCRETE, CONTINUOUS = gym.spaces.Discrete(3), gym.spaces.Box(0.0, 4.0, (), np.float32)
@@ -119,7 +120,7 @@ def test_what_is_saved_goes_on_to_the_last_bit_and_global_random_states_stay(nam
 @pytest.mark.parametrize("name", ["A2C", "DiscreteSAC", "RainbowDQN", "SAC"])
 @pytest.mark.parametrize("kind", ["native", "dummy"])
 def test_it_trains_on_a_market_and_a_resume_goes_on(name: str, kind: str, tmp_path) -> None:
-    interpreter = TwapRelativeActionInterpreter(3.0) if name == "SAC" else small().chooser
+    interpreter = TwapRelativeActionInterpreter(small().simulator.engine, 3.0) if name == "SAC" else small().chooser
     channels = small().features.shape[2]
 
     def policy() -> TianshouLearner:
@@ -141,15 +142,15 @@ def test_it_trains_on_a_market_and_a_resume_goes_on(name: str, kind: str, tmp_pa
 
 
 def test_exploring_fills_a_continuous_space_and_stays_in_it() -> None:
-    market, acts = small(), TwapRelativeActionInterpreter(3.0)
+    market, acts = small(), TwapRelativeActionInterpreter(small().simulator.engine, 3.0)
     channels = market.features.shape[2]
     policy = TianshouLearner(
         lambda seed: make_network(lambda: Recurrent(channels, 8), seed),
         acts.action_space,
         TianshouSettings(algorithm="SAC"),
     )
-    with make_env(market.factory, market.observer, acts, None, market.orders) as env:
-        taken = collect(env, policy, noise=ActionNoise(1), keep=True).action
+    with make_env(market.simulator, market.observer, acts, None, market.orders) as env:
+        taken = collect(env, policy, seed=(1,), keep=True).action
     assert taken.shape == (len(taken),)
     assert 0 <= taken.min() < 0.5
     assert 2.5 < taken.max() <= 3
