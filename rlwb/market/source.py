@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,18 +16,10 @@ import pyarrow.compute as pc
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import Label, Reader, canonical, in_zone, pass_known
-from rlwb.market.readers.binance import read_binance
 from rlwb.market.readers.content import one_line
-from rlwb.market.readers.lean import read_lean
-from rlwb.market.readers.lobster import read_lobster
-from rlwb.market.readers.qlib import read_qlib
-from rlwb.market.readers.qlib_pickle import read_qlib_pickle
 from rlwb.market.readers.table import read_table
+from rlwb.parts import load, names
 
-GROUP = "rlwb.readers"
-BUILT_IN: dict[str, Reader] = {
-    one.name: one for one in (read_table, read_binance, read_lean, read_lobster, read_qlib, read_qlib_pickle)
-}
 TABLE = read_table.name
 _EXAMPLES = 5
 
@@ -208,11 +196,6 @@ def open_source(
     return Source(place, found, together, _names(instruments), source_timezone, report or Report())
 
 
-def reader_kinds() -> list[str]:
-    """Return the names of readers: the built-in ones, and those of installed packages."""
-    return [*BUILT_IN, *sorted(_offered())]
-
-
 def find_reader(name: str) -> Reader:
     """Return the reader of a name: a built-in, an entry point's, ``package.module:Name`` or ``file.py:Name``.
 
@@ -221,20 +204,7 @@ def find_reader(name: str) -> Reader:
     ConfigError
         Where there is none, or where what the name stands for cannot be imported or is no reader.
     """
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    offered = _offered()
-    place, colon, attribute = (offered[name].value if name in offered else name).rpartition(":")
-    if not (colon and place):
-        near = difflib.get_close_matches(name, reader_kinds(), n=1, cutoff=0.0)[0]
-        raise ConfigError(
-            f"there is no reader {name!r}; did you mean {near!r}? (There are {', '.join(reader_kinds())}, and your own "
-            "as file.py:Name or package.module:Name.)"
-        )
-    try:
-        made = vars(_module(place))[attribute]
-    except Exception as error:  # whatever the other code raises
-        raise ConfigError(f"the reader {name} cannot be imported ({one_line(error)}); correct its code.") from None
+    made = load("reader", name)
     if isinstance(made, Reader):
         return made
     if not callable(made) or isinstance(made, type):
@@ -244,8 +214,7 @@ def find_reader(name: str) -> Reader:
 
 def recognise(path: Path) -> Reader:
     """Return the reader that the names of files and folders point to, that of Parquet and CSV where none does."""
-    readers = {**BUILT_IN, **{name: find_reader(name) for name in _offered()}}
-    found = [one for one in readers.values() if one.name != TABLE and one.recognises(path)]
+    found = [one for one in map(find_reader, names("reader")) if one.name != TABLE and one.recognises(path)]
     # A folder of another kind may hold tables beside it, which are not files of that kind by their names.
     if len(found) == 1 and path.is_dir() and read_table.recognises(path):
         found += [read_table] if any(not found[0].recognises(file) for file in read_table.files(path)) else []
@@ -329,30 +298,3 @@ def _beside(folder: Path, files: set[Path]) -> Iterator[str]:
                 yield str(entry.relative_to(folder))
 
     return walk(folder)
-
-
-def _module(place: str) -> ModuleType:
-    """Import a module by its dotted name or from a ``.py`` file, which may import its neighbours."""
-    if not place.endswith(".py"):
-        return importlib.import_module(place)
-    path = Path(place)
-    if not path.is_file():
-        raise ConfigError(f"there is no file {place}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _offered() -> dict[str, metadata.EntryPoint]:
-    """Return the readers that other packages offer, by name."""
-    offered: dict[str, metadata.EntryPoint] = {}
-    for entry in metadata.entry_points(group=GROUP):
-        if entry.value.startswith("rlwb."):
-            continue
-        if entry.name in BUILT_IN or entry.name in offered:
-            raise ConfigError(f"two readers are called {entry.name}, one of them {entry.value}; remove its package.")
-        offered[entry.name] = entry
-    return offered
