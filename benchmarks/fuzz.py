@@ -78,7 +78,7 @@ class Watch:
             raise UnexpectedError(f"does more than reading: {acts[0]}")
         if grown > MEGABYTES:
             raise UnexpectedError(f"takes {grown:.0f} MB for {sum(map(len, files.values())):,} bytes")
-        self.counts[f"{outcome}s" if outcome == "answer" else "refusals"] += 1
+        self.counts[outcome] += 1
         self.outcomes.add(kind)
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:

@@ -17,10 +17,10 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import Label, Reader, canonical, in_zone, pass_known
 from rlwb.market.readers.content import one_line
-from rlwb.market.readers.table import read_table
-from rlwb.parts import load, names
+from rlwb.market.readers.lookup import TABLE, find_reader, recognise
 
-TABLE = read_table.name
+__all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
+
 _EXAMPLES = 5
 
 
@@ -196,34 +196,6 @@ def open_source(
     return Source(place, found, together, _names(instruments), source_timezone, report or Report())
 
 
-def find_reader(name: str) -> Reader:
-    """Return the reader of a name: a built-in, an entry point's, ``package.module:Name`` or ``file.py:Name``.
-
-    Raises
-    ------
-    ConfigError
-        Where there is none, or where what the name stands for cannot be imported or is no reader.
-    """
-    made = load("reader", name)
-    if isinstance(made, Reader):
-        return made
-    if not callable(made) or isinstance(made, type):
-        raise ConfigError(f"the reader {name} is no function that yields tables of bars; see docs/readers/own.md.")
-    return Reader(name, made, _all_files, lambda _: False)
-
-
-def recognise(path: Path) -> Reader:
-    """Return the reader that the names of files and folders point to, that of Parquet and CSV where none does."""
-    found = [one for one in map(find_reader, names("reader")) if one.name != TABLE and one.recognises(path)]
-    # A folder of another kind may hold tables beside it, which are not files of that kind by their names.
-    if len(found) == 1 and path.is_dir() and read_table.recognises(path):
-        found += [read_table] if any(not found[0].recognises(file) for file in read_table.files(path)) else []
-    if len(found) > 1:
-        kinds = " or ".join(one.name for one in found)
-        raise DataError(f"{path} could be {kinds}; say which with kind, or part the files.")
-    return found[0] if found else read_table
-
-
 def check_found(wanted: Iterable[str], present: Collection[str], source: str | os.PathLike[str]) -> None:
     """Raise `DataError` that names the instruments of `wanted` which `source` lacks."""
     missing = sorted(set(wanted) - set(present))
@@ -279,11 +251,6 @@ def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
     if not names:
         raise ConfigError("instruments is an empty list; leave it out to keep all.")
     return frozenset(names)
-
-
-def _all_files(source: Path) -> list[Path]:
-    """Return all files in a folder at any depth but hidden ones, for a reader that does not say."""
-    return [source] if source.is_file() else sorted(path for path in source.rglob("[!.]*") if path.is_file())
 
 
 def _beside(folder: Path, files: set[Path]) -> Iterator[str]:

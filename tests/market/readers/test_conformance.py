@@ -8,13 +8,13 @@ from textwrap import dedent
 import pytest
 
 from rlwb.market.readers.conformance import check_reader
+from rlwb.market.readers.lookup import BUILT_IN
 from rlwb.market.source import open_source
-from rlwb.parts import BUILT_IN
 from tests.market.readers.sources import SOURCES, binance
 
 
 def test_every_built_in_reader_is_held_to_the_contract() -> None:
-    assert set(SOURCES) == set(BUILT_IN["reader"])
+    assert set(SOURCES) == set(BUILT_IN)
 
 
 @pytest.mark.parametrize("kind", list(SOURCES))
