@@ -92,16 +92,15 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "binance": f"{_READERS}.binance:BinanceReader",
-        "lean": f"{_READERS}.lean:LeanReader",
-        "lobster": f"{_READERS}.lobster:LobsterReader",
-        "qlib": f"{_READERS}.qlib:QlibReader",
-        "qlib_pickle": f"{_READERS}.qlib_pickle:QlibPickleReader",
+        "table": f"{_READERS}.table:read_table",
+        **{name: f"{_READERS}.{name}:read_{name}" for name in ("binance", "lean", "lobster", "qlib", "qlib_pickle")},
     },
     "feature": {},
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
+#: Parameters that reading passes to a reader.
+_TO_READERS = ("source", "instruments", "report")
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
 
@@ -160,7 +159,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    settings = tuple(one for one in found.settings if one.is_field or one.name not in PROVIDED)
+    given = _TO_READERS if kind == "reader" else PROVIDED
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in given)
     return Signature(settings, found.is_open)
 
 
