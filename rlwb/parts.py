@@ -36,7 +36,8 @@ PROVIDED: dict[str, str] = {
     "ticks": "ticks of a session",
     "max_step": "most steps an order can have",
     "previous_day": "whether observations hold the previous session",
-    "network": "the network to train",
+    "network": "the network to train, with the head that the algorithm asks for",
+    "make_trunk": "a function that returns a new network, without a head, for a seed",
     "actions": "number of discrete actions, or size of a continuous one",
     "seed": "of random numbers",
     "observation_space": "what the state interpreter returns",
@@ -61,6 +62,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ppo": f"{_POLICY}.ppo:PPO",
         "dqn": f"{_POLICY}.dqn:DQN",
         "opd": f"{_POLICY}.opd:OPD",
+        "tianshou": f"{_POLICY}.tianshou:TianshouLearner",
     },
     "network": {
         "recurrent": f"{_POLICY}.market_network:Recurrent",
@@ -68,7 +70,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "attention": f"{_POLICY}.market_network:Attention",
         "mlp": f"{_POLICY}.network:MLP",
     },
-    "simulator": {"market": f"{_EXECUTION}.simulator:OrderExecution"},
+    "simulator": {
+        "market": f"{_EXECUTION}.simulator:OrderExecution",
+        "random_liquidity": f"{_EXECUTION}.liquidity:RandomLiquidity",
+    },
     "state_interpreter": {
         "full_history": f"{_EXECUTION}.interpreters:FullHistoryStateInterpreter",
         "current_step": f"{_EXECUTION}.interpreters:CurrentStepStateInterpreter",

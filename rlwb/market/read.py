@@ -16,6 +16,7 @@ from rlwb.market.clock import day_of
 from rlwb.market.dataset.state import is_dataset
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
+from rlwb.market.readers.base import canonical
 from rlwb.market.schema import COLUMNS
 from rlwb.market.source import open_source
 
@@ -100,12 +101,13 @@ def _frame(batches: Iterable[pa.Table], source: Path) -> pd.DataFrame:
             )
         tables.append(table)
     if not tables:
-        return pd.DataFrame({"instrument": pd.Categorical([]), "datetime": pd.Series([], dtype="datetime64[ns]")})
+        none = canonical(pa.table({"instrument": pa.nulls(0), "datetime": pa.nulls(0)}), str(source))
+        tables = [none.set_column(0, "instrument", none["instrument"].dictionary_encode())]
     kind = tables[-1]["datetime"].type  # stamps that are all missing may have none
     tables = [table.set_column(1, "datetime", table["datetime"].cast(kind)) for table in tables]
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     whole = whole.select([name for name in COLUMNS if name in whole.column_names])
-    del tables, table
+    del tables
     if "halted" in whole.column_names:
         at = whole.column_names.index("halted")
         whole = whole.set_column(at, "halted", whole["halted"].fill_null(False))

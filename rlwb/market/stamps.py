@@ -33,12 +33,11 @@ def parse_stamps(
     DataError
         For a mix of stamps with and without an offset, and for text that cannot be read.
     """
+    if datetime_format is None and len(text):  # Arrow reads plain forms ten times as fast as pandas, and no others
+        with contextlib.suppress(pa.ArrowInvalid):
+            return text.cast(pa.timestamp("ns", "UTC" if has_offset(str(text[0])) else None))
     text = pc.utf8_trim_whitespace(text.cast(pa.string()))
     text = pc.if_else(pc.equal(text, ""), None, text)
-    if datetime_format is None:  # Arrow reads plain forms ten times as fast as pandas, and refuses all others
-        first = next((value for value in pc.drop_null(text[:1000]).to_pylist()), "")
-        with contextlib.suppress(pa.ArrowInvalid):
-            return text.cast(pa.timestamp("ns", "UTC" if has_offset(first) else None))
     stamps = _parse_any(text.to_pandas().astype("string"), where, datetime_format, row)
     zone = None if stamps.dt.tz is None else "UTC"
     return pa.array(stamps.dt.tz_localize(None).astype("datetime64[ns]")).cast(pa.timestamp("ns", zone))

@@ -91,7 +91,7 @@ class SyntheticSettings:
     """
 
     instruments: int = 20
-    days: int = 120
+    days: int = 240
     session: Literal["us", "cn"] = "cn"
     tick_minutes: int = 5
     signal: float = 1.0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.experiment import work
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import Calendar, import_bars, load_sessions
@@ -34,14 +34,14 @@ def config(source: Path, **changes: object) -> RunConfig:
     split = {"train": DAYS[:2], "valid": DAYS[2:3], "test": DAYS[3:]}
     split = {part: [days[0], days[-1]] for part, days in split.items()}
     values = {"market.source": str(source), "execution.ticks_per_step": 2}
-    values |= {f"orders.split.{part}": days for part, days in split.items()}
+    values |= {f"split.{part}": days for part, days in split.items()}
     return RunConfig.load(None, Layer("test", {**values, **changes}))
 
 
 def test_a_run_repeats_what_the_import_dropped(stored: Path, tmp_path: Path) -> None:
     settings = config(stored)
     run = RunDirectory.create(tmp_path / "run", settings)
-    work.make_orders(run, settings)
+    make_orders(run, settings)
     findings = json.loads((run.path / "manifest.json").read_text())["bars"]["findings"]
     expected = {
         "count": 4,

@@ -11,11 +11,12 @@ import pytest
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import begin_manifest
+from rlwb.experiment.own_code import check_parts, own_code
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
 from rlwb.experiment.workbench import Workbench
-from rlwb.market import feature_registry
+from rlwb.market import pieces
 from rlwb.market.catalogue import BUILT_IN
 
 CODE = """
@@ -26,15 +27,14 @@ def own_twice(block):
     return {factor} * block["close"]
 """
 CONFIG = """
-market: {synthetic: {instruments: 2, days: 12, tick_minutes: 30}}
-features: {columns: [close, "my_features.py:own_twice"]}
+market: {name: synthetic, instruments: 2, days: 12, tick_minutes: 30}
+features: {columns: [close, my_features.py:own_twice]}
 """
 
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_registry, "_FEATURES", dict(BUILT_IN))
-    monkeypatch.setattr(feature_registry, "_LOADED", {})
+    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
 
 
 def write(folder: Path, factor: int = 2) -> Path:
@@ -60,8 +60,8 @@ def test_a_relative_path_starts_at_the_configuration(tmp_path: Path, monkeypatch
 def test_a_missing_file_is_refused_with_the_place(tmp_path: Path) -> None:
     file = write(tmp_path / "here")
     (tmp_path / "here" / "my_features.py").unlink()
-    with pytest.raises(ConfigError, match=r"here/my_features\.py cannot be read"):
-        Workbench(RunConfig.load(file)).features(Workbench(RunConfig.load(file)).make_orders()[0]["all"])
+    with pytest.raises(ConfigError, match=r"my_features\.py cannot be read"):
+        check_parts(RunConfig.load(file))
 
 
 def test_the_observation_has_the_column_under_its_name(tmp_path: Path) -> None:
@@ -88,7 +88,8 @@ def test_the_manifest_tells_what_was_imported(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", config)
     begin_manifest(run, ["rlwb", "run"])
     manifest = read_json(run.path / "manifest.json")
-    assert manifest["imports"] == feature_registry.describe(config.features.columns)
+    assert manifest["code"] == [one.describe() for one in own_code(config).values()]
+    assert manifest["code"][0]["name"] == "my_features.py:own_twice"
 
 
 def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) -> None:

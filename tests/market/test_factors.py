@@ -87,7 +87,7 @@ def test_a_price_limit_goes_by_the_factor(price: float, factor: bool, filled: li
     bars.loc[bars["close"] == 50.0, ["open", "high", "low", "close"]] = price
     sessions = build(bars if factor else bars.drop(columns="factor"))
     orders = [order(8.0, side, day=5) for side in ("BUY", "SELL")]
-    _, _, summary = run(sessions, orders, 2, TWAP(), ExecutionRules(price_limit=0.1, price_tick=0.01))
+    _, _, summary = run(sessions, orders, 2, TWAP, ExecutionRules(price_limit=0.1, price_tick=0.01))
     assert summary["filled"].tolist() == filled
 
 

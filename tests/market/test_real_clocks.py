@@ -47,7 +47,7 @@ def test_a_day_of_seconds_is_a_session_of_19800_ticks(seconds: Sessions) -> None
     assert seconds.fields["close"].shape == (1, 19_800)
     assert seconds.calendar.time_of(1).isoformat() == "10:00:01"
     orders = [order_of(seconds, 0, side, 1e5) for side in ("BUY", "SELL")]
-    ticks, steps, summary = run(seconds, orders, 1800, TWAP())
+    ticks, steps, summary = run(seconds, orders, 1800, TWAP)
     assert summary["num_steps"].tolist() == [11, 11]
     np.testing.assert_allclose(summary["filled"], 1e5)
     np.testing.assert_allclose(summary["pa"], 0.0, atol=1e-8)
@@ -130,7 +130,7 @@ def test_the_closing_auction_of_new_york_as_a_segment_of_its_own() -> None:
     frame = frame.sort_values(["instrument", "datetime"])
     np.testing.assert_array_equal(sessions.fields["volume"][:, 390], frame["volume"])
     np.testing.assert_array_equal(sessions.fields["close"][:, 390], frame["close"])
-    _, steps, _ = run(sessions, [order_of(sessions, 0, "SELL", 1000.0)], 60, TWAP())
+    _, steps, _ = run(sessions, [order_of(sessions, 0, "SELL", 1000.0)], 60, TWAP)
     assert len(steps) == 8  # six hours and a half, and the auction alone
 
 

@@ -18,7 +18,7 @@ from rlwb.market.readers.content import one_line
 #: Words that stand for a missing number.
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
-_BLOCK = 1 << 24
+_BLOCK = 1 << 22
 _ROW = re.compile(r"Row #(\d+)")
 _COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
 _CELL = re.compile(r"In CSV column #(\d+).*invalid value '(.*)'", re.DOTALL)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from rlwb.experiment.parameters import Layer
 
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
 from rlwb.market.readers.lookup import BUILT_IN, TABLE
 from tests.market.readers.sources import SOURCES
 

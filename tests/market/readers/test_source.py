@@ -232,3 +232,12 @@ def test_halts_may_be_words_numbers_or_missing(tmp_path: Path) -> None:
     for column in (pd.array([True, False, None, True], "boolean"), [1.0, 0.0, np.nan, 1.0]):
         bars.assign(halted=column).to_parquet(tmp_path / "bars.parquet")
         assert read_bars(tmp_path / "bars.parquet")["halted"].tolist() == [True, False, False, True]
+
+
+def test_a_source_without_bars_has_the_columns_of_bars(tmp_path: Path) -> None:
+    (tmp_path / "A.csv").write_text("datetime,open,high,low,close,volume\n")
+    bars = read_bars(tmp_path)
+    assert list(bars.columns) == ["instrument", "datetime", "open", "high", "low", "close", "volume"]
+    assert len(bars) == 0
+    assert bars["close"].dtype == np.float64
+    assert bars["datetime"].dtype == "datetime64[ns]"
