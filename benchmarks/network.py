@@ -8,26 +8,25 @@ import torch
 from torch import nn
 
 from benchmarks.schedule import Schedule
-from rlwb.market import MarketFeatures
-from rlwb.policy import ActorCritic, MarketEncoder
+from rlwb.policy import ActorCritic, Network, RecurrentEncoder, make_network
 from rlwb.policy.gru import states_at
 
 
-class _Market(MarketEncoder):
+class _Market(RecurrentEncoder):
     """A linear layer in front of the GRU, and a tick of zeros in front of the day."""
 
-    def __init__(self, channels: int, hidden: int, features: MarketFeatures | None) -> None:
-        super().__init__(hidden, hidden, features=features)
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__(hidden, hidden)
         self.front = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU())
 
     # The peer reads its state after k ticks at row k, behind the tick of zeros.
     lead = 1
 
-    def _embed(self, steps: torch.Tensor) -> torch.Tensor:
+    def embed(self, steps: torch.Tensor) -> torch.Tensor:
         return self.front(steps)
 
 
-class PeerTrunk(nn.Module):
+class PeerTrunk(Network):
     """``qlib.rl.order_execution.network.Recurrent``, without the branch that it makes and never uses.
 
     Parameters
@@ -36,16 +35,14 @@ class PeerTrunk(nn.Module):
         Market features a tick.
     schedule
         Its widths.
-    features
-        The panel that ``session`` in an observation refers to.
     """
 
     causal = True
 
-    def __init__(self, channels: int, schedule: Schedule, features: MarketFeatures | None = None) -> None:
-        super().__init__()
+    def __init__(self, channels: int, schedule: Schedule) -> None:
+        super().__init__(width=schedule.output)
         width = schedule.hidden
-        self.market = _Market(channels, width, features)
+        self.market = _Market(channels, width)
         self.pri_fc = nn.Sequential(nn.Linear(2, width), nn.ReLU())
         self.pri_rnn = nn.GRU(width, width, batch_first=True)
         self.dire_fc = nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
@@ -70,11 +67,9 @@ class PeerTrunk(nn.Module):
         return states_at(self.pri_rnn, torch.stack([share, clock], dim=2), row, read, embed=self.pri_fc)
 
 
-def peer_network(channels: int, schedule: Schedule, features: MarketFeatures | None = None) -> ActorCritic:
+def peer_network(channels: int, schedule: Schedule) -> ActorCritic:
     """Return actor and critic on the peer's trunk, with weights from the schedule's seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(schedule.seed)
-        return ActorCritic(PeerTrunk(channels, schedule, features), schedule.output, schedule.choices + 1)
+    return make_network(lambda: ActorCritic(PeerTrunk(channels, schedule), schedule.choices + 1), schedule.seed)
 
 
 def load_peer_weights(net: ActorCritic, weights: dict[str, torch.Tensor]) -> None:

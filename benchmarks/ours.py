@@ -27,7 +27,7 @@ def simulate(folder: Path) -> dict[str, float]:
     """Execute orders evenly, without observations."""
     parts = Parts(folder)
     orders = parts.tiled(_MANY)
-    engine, steps = parts.factory.engine, parts.schedule.max_step
+    engine, steps = parts.simulator.engine, parts.schedule.max_step
     ask = orders.amount / steps
     # The peer's simulator finds its benchmark price when it is made; so that is timed on both sides.
     taken = 0
@@ -98,9 +98,9 @@ def backtesting(folder: Path) -> dict[str, float]:
 
     def run(count: int) -> float:
         orders = parts.orders[np.arange(min(count, len(parts.orders)))]
-        policy.net.trunk.market.forget()
+        policy.network.trunk.market.forget()
         episodes = backtest(
-            parts.factory, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
+            parts.simulator, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
         )
         table = result_table(orders.table, episodes)
         table.to_csv(folder / "rlwb-backtest.csv", index=False)
@@ -132,7 +132,7 @@ def check(folder: Path) -> dict[str, float]:
         while len(active.episode):
             rows.append(active.episode)
             with torch.no_grad():
-                logits, values = policy.net(active.obs)
+                logits, values = policy.network(active.obs)
             asked.append((logits.softmax(dim=1), values))
             _, active = env.step(np.ones(len(active.episode), dtype=np.int64))
     order = torch.as_tensor(np.argsort(np.concatenate(rows), kind="stable"))

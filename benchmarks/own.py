@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 
 from benchmarks import scale_job
 from benchmarks.measure import peak_memory, run_job, seconds
@@ -19,7 +20,6 @@ from benchmarks.roofline import measure_update
 from benchmarks.schedule import Schedule
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 from tests.execution.specification import SpecifiedOrder, Tick
 
 #: Orders that the slow loop executes.
@@ -33,7 +33,7 @@ _WARM_UP = 8
 def specification(folder: Path) -> dict[str, float]:
     """Execute the same orders by the engine and by the slow loop that specifies it."""
     parts = Parts(folder)
-    engine, schedule = parts.factory.engine, parts.schedule
+    engine, schedule = parts.simulator.engine, parts.schedule
     few = parts.orders[np.arange(_FEW)]
     cells = engine.cell.tolist()
 
@@ -60,13 +60,12 @@ def blocks(folder: Path) -> dict[str, float]:
     episodes = parts.gather(policy, parts.orders[np.arange(min(schedule.episodes, len(parts.orders)))])
     obs = dict(episodes.obs)
     session = obs.pop("session")
+    del obs["features"]
     obs["data_processed"] = parts.features.block(session, obs["cur_tick"])
     obs["data_processed_prev"] = parts.features.block_previous(session)
 
     def update() -> None:
-        policy.learn(
-            obs, episodes.action, episodes.reward, episodes.done, batch_size=schedule.batch_size, repeat=schedule.repeat
-        )
+        policy.learn(obs, episodes.action, episodes.reward, episodes.done)
 
     return {"blocks": len(episodes.reward) * schedule.repeat / seconds(update)}
 

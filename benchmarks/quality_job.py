@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rlwb.experiment.work import make_orders, train_policy
 
 from benchmarks.measure import run_job
 from benchmarks.network import load_peer_weights
@@ -18,7 +19,6 @@ from benchmarks.schedule import Schedule
 from rlwb.execution import OrderBatch
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.work import make_orders, train_policy
 from rlwb.trainer import Callback, Trainer, TrainingVessel, backtest
 
 
@@ -89,12 +89,12 @@ def score(folder: Path) -> dict[str, Any]:
 
     def pa(orders: OrderBatch) -> float:
         acts = (parts.action_interpreter, policy)
-        episodes = backtest(parts.factory, parts.state_interpreter, orders, *acts, reward=parts.reward)
+        episodes = backtest(parts.simulator, parts.state_interpreter, orders, *acts, reward=parts.reward)
         return episodes.means()["pa"]
 
     found = []
     for path in sorted(folder.glob("peer-[0-9]*.pt")):
-        load_peer_weights(policy.net, torch.load(path, weights_only=True))
+        load_peer_weights(policy.network, torch.load(path, weights_only=True))
         found.append(pa(parts.valid))
     return {"pa": found, "again": pa(parts.valid[np.array(asked["validated"])])}
 

@@ -63,14 +63,13 @@ def measure_update(parts: Parts, episodes: Episodes) -> Roofline:
     """Time an update on `episodes`, count its products and compare."""
     policy, schedule = parts.policy(), parts.schedule
 
-    def update(repeat: int) -> None:
-        data = (episodes.obs, episodes.action, episodes.reward, episodes.done)
-        policy.learn(*data, batch_size=schedule.batch_size, repeat=repeat)
+    def update() -> None:
+        policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
 
     with FlopCounterMode(display=False) as counter:
-        update(schedule.repeat)
+        update()
     operations = counter.get_total_flops()
-    passed = seconds(lambda: update(schedule.repeat))
+    passed = seconds(update)
     sessions = max(1, episodes.count * schedule.batch_size // len(episodes.reward))
     speed = matrix_speed(min(sessions, episodes.count), schedule.hidden)
     rate = len(episodes.reward) * schedule.repeat / passed

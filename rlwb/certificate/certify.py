@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rlwb.certificate.market import CertifiedMarket
 from rlwb.errors import ConfigError
+from rlwb.learner import Actor, Learner
 from rlwb.policy import (
     DQN,
     OPD,
     PPO,
     ActionMask,
+    ActorCritic,
     DQNSettings,
     EvenStart,
-    NetworkSettings,
     OPDSettings,
+    Oracle,
     PPOSettings,
     QNetwork,
+    Recurrent,
     make_network,
-    make_teacher,
 )
-from rlwb.trainer import Actor, Callback, Learner, Trainer, TrainingVessel
+from rlwb.trainer import Callback, Trainer, TrainingVessel
+
+Head = TypeVar("Head", ActorCritic, QNetwork)
 
 #: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
 Method = Callable[..., Actor]
@@ -76,7 +80,6 @@ def fit(
     *,
     iterations: int,
     episodes: int,
-    update: dict[str, Any],
 ) -> Learner:
     """Train a policy on orders drawn from the market, each once, by the ordinary path; return it.
 
@@ -84,27 +87,37 @@ def fit(
     ----------
     seed
         Of the orders and of the exploration.
-    iterations, episodes, update
-        Iterations, episodes of each, and what ``policy.learn`` is called with beside them.
+    iterations, episodes
+        Iterations, and episodes of each.
     """
     vessel = TrainingVessel(
-        simulator_fn=market.factory,
+        simulator=market.simulator,
         state_interpreter=market.sees,
         action_interpreter=market.acts,
         policy=policy,
         reward=market.reward,
         train_initial_states=market.draw(iterations * episodes, seed),
         episode_per_iter=episodes,
-        update_kwargs=update,
         seed=seed,
     )
     Trainer(max_iters=iterations, callbacks=callbacks).fit(vessel)
     return policy
 
 
-def _parts(market: CertifiedMarket, seed: int) -> dict[str, Any]:
-    shares = market.acts.shares
-    return {"features": market.features, "mask": ActionMask(shares), "start": EvenStart(shares), "seed": seed}
+def _network(
+    market: CertifiedMarket,
+    seed: int,
+    hidden: int,
+    trunk: type[Recurrent | Oracle] = Recurrent,
+    head: type[Head] = ActorCritic,
+) -> Head:
+    shares, channels = market.acts.shares, market.features.shape[2]
+
+    def build() -> Head:
+        acts: dict[str, Any] = {"mask": ActionMask(shares), "start": EvenStart(shares)}
+        return head(trunk(channels, hidden), market.lots + 1, **acts)
+
+    return make_network(build, seed)
 
 
 def ppo(
@@ -120,11 +133,9 @@ def ppo(
     **settings: Any,
 ) -> PPO:
     """Train PPO with the recurrent network, at a rate that falls to 0; `settings` are those of `PPOSettings`."""
-    net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, **_parts(market, seed))
-    given = {**_PPO, **settings}
-    policy = PPO(net, PPOSettings(**given, decay_updates=iterations), seed=seed)
-    update = {"batch_size": batch_size, "repeat": repeat}
-    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    given = {**_PPO, "batch_size": batch_size, "repeat": repeat, **settings}
+    policy = PPO(_network(market, seed, hidden), PPOSettings(**given, decay_updates=iterations), seed=seed)
+    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
     return policy
 
 
@@ -149,8 +160,9 @@ def dqn(
     Errors are squared: the value of an action is the mean of what it pays, and with Huber's loss, which heeds far
     errors less, the learner would go by something between the mean and the median.
     """
-    net = make_network(NetworkSettings(hidden=hidden), market.lots + 1, kind=QNetwork, **_parts(market, seed))
     given = {
+        "batch_size": batch_size,
+        "repeat": repeat,
         "learning_rate": learning_rate,
         "huber": huber,
         "replay_size": replay_size,
@@ -158,9 +170,9 @@ def dqn(
         "epsilon_updates": max(1, 2 * iterations // 3),
         **settings,
     }
-    policy = DQN(net, DQNSettings(**given, decay_updates=iterations), seed=seed)
-    update = {"batch_size": batch_size, "repeat": repeat}
-    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    network = _network(market, seed, hidden, head=QNetwork)
+    policy = DQN(network, DQNSettings(**given, decay_updates=iterations), seed=seed)
+    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
     return policy
 
 
@@ -183,28 +195,26 @@ def opd(
     The teacher learns for a fifth of the student's iterations where it is not said: what it is to find is plain to see.
     The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
     """
-    shape, parts = NetworkSettings(hidden=hidden), _parts(market, seed)
-    given = {**_PPO, **settings}
-    update = {"batch_size": batch_size, "repeat": repeat}
+    given = {**_PPO, "batch_size": batch_size, "repeat": repeat, **settings}
     lessons = max(1, iterations // 5) if teacher_iterations is None else teacher_iterations
     began = time.monotonic()
     teacher = PPO(
-        make_teacher(shape, market.lots + 1, **parts),
+        _network(market, seed, hidden, Oracle),
         PPOSettings(**given, decay_updates=lessons),
         seed=seed,
     )
     # Orders of the teacher's own, for the student's are drawn from the seed.
-    fit(market, teacher, seed + _TEACHER, iterations=lessons, episodes=episodes, update=update)
+    fit(market, teacher, seed + _TEACHER, iterations=lessons, episodes=episodes)
     for curve in callbacks:
         if isinstance(curve, Curve):
             curve.seconds += time.monotonic() - began
     student = OPD(
-        make_network(shape, market.lots + 1, **parts),
+        _network(market, seed, hidden),
         teacher,
         OPDSettings(**given, decay_updates=iterations, distillation=distillation),
         seed=seed,
     )
-    fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes, update=update)
+    fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes)
     return student
 
 

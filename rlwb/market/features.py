@@ -11,7 +11,6 @@ import numpy as np
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.computed import ComputedFeatures, raw_blocks
 from rlwb.market.normaliser import Normaliser
-from rlwb.market.own import import_features
 from rlwb.market.pieces import find_piece
 from rlwb.market.references import References
 from rlwb.market.sessions import Sessions
@@ -29,7 +28,7 @@ class FeatureSettings:
     columns
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
         volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (`rlwb.market.catalogue`
-        defines them), and your own (`rlwb.market.feature`).
+        defines them), and your own (`rlwb.market.feature`), as ``file.py:name`` or ``package.module:name``.
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
     clip
@@ -37,23 +36,18 @@ class FeatureSettings:
     scaling
         What values are normalised by: ``standard``, mean and standard deviation; ``robust``, median and quartiles,
         which wrong or wild values do not move.
-    imports
-        Where features of your own are added by `rlwb.market.feature`: Python files (``my_features.py``) and modules
-        (``package.module``). Their code is run.
     """
 
     columns: tuple[str, ...] = ("open", "high", "low", "close", "volume")
-    previous_day: bool = True
+    previous_day: bool = False
     clip: float = 20.0
     scaling: Literal["standard", "robust"] = "standard"
-    imports: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
-        object.__setattr__(self, "imports", tuple(self.imports))
-        import_features(self.imports)
         for name in self.columns:
-            find_piece(name)
+            if ":" not in name:  # settings run nobody's code
+                find_piece(name)
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ConfigError(f"feature columns {self.columns} must be one or more different names.")
         if not self.clip > 0:
@@ -152,23 +146,26 @@ class MarketFeatures:
             Statistics to use instead, for example a checkpoint's. Exactly one of the two must be given.
         """
         settings = settings or FeatureSettings()
-        import_features(settings.imports)
         if (fit_rows is None) == (normaliser is None):
             raise ConfigError(
                 "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."
             )
-        if normaliser is not None and normaliser.columns != settings.columns:
+        pieces, references = [find_piece(name) for name in settings.columns], References(sessions)
+        columns = tuple(piece.name for piece in pieces)
+        twice = next((name for name in columns if columns.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"two of the feature columns are called {twice}; rename one of the two.")
+        if normaliser is not None and normaliser.columns != columns:
             raise DataError(
-                f"the normaliser is for columns {normaliser.columns}, the features ask for {settings.columns}; "
+                f"the normaliser is for columns {normaliser.columns}, the features ask for {columns}; "
                 "use the settings that the normaliser was fitted with."
             )
-        pieces, references = [find_piece(name) for name in settings.columns], References(sessions)
         for piece in pieces:
             piece.check_fields(tuple(sessions.fields))
         if normaliser is None:
             rows = np.arange(len(sessions))[fit_rows]
             normaliser = Normaliser.stream(
-                settings.columns,
+                columns,
                 [partial(raw_blocks, references, piece, rows) for piece in pieces],
                 robust=settings.scaling == "robust",
             )
@@ -176,7 +173,7 @@ class MarketFeatures:
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
         previous = sessions.previous if settings.previous_day else np.full(len(sessions), -1, dtype=np.int32)
         return cls(
-            settings.columns,
+            columns,
             computed[np.arange(len(sessions))] if kept else computed,
             previous,
             normaliser,

@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
         "differ from the bar of another source (see the conflicts)",
         "see which source is right; --on-conflict chooses at import",
     ),
+    "file_repeated": Kind("files", "dropped", "note", "same content as another file"),
     "unsorted": Kind("bars", "repaired", "note", "earlier than the bar before it (sorted)"),
     "price_zero": Kind("bars", "repaired", "fault", "a price of 0 (made missing)", _AGAIN),
     "price_negative": Kind("bars", "repaired", "fault", "a negative price (made missing)", _AGAIN),
@@ -179,6 +180,9 @@ KINDS: dict[str, Kind] = {
     "cache_rebuilt": Kind("caches", "noted", "note", "damaged, built again"),
 }
 
+#: Kinds of which more are listed than the limit, because each of them is to be looked at.
+LISTED_ALWAYS = {"split_suspected": 20}
+
 
 def printable(text: str) -> str:
     """Return text on one line: whatever cannot be shown is written as Python escapes it."""
@@ -286,21 +290,25 @@ class Report:
 
     def room(self, kind: str) -> int:
         """Return how many more findings of the kind are listed."""
-        return self.limit - len(self.listed.get(kind, ()))
+        return max(self.limit, LISTED_ALWAYS.get(kind, 0)) - len(self.listed.get(kind, ()))
 
     def total(self, name: str, number: int) -> None:
         """Add to one of the totals."""
         self.totals[name] = self.totals.get(name, 0) + int(number)
 
+    def absorb(self, other: Report) -> None:
+        """Add the findings and totals of another report."""
+        for kind, count in other.counts.items():
+            self.count(kind, count)
+            self.show(other.listed.get(kind, ()))
+        for name, number in other.totals.items():
+            self.total(name, number)
+
     def merge(self, other: Report) -> Report:
         """Return a new report with the findings of both, those of `self` first."""
-        merged = Report(self.totals, limit=max(self.limit, other.limit))
-        for report in (self, other):
-            for kind, count in report.counts.items():
-                merged.count(kind, count)
-                merged.listed.setdefault(kind, []).extend(report.listed.get(kind, ())[: merged.room(kind)])
-        for name, number in other.totals.items():
-            merged.total(name, number)
+        merged = Report(limit=max(self.limit, other.limit))
+        merged.absorb(self)
+        merged.absorb(other)
         return merged
 
     @property
@@ -323,9 +331,9 @@ class Report:
 
     def sentence(self, kind: str) -> str:
         """Return one kind's findings in words, with the first of them."""
-        first = self.examples.get(kind, "")
         text = f"{counted(self.counts[kind], KINDS[kind].unit)}: {KINDS[kind].text}"
-        return f"{text}, first: {first}" if first else text
+        places = [found.place() for found in self.listed.get(kind, ())[: LISTED_ALWAYS.get(kind, 1)]]
+        return f"{text}, first: {'; '.join(places)}" if any(places) else text
 
     def as_text(self) -> str:
         """Return the report as lines for people: totals, then dropped, repaired and noted findings."""

@@ -11,14 +11,17 @@ from rlwb.errors import ConfigError
 from rlwb.market.block import Block, Piece
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.causality import check_causal
+from rlwb.parts import load
 
 _PIECES: dict[str, Piece] = dict(BUILT_IN)
 
 Function = Callable[[Block], np.ndarray]
 
 
-def feature(name: str, *, needs: Sequence[str]) -> Callable[[Function], Function]:
+def feature(name: str, *, needs: Sequence[str]) -> Callable[[Function], Piece]:
     """Add a feature of your own, to be named in `FeatureSettings.columns`.
+
+    Where the function stands in a file or module, ``file.py:function`` and ``package.module:function`` name it too.
 
     Parameters
     ----------
@@ -51,23 +54,13 @@ def feature(name: str, *, needs: Sequence[str]) -> Callable[[Function], Function
     if name in BUILT_IN:
         raise ConfigError(f"the feature {name} is built in; give yours another name.")
 
-    def add(function: Function) -> Function:
+    def add(function: Function) -> Piece:
         piece = Piece(name, tuple(needs), function)
         check_causal(piece)
-        register(piece)
-        return function
+        _PIECES[name] = piece
+        return piece
 
     return add
-
-
-def register(piece: Piece) -> None:
-    """Let `piece` be found by its name."""
-    _PIECES[piece.name] = piece
-
-
-def registered() -> dict[str, Piece]:
-    """Return all features by name, a copy."""
-    return dict(_PIECES)
 
 
 def feature_names() -> tuple[str, ...]:
@@ -76,7 +69,15 @@ def feature_names() -> tuple[str, ...]:
 
 
 def find_piece(name: str) -> Piece:
-    """Return the feature of that name; an unknown one is a `ConfigError` with the names nearest to it."""
+    """Return the feature of that name; an unknown one is a `ConfigError` with the names nearest to it.
+
+    A name with a colon is loaded as a part is (`rlwb.parts`), which runs its code.
+    """
+    if ":" in name:
+        piece = load("feature", name)
+        if not isinstance(piece, Piece):
+            raise ConfigError(f"{name} is no feature; put @feature(name, needs=[...]) above the function.")
+        return piece
     if name not in _PIECES:
         near = difflib.get_close_matches(str(name), _PIECES, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(_PIECES)}."

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.clock import day_of
-from rlwb.market.dataset.layout import is_dataset
-from rlwb.market.dataset.reading import Selection
+from rlwb.market.dataset.state import is_dataset
+from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import canonical
 from rlwb.market.schema import COLUMNS
@@ -66,10 +66,12 @@ def read_bars(
     if is_dataset(source) and kind is None:
         asked = {"options": options, "columns": columns, "instrument_pattern": instrument_pattern}
         asked |= {"source_timezone": source_timezone, "datetime_format": datetime_format}
-        selection = select_bars(source, instruments, start, end, **asked)
-        bars = selection.whole()
-        selection.tell(report)
-        return bars
+        unused = next((name for name, value in asked.items() if value), None)
+        if unused is not None:
+            raise ConfigError(f"{source} is a data set, where {unused} has no effect; drop it, or set kind.")
+        stored = Stored(Path(source), instruments=instruments, start=start, end=end)
+        report.absorb(stored.told())
+        return stored.frame()
     opened = open_source(
         source,
         kind,
@@ -83,23 +85,6 @@ def read_bars(
     )
     bars = _sorted(_frame(opened.batches(), Path(source)), report)
     return _between(bars, start, end, timezone).reset_index(drop=True)
-
-
-def select_bars(
-    source: str | os.PathLike[str], instruments: Sequence[str] | None, start: Any, end: Any, **asked: Any
-) -> Selection:
-    """Return the bars of a data set to be read in parts; parameters as for `read_bars`.
-
-    Parameters
-    ----------
-    asked
-        Those that say how files are read, of which none may be set.
-    """
-    unused = next((name for name, value in asked.items() if value), None)
-    if unused is not None:
-        raise ConfigError(f"{source} is a data set, where {unused} has no effect; drop it, or set kind.")
-    names = [instruments] if isinstance(instruments, str) else instruments
-    return Selection(Path(source), names, start, end)
 
 
 def _frame(batches: Iterable[pa.Table], source: Path) -> pd.DataFrame:

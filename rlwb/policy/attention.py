@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from rlwb.market import MarketFeatures
-from rlwb.policy.session_encoder import SessionEncoder
+from rlwb.policy.sequence_encoder import SequenceEncoder
 
 
 class _Block(nn.Module):
@@ -34,12 +33,12 @@ class _Block(nn.Module):
         return x + self.think(x)
 
 
-class AttentionEncoder(SessionEncoder):
+class AttentionEncoder(SequenceEncoder):
     """A small pre-norm transformer over the ticks (Vaswani et al., arXiv 1706.03762); none sees a later one.
 
     Parameters
     ----------
-    channels, hidden, previous_day, features
+    channels, hidden, previous_day
         See `MarketEncoder`.
     layers
         Number of blocks.
@@ -49,18 +48,10 @@ class AttentionEncoder(SessionEncoder):
     Time grows with the square of the ticks of a session.
     """
 
-    def __init__(
-        self,
-        channels: int,
-        hidden: int,
-        *,
-        previous_day: bool = False,
-        features: MarketFeatures | None = None,
-        layers: int = 2,
-    ) -> None:
-        super().__init__(channels, hidden, previous_day=previous_day, features=features)
+    def __init__(self, channels: int, hidden: int, *, previous_day: bool = False, layers: int = 2) -> None:
+        super().__init__(channels, hidden, previous_day=previous_day)
         heads = math.gcd(hidden, 4)
-        self.enter = nn.Linear(self.width, hidden)
+        self.enter = nn.Linear(self.row_width, hidden)
         self.blocks = nn.Sequential(*(_Block(hidden, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(hidden)
 

@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from rlwb.market import MarketFeatures
-from rlwb.policy.session_encoder import SessionEncoder
+from rlwb.policy.sequence_encoder import SequenceEncoder
 
 #: Rows that one layer reads.
 _KERNEL = 3
@@ -29,28 +28,20 @@ class _Layer(nn.Module):
         return x + torch.relu(self.mix(seen))
 
 
-class ConvolutionEncoder(SessionEncoder):
+class ConvolutionEncoder(SequenceEncoder):
     """Residual causal convolutions whose dilation doubles from layer to layer (van den Oord et al., arXiv 1609.03499).
 
     Parameters
     ----------
-    channels, hidden, previous_day, features
+    channels, hidden, previous_day
         See `MarketEncoder`.
     layers
         Number of layers n. A state sees the last ``2^(n + 1) - 1`` rows, with 6 layers 127, and nothing before them.
     """
 
-    def __init__(
-        self,
-        channels: int,
-        hidden: int,
-        *,
-        previous_day: bool = False,
-        features: MarketFeatures | None = None,
-        layers: int = 6,
-    ) -> None:
-        super().__init__(channels, hidden, previous_day=previous_day, features=features)
-        self.enter = nn.Linear(self.width, hidden)
+    def __init__(self, channels: int, hidden: int, *, previous_day: bool = False, layers: int = 6) -> None:
+        super().__init__(channels, hidden, previous_day=previous_day)
+        self.enter = nn.Linear(self.row_width, hidden)
         self.layers = nn.Sequential(*(_Layer(hidden, 2**layer) for layer in range(layers)))
 
     def transform(self, rows: torch.Tensor) -> torch.Tensor:

@@ -1,208 +1,215 @@
-"""Deep Q-learning (Mnih et al., Nature 518, 2015) on tianshou: a lasting buffer, one pass for both ends."""
+"""Deep Q-learning (Mnih et al., Nature 518, 2015): a lasting buffer of whole episodes, one pass for both ends."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
-from tianshou.algorithm import DQN as TianshouDQN  # noqa: N811
-from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
-from tianshou.utils.torch_utils import torch_train_mode
 from torch import nn
 
-from rlwb.errors import ConfigError
-from rlwb.policy.algorithms import (
-    NoWarmUp,
-    check_answers,
-    check_loss,
-    decayed,
-    fill_up,
-    foreign_state,
-    set_learning_rate,
-    warn_of_device,
-)
-from rlwb.policy.dqn_settings import DQNSettings
-from rlwb.policy.episodes import count_rows, last_rows
+from rlwb.batch import count_rows
+from rlwb.policy.episodes import last_rows
+from rlwb.policy.heads import QNetwork
+from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.policy.masks import mask_values
-from rlwb.policy.ppo import FusedAdam
-from rlwb.policy.q_network import QNetwork, explore
 from rlwb.policy.replay import Replay, Transitions, n_step_targets
-
-#: Names the stream of random numbers that draws from the buffer, apart from others of the same seed.
-_STREAM = 0x7265706C
+from rlwb.seeds import Stream, generator
 
 
-class _Head(nn.Module):
-    """A `QNetwork` in the form that tianshou calls."""
-
-    def __init__(self, net: QNetwork) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, obs: Any, state: Any = None, info: Any = None) -> Any:
-        return self.net(obs), state
-
-
-class _Policy(NoWarmUp, DiscreteQLearningPolicy):
-    """tianshou's policy as it is."""
-
-
-class DQN(TianshouDQN):
-    """tianshou's DQN for a `QNetwork`.
+@dataclass(frozen=True, kw_only=True)
+class DQNSettings:
+    """Settings of DQN.
 
     Parameters
     ----------
-    net
+    learning_rate
+        Step of Adam, above 0. Larger learns faster until it does not learn at all; usual 1e-4 to 1e-3.
+    batch_size
+        Transitions a gradient step, on average, 1 or more.
+    repeat
+        Gradient steps are made until ``repeat`` times as many transitions are drawn as were collected; 1 or more.
+    gamma
+        Discount a step, in [0, 1].
+    n_step
+        Rewards that are summed before the network's own guess stands for the rest, 1 or more. More brings news from an
+        order's end sooner, but with the rewards of actions that were tried at random or are long out of use.
+    double
+        Whether the network chooses the next action and its older copy values it, which overestimates less (van
+        Hasselt et al., arXiv 1509.06461); otherwise the copy does both.
+    huber
+        Errors beyond this count in proportion instead of squared, above 0, in units of the returns' deviation where
+        they are scaled; None squares all.
+    target_every
+        Gradient steps between two copies of the network for the targets, 1 or more; more is steadier and slower.
+    epsilon_start, epsilon_end
+        Share of random actions while collecting, at first and at last, in [0, 1].
+    epsilon_updates
+        Updates (training iterations) within which that share falls in a line, 1 or more.
+    replay_size
+        Most transitions kept, 1 or more; a collect must fit.
+    max_grad_norm
+        Gradients longer than this are scaled down to it, above 0.
+    decay_updates
+        Updates within which the learning rate falls in a line to 0, usually all of them; None keeps the rate.
+    return_scaling
+        Whether rewards are divided by the deviation of the first collect's returns, so that the loss ignores their
+        unit.
+    """
+
+    learning_rate: float = 1e-3
+    batch_size: int = 500
+    repeat: int = 4
+    gamma: float = 1.0
+    n_step: int = 1
+    double: bool = True
+    huber: float | None = 1.0
+    target_every: int = 50
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.05
+    epsilon_updates: int = 20
+    replay_size: int = 100_000
+    max_grad_norm: float = 1.0
+    decay_updates: int | None = None
+    return_scaling: bool = True
+
+    def __post_init__(self) -> None:
+        check_settings(
+            positive={"learning_rate": self.learning_rate, "huber": self.huber, "max_grad_norm": self.max_grad_norm},
+            shares={"gamma": self.gamma, "epsilon_start": self.epsilon_start, "epsilon_end": self.epsilon_end},
+            counts={
+                "batch_size": self.batch_size,
+                "repeat": self.repeat,
+                "n_step": self.n_step,
+                "target_every": self.target_every,
+                "epsilon_updates": self.epsilon_updates,
+                "replay_size": self.replay_size,
+                "decay_updates": self.decay_updates,
+            },
+        )
+
+    def epsilon(self, updates: int) -> float:
+        """Return the share of random actions after so many updates."""
+        left = max(0.0, 1.0 - updates / self.epsilon_updates)
+        return self.epsilon_end + (self.epsilon_start - self.epsilon_end) * left
+
+
+class DQN(NetworkLearner):
+    """Deep Q-learning with a target network and, by default, double Q-learning.
+
+    A minibatch holds whole episodes, so that one pass gives the values of a transition's both ends. The buffer lasts
+    from collect to collect and is part of the state. Otherwise the arithmetic is that of tianshou's DQN.
+
+    Parameters
+    ----------
+    network
         Network of the actions' values.
     settings
         Hyper-parameters.
     seed
-        Seeds the draws from the buffer, together with the number of updates made.
-
-    Notes
-    -----
-    The parent gives target network and optimiser; three things are done here. A minibatch holds whole episodes, so
-    that one pass gives the values of a transition's both ends. The buffer lasts from collect to collect and is part
-    of the state. Random numbers are named by seed and update, so that no random state needs saving.
+        Names, with the number of updates made, the draws from the buffer.
     """
 
-    #: Names of what `learn` returns.
-    figures = ("gradient_steps", "loss", "q", "epsilon", "replay")
+    figures: tuple[str, ...] = ("gradient_steps", "loss", "q", "epsilon", "replay")
+    head = QNetwork
+    network: QNetwork
+    settings: DQNSettings
 
-    def __init__(self, net: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0) -> None:
-        self.settings = settings = settings or DQNSettings()
-        super().__init__(
-            policy=_Policy(model=_Head(net), action_space=gym.spaces.Discrete(net.head.out_features)),
-            optim=FusedAdam(lr=settings.learning_rate),
-            gamma=settings.gamma,
-            n_step_return_horizon=settings.n_step,
-            target_update_freq=settings.target_every,
-            is_double=settings.double,
-            huber_loss_delta=settings.huber,
-        )
-        self.seed = seed
-        self.updates = 0
-        self.replay = Replay(settings.replay_size)
+    def __init__(self, network: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0) -> None:
+        super().__init__(network, settings or DQNSettings(), seed)
+        #: The older copy that values what comes next.
+        self.target = copy.deepcopy(network).requires_grad_(False).eval()
+        self.gradient_steps = 0
+        self.replay = Replay(self.settings.replay_size)
         #: What rewards are divided by; 0 before the first collect.
-        self.scale = 0.0 if settings.return_scaling else 1.0
-
-    def _create_policy_optimizer(self, optim: Any) -> Any:
-        return self._create_optimizer(self.policy, optim, max_grad_norm=self.settings.max_grad_norm)
-
-    @property
-    def net(self) -> QNetwork:
-        """The network that acts and learns."""
-        return self.policy.model.net
+        self.scale = 0.0 if self.settings.return_scaling else 1.0
 
     @torch.no_grad()
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Choose actions.
-
-        Parameters
-        ----------
-        obs
-            A batch of observations.
-        noise : float64 of shape (N,), optional
-            Uniform numbers in [0, 1) to explore with; see `explore`. Without them each action is that of the
-            largest value.
-
-        Returns
-        -------
-        int64 of shape (N,)
-        """
+        """Choose actions, int64 of shape (N,): those of the largest value; `noise` replaces some, see `explore`."""
         rows = count_rows(obs)
         obs = fill_up(obs)
-        value, allowed = self.net(obs)[:rows], self.net.allowed(obs)
+        value, allowed = self.network(obs)[:rows], self.network.allowed(obs)
         check_answers(value)
         best = mask_values(value, None if allowed is None else allowed[:rows]).argmax(dim=1).cpu().numpy()
         if noise is None:
             return best
         chance = torch.ones_like(value, dtype=torch.bool) if allowed is None else allowed
-        if self.net.start is not None:
-            chance = self.net.start(obs, allowed)
+        if self.network.start is not None:
+            chance = self.network.start(obs, allowed)
         return explore(best, chance[:rows].cpu().numpy(), np.asarray(noise), self.settings.epsilon(self.updates))
 
-    def learn(
-        self,
-        obs: Any,
-        action: np.ndarray,
-        reward: np.ndarray,
-        done: np.ndarray,
-        *,
-        batch_size: int = 512,
-        repeat: int = 4,
-    ) -> dict[str, float]:
-        """Keep episodes laid end to end, and update on draws from all that are kept; return means over the steps.
-
-        Parameters
-        ----------
-        obs
-            Observations: an array of shape (N, …), or a dict of such.
-        action, reward, done
-            Of shape (N,); `done` marks the last transition of each episode.
-        batch_size
-            Transitions a gradient step, on average.
-        repeat
-            Gradient steps are made until ``repeat * N`` transitions are drawn.
-        """
-        if batch_size < 1 or repeat < 1:
-            raise ConfigError(f"batch_size is {batch_size} and repeat {repeat}; both must be at least 1.")
-        reward, done = np.asarray(reward, dtype=np.float64), np.asarray(done, dtype=bool)
+    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
+        """Keep episodes laid end to end, and update on draws from all that are kept; return means over the steps."""
+        s, reward, done = self.settings, np.asarray(reward, dtype=np.float64), np.asarray(done, dtype=bool)
         self.replay.add(Transitions(obs, np.asarray(action), reward, done))
         if not self.scale:
             returns = np.add.reduceat(reward, np.flatnonzero(np.append(True, done[:-1])))
             # Equal returns deviate by their rounding at most.
             self.scale = float(returns.std()) if np.ptp(returns) > 1e-9 * np.abs(returns).max() else 1.0
-        rng = np.random.default_rng([self.seed, self.updates, _STREAM])
-        steps = max(1, round(repeat * len(done) / batch_size))
-        set_learning_rate(self.optim, decayed(self.settings, self.updates))
-        with torch_train_mode(self):
-            made = np.array([self._gradient_step(self.replay.sample(batch_size, rng)) for _ in range(steps)])
-        epsilon = self.settings.epsilon(self.updates)
+        rng = generator(self.seed, self.updates, Stream.REPLAY)
+        steps = max(1, round(s.repeat * len(done) / s.batch_size))
+        self._set_learning_rate()
+        with training_mode(self.network):
+            made = np.array([self._train(self.replay.sample(s.batch_size, rng)) for _ in range(steps)])
+        epsilon = s.epsilon(self.updates)
         self.updates += 1
         loss, q = (float(mean) for mean in made.mean(axis=0))
         return {"gradient_steps": steps, "loss": loss, "q": q, "epsilon": epsilon, "replay": len(self.replay)}
 
-    def _gradient_step(self, rows: Transitions) -> tuple[float, float]:
+    def _train(self, rows: Transitions) -> tuple[float, float]:
         """Move the weights once; return the loss and the mean value of the actions taken, in the reward's unit."""
-        obs = rows.obs
-        if isinstance(obs, dict) and self.net.causal:
+        s, obs = self.settings, rows.obs
+        if isinstance(obs, dict) and self.network.causal:
             obs = {**obs, "path": last_rows(rows.done)}
-        value = self.net(obs)
+        value = self.network(obs)
         with torch.no_grad():
-            old = self.model_old(obs)[0]
-            best = mask_values(value if self.is_double else old, self.net.allowed(obs)).argmax(dim=1, keepdim=True)
+            old = self.target(obs)
+            best = mask_values(value if s.double else old, self.network.allowed(obs)).argmax(dim=1, keepdim=True)
             ahead = old.gather(1, best)[:, 0].double().cpu().numpy()
-            target = n_step_targets(rows.reward / self.scale, rows.done, ahead, self.gamma, self.n_step)
+            target = n_step_targets(rows.reward / self.scale, rows.done, ahead, s.gamma, s.n_step)
             target = torch.as_tensor(target, dtype=value.dtype, device=value.device)
-        self._periodically_update_lagged_network_weights()
+        if self.gradient_steps % s.target_every == 0:
+            self.target.load_state_dict(self.network.state_dict())
+        self.gradient_steps += 1
         taken = value.gather(1, torch.as_tensor(rows.action, device=value.device).long()[:, None])[:, 0]
-        if self.huber_loss_delta is None:
+        if s.huber is None:
             loss = nn.functional.mse_loss(taken, target)
         else:
-            loss = nn.functional.huber_loss(taken, target, delta=self.huber_loss_delta)
-        check_loss(loss, self.updates + 1)
-        self.optim.step(loss)
+            loss = nn.functional.huber_loss(taken, target, delta=s.huber)
+        self._step(loss)
         return float(loss.detach()), float(taken.detach().mean()) * self.scale
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return networks, optimiser, counters and the whole buffer: all that an exact resume needs."""
-        own = {"updates": self.updates, "steps": self._iter, "scale": self.scale, "replay": self.replay.state_dict()}
-        return {**super().state_dict(*args, **kwargs), "_own": {**own, "device": self._device}}
+    def state_dict(self) -> dict[str, Any]:
+        own = {"target": self.target.state_dict(), "gradient_steps": self.gradient_steps, "scale": self.scale}
+        return {**super().state_dict(), **own, "replay": self.replay.state_dict()}
 
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:
-        state = dict(state_dict)
-        try:
-            own = state.pop("_own")
-            super().load_state_dict(state, *args, **kwargs)
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise foreign_state(error) from error
-        self.updates, self._iter, self.scale = own["updates"], own["steps"], own["scale"]
-        self.replay.load_state_dict(own["replay"])
-        warn_of_device(own["device"], self._device)
+    def _load_own(self, state: Mapping[str, Any]) -> None:
+        self.target.load_state_dict(state["target"])
+        self.gradient_steps, self.scale = state["gradient_steps"], state["scale"]
+        self.replay.load_state_dict(state["replay"])
 
-    @property
-    def _device(self) -> str:
-        return self.net.head.weight.device.type
+
+def explore(best: np.ndarray, chance: np.ndarray, noise: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return `best` with a share of `epsilon` replaced by random actions, int64 of shape (N,).
+
+    Where a uniform number u is below epsilon, ``u / epsilon`` is again uniform in [0, 1), and picks an action by its
+    chance: the first whose chance, together with those before it, is above ``u / epsilon`` of all.
+
+    Parameters
+    ----------
+    best : int64 of shape (N,)
+    chance : of shape (N, A)
+        In proportion to the chances of the random actions; truth values pick evenly among the true.
+    noise : float64 of shape (N,)
+        Uniform numbers in [0, 1).
+    epsilon
+        In [0, 1].
+    """
+    upto = chance.cumsum(axis=1, dtype=np.float64)
+    # Below the whole, though the product may be rounded up to it.
+    number = np.minimum(noise / max(epsilon, 1e-300) * upto[:, -1], np.nextafter(upto[:, -1], 0.0))
+    return np.where(noise < epsilon, (upto <= number[:, None]).sum(axis=1), best)

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rlwb.batch import count_rows
+from rlwb.errors import ConfigError, RlwbError
+
 
 def gae(
     reward: np.ndarray, value: np.ndarray, done: np.ndarray, gamma: float, gae_lambda: float
@@ -56,15 +59,21 @@ def last_rows(done: np.ndarray) -> np.ndarray:
     return np.repeat(ends, np.diff(ends, prepend=-1))
 
 
-def take_rows(obs: Any, rows: np.ndarray) -> Any:
-    """Return the rows of a batch of observations: an array, or a mapping of such."""
-    if hasattr(obs, "items"):
-        return {key: take_rows(value, rows) for key, value in obs.items()}
-    return np.asarray(obs)[rows]
+def check_episodes(obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> None:
+    """Check what a learner is given.
 
-
-def count_rows(obs: Any) -> int:
-    """Return the number of rows of a batch of observations."""
-    if hasattr(obs, "items"):
-        return count_rows(next(iter(obs.values())))
-    return len(obs)
+    Raises
+    ------
+    ConfigError
+        When the rows are no whole episodes laid end to end.
+    RlwbError
+        When a reward is not finite.
+    """
+    if not len(done) or not done[-1] or not len(done) == len(action) == len(reward) == count_rows(obs):
+        raise ConfigError(
+            f"learn got {count_rows(obs)} observations, {len(action)} actions, {len(reward)} rewards and "
+            f"{int(done.sum())} episode ends in {len(done)} rows; give whole episodes, one row a transition."
+        )
+    if not np.isfinite(reward).all():
+        row = int(np.flatnonzero(~np.isfinite(reward))[0])
+        raise RlwbError(f"the reward of transition {row} is {reward[row]}; a reward must be a finite number.")

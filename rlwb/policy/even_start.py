@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlwb.errors import ConfigError
-from rlwb.policy.market_encoder import as_tensor
+from rlwb.policy.observation import as_tensor
 
 #: Every action stays possible.
 _LEAST = 0.01

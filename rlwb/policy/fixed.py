@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from rlwb.batch import count_rows
+
 
 class AllOne:
     """Answers 1; with `TwapRelativeActionInterpreter` this is TWAP.
@@ -21,5 +23,5 @@ class AllOne:
 
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the value for each of the N observations, of shape (N,)."""
-        rows = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
+        rows = count_rows(obs)
         return np.full(rows, self.value)

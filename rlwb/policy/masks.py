@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlwb.errors import ConfigError
-from rlwb.policy.market_encoder import as_tensor
+from rlwb.policy.observation import as_tensor
 
 #: Shares of the amount closer than this ask for the same; observations are float32 and resolve no finer.
 _TOLERANCE = 1e-6

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from tianshou.algorithm.modelfree.a2c import A2CTrainingStats
-from tianshou.data import ReplayBuffer, SequenceSummaryStats
+from torch import nn
 
 from rlwb.errors import CheckpointError, ConfigError
-from rlwb.policy.networks import ActorCritic
-from rlwb.policy.ppo import PPO, PPOSettings
+from rlwb.policy.heads import ActorCritic
+from rlwb.policy.learner import check_settings
+from rlwb.policy.ppo import PPO, PPOSettings, Samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OPDSettings(PPOSettings):
-    """Settings of oracle policy distillation: those of `PPOSettings` and one more.
+    """Settings of oracle policy distillation: those of `PPOSettings`, and more.
 
     Parameters
     ----------
     distillation
-        Weight mu of the distillation loss; larger imitates the teacher more and heeds the own reward less. 0 is PPO.
+        Weight mu of the distillation loss, 0 or more; larger imitates the teacher more and heeds the own reward less. 0
+        is PPO, too large also copies what only the future tells.
+    teacher_iterations
+        Iterations that a run trains the teacher for before the student begins, 1 or more; None means as many as the
+        student's. The class itself is given a trained teacher.
     """
 
     distillation: float = 0.01
+    teacher_iterations: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.distillation >= 0:
-            raise ConfigError(f"distillation is {self.distillation}; it must be 0 or more.")
+        check_settings(
+            weights={"distillation": self.distillation}, counts={"teacher_iterations": self.teacher_iterations}
+        )
 
 
-@dataclass(kw_only=True)
-class _Stats(A2CTrainingStats):
-    distillation_loss: SequenceSummaryStats
+@dataclass
+class TaughtSamples(Samples):
+    """Samples, and what the teacher would have done: int64 of shape (N,)."""
+
+    teacher_action: torch.Tensor
 
 
 class OPD(PPO):
@@ -47,10 +56,10 @@ class OPD(PPO):
 
     Parameters
     ----------
-    net
+    network
         Network of the student; it decides on what it has seen, whatever its teacher knows.
     teacher
-        A trained policy with the same actions, usually on a network of `make_teacher`. It learns nothing here.
+        A trained policy with the same actions, usually on an `Oracle` network. It learns nothing here.
     settings
         Hyper-parameters.
     seed
@@ -60,9 +69,9 @@ class OPD(PPO):
     -----
     A teacher and its student are trained one after the other, each as any policy::
 
-        teacher = PPO(make_teacher(shape, actions, features=features))
+        teacher = PPO(ActorCritic(Oracle(channels), actions))
         Trainer(max_iters=100).fit(TrainingVessel(policy=teacher, **parts))
-        student = OPD(make_network(shape, actions, features=features), teacher)
+        student = OPD(ActorCritic(Recurrent(channels), actions), teacher)
         Trainer(max_iters=100).fit(TrainingVessel(policy=student, **parts))
 
     What the paper calls student only (OPD-S) is the same network trained by the same reward without a teacher: `PPO`.
@@ -77,45 +86,37 @@ class OPD(PPO):
 
     figures: tuple[str, ...] = (*PPO.figures, "distillation_loss")
     settings: OPDSettings
-    teacher: PPO
 
-    def __init__(self, net: ActorCritic, teacher: PPO, settings: OPDSettings | None = None, *, seed: int = 0) -> None:
-        super().__init__(net, settings or OPDSettings(), seed=seed)
-        if not _same_actions(net, teacher.net):
+    def __init__(
+        self, network: ActorCritic, teacher: PPO, settings: OPDSettings | None = None, *, seed: int = 0
+    ) -> None:
+        super().__init__(network, settings or OPDSettings(), seed=seed)
+        if not _same_actions(network, teacher.network):
             raise ConfigError(
                 "teacher and student differ in their number of actions or in their masks, so an action of the one is "
                 "not one of the other; build both networks with the same."
             )
-        # Past torch, which would make the teacher's weights this policy's own.
-        self.__dict__["teacher"] = teacher
-        self._terms: list[tuple[float, float]] = []
+        self.teacher = teacher
 
-    def _preprocess_batch(self, batch: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Any:
-        batch = super()._preprocess_batch(batch, buffer, indices)
-        answer = self.teacher.act(self._rows(batch, np.arange(len(batch))))
-        batch.teacher_act = torch.as_tensor(answer, device=batch.act.device)
-        return batch
+    def _evaluate(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> TaughtSamples:
+        samples = super()._evaluate(obs, action, reward, done)
+        answer = self.teacher.act(self._rows(obs, done, np.arange(len(done))))
+        return TaughtSamples(**vars(samples), teacher_action=torch.as_tensor(answer, device=samples.value.device))
 
-    def _losses(self, batch: Any, at: torch.Tensor, logits: torch.Tensor, value: torch.Tensor) -> tuple[Any, Any, Any]:
-        """Return the losses of PPO, that of the policy with the weighted distillation loss in it."""
-        actor_loss, value_loss, entropy = super()._losses(batch, at, logits, value)
-        distillation = torch.nn.functional.cross_entropy(logits, batch.teacher_act[at])
-        self._terms.append((float(actor_loss.detach()), float(distillation.detach())))
+    def _losses(
+        self, samples: Samples, at: torch.Tensor, logits: torch.Tensor, value: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        assert isinstance(samples, TaughtSamples)
+        losses = super()._losses(samples, at, logits, value)
+        distillation = nn.functional.cross_entropy(logits, samples.teacher_action[at])
         if self.settings.distillation:
-            actor_loss = actor_loss + self.settings.distillation * distillation
-        return actor_loss, value_loss, entropy
+            losses["loss"] = losses["loss"] + self.settings.distillation * distillation
+        return {**losses, "distillation_loss": distillation}
 
-    def _update_with_batch(self, batch: Any, batch_size: int | None, repeat: int) -> _Stats:
-        self._terms.clear()
-        stats = super()._update_with_batch(batch, batch_size, repeat)
-        actor, distillation = (SequenceSummaryStats.from_sequence(part) for part in zip(*self._terms, strict=True))
-        return _Stats(**{**vars(stats), "actor_loss": actor, "distillation_loss": distillation})
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "teacher": fingerprint(self.teacher)}
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return what `PPO.state_dict` does, and the fingerprint of the teacher."""
-        return {**super().state_dict(*args, **kwargs), "_teacher": fingerprint(self.teacher)}
-
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state of a student, to go on with its training.
 
         Raises
@@ -123,24 +124,24 @@ class OPD(PPO):
         CheckpointError
             When it is another policy's state, or that of a student of another teacher.
         """
-        if state_dict.get("_teacher") != fingerprint(self.teacher):
+        if state.get("teacher") != fingerprint(self.teacher):
             raise CheckpointError(
                 "the state is not that of a student of this teacher; give the teacher that it was trained by, or train "
                 "a new student."
             )
-        super().load_state_dict(state_dict, *args, **kwargs)
+        super().load_state_dict(state)
 
 
 def fingerprint(policy: PPO) -> str:
     """Return a hash of the weights of a policy's network."""
     digest = hashlib.sha256()
-    for name, value in policy.net.state_dict().items():
+    for name, value in policy.network.state_dict().items():
         digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
 def _same_actions(one: ActorCritic, other: ActorCritic) -> bool:
-    if one.actor.out_features != other.actor.out_features:
+    if one.actions != other.actions:
         return False
     if one.mask is None or other.mask is None:
         return one.mask is other.mask

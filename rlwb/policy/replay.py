@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlwb.batch import join, split_shared, take_rows
 from rlwb.errors import ConfigError
-from rlwb.policy.algorithms import check_episodes
-from rlwb.policy.episodes import last_rows, take_rows
+from rlwb.policy.episodes import check_episodes, last_rows
 
 
 class Transitions(NamedTuple):
@@ -38,13 +39,15 @@ class Replay:
 
     Notes
     -----
-    Observations are kept as they come. Those of the native environment refer to their session, so that one takes some
-    80 bytes, in memory and in a checkpoint; those with blocks take the blocks' size.
+    Observations of the native environment name their session, so that one takes some 80 bytes, in memory and in a
+    checkpoint; those with blocks take the blocks' size. What all rows share, like the panel under ``features``, is not
+    kept with them: draws hold that of the episodes that were added last.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.rows: Transitions | None = None
+        self._shared: dict[str, Any] = {}
         self._ends = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -65,7 +68,9 @@ class Replay:
             raise ConfigError(
                 f"replay_size is {self.size}, but one collect has {len(new.done)} transitions; keep at least those."
             )
-        joined = new if self.rows is None else Transitions(*map(_join, self.rows, new))
+        obs, self._shared = split_shared(new.obs)
+        new = new._replace(obs=obs)
+        joined = new if self.rows is None else Transitions(*map(join, zip(self.rows, new, strict=True)))
         ends = np.flatnonzero(joined.done)
         excess = len(joined.done) - self.size
         # The first row of the first episode that may stay.
@@ -84,7 +89,12 @@ class Replay:
         starts = np.concatenate([[0], self._ends[:-1] + 1])[drawn]
         lengths = self._ends[drawn] - starts + 1
         within = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
-        return _rows(self.rows, np.repeat(starts, lengths) + within)
+        return self._with_shared(_rows(self.rows, np.repeat(starts, lengths) + within))
+
+    def everything(self) -> Transitions:
+        """Return all transitions that are kept."""
+        assert self.rows is not None, "episodes were added before"
+        return self._with_shared(self.rows)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all transitions."""
@@ -93,10 +103,12 @@ class Replay:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Hold the transitions that `state_dict` gave, as arrays or tensors."""
         if state:
-            # Taking rows makes arrays of tensors.
-            self._hold(_rows(Transitions(**state), np.arange(len(state["done"]))))
+            self._hold(Transitions(**_as_arrays(state)))
         else:
             self.rows, self._ends = None, self._ends[:0]
+
+    def _with_shared(self, rows: Transitions) -> Transitions:
+        return rows._replace(obs={**rows.obs, **self._shared}) if self._shared else rows
 
     def _hold(self, rows: Transitions) -> None:
         self.rows = rows
@@ -128,7 +140,7 @@ def _rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
     return Transitions(*(take_rows(part, rows) for part in transitions))
 
 
-def _join(old: Any, new: Any) -> Any:
-    if hasattr(old, "items"):
-        return {key: _join(value, new[key]) for key, value in old.items()}
-    return np.concatenate([old, new])
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _as_arrays(part) for key, part in value.items()}
+    return tuple(map(_as_arrays, value)) if isinstance(value, tuple) else np.asarray(value)

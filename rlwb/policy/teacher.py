@@ -10,31 +10,27 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.even_start import EvenStart
-from rlwb.policy.market_encoder import MarketEncoder
-from rlwb.policy.masks import ActionMask
-from rlwb.policy.networks import ActorCritic, NetworkSettings, Recurrent
-from rlwb.policy.whole_pass import WholePassEncoder
+from rlwb.policy.encoder import EncoderCache, MarketEncoder
+from rlwb.policy.market_network import MarketNetwork
+from rlwb.policy.observation import panel_of
+from rlwb.policy.recurrent_encoder import RecurrentEncoder
 
 
-class _Backwards(WholePassEncoder):
-    """Reads a session from its close to its open: the state at tick k is made of the ticks k … T - 1.
+class _BackwardEncoder(RecurrentEncoder):
+    """Reads a session from its close to its open: its state after k ticks is made of the last k ticks.
 
-    The later decisions of an episode need the shorter runs, so to go from decision to decision would spare nothing.
+    The later decisions of an episode need the shorter passes, so going from decision to decision would save nothing.
     """
 
-    def forward(self, obs: Any) -> torch.Tensor:
-        assert self.features is not None, "the causal part has refused this"
-        left = self.features.shape[1] - np.asarray(obs["cur_tick"])
-        return super().forward({"session": obs["session"], "cur_tick": left})
+    def read(self, features: MarketFeatures, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
+        today, _ = super().read(features, sessions)
+        return today.flip(1), None
 
-    def encode(self, sessions: np.ndarray) -> torch.Tensor:
-        """Return the states at the ticks 0, 1, … T, of shape (S, T + 1, H)."""
-        return super().encode(sessions).flip(1)
+    def _begin(self, features: MarketFeatures, sessions: np.ndarray) -> EncoderCache:
+        return MarketEncoder._begin(self, features, sessions)
 
-    def _read(self, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
-        steps, first = super()._read(sessions)
-        return steps.flip(1), first
+    def _reach(self, cache: EncoderCache, place: np.ndarray, tick: np.ndarray) -> None:
+        """All states are known from the first."""
 
 
 class OracleEncoder(MarketEncoder):
@@ -42,7 +38,7 @@ class OracleEncoder(MarketEncoder):
 
     Parameters
     ----------
-    channels, hidden, previous_day, features
+    channels, hidden, previous_day
         See `MarketEncoder`.
 
     Notes
@@ -57,11 +53,10 @@ class OracleEncoder(MarketEncoder):
     causal = False
     sees_future = True
 
-    def __init__(
-        self, channels: int, hidden: int, *, previous_day: bool = False, features: MarketFeatures | None = None
-    ) -> None:
-        super().__init__(channels, hidden, previous_day=previous_day, features=features)
-        self.future = _Backwards(channels, hidden, features=features)
+    def __init__(self, channels: int, hidden: int, *, previous_day: bool = False) -> None:
+        super().__init__(channels, hidden, previous_day=previous_day)
+        self.past = RecurrentEncoder(channels, hidden, previous_day=previous_day)
+        self.future = _BackwardEncoder(channels, hidden)
         self.both = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU())
 
     def forward(self, obs: Any) -> torch.Tensor:
@@ -70,7 +65,7 @@ class OracleEncoder(MarketEncoder):
         Parameters
         ----------
         obs
-            With ``cur_tick`` and ``session`` of shape (N,).
+            With ``cur_tick`` and ``session`` of shape (N,), and ``features``.
 
         Raises
         ------
@@ -82,42 +77,27 @@ class OracleEncoder(MarketEncoder):
                 "the teacher reads the rest of the day, which observations with data_processed do not hold; "
                 "collect in the native environment, whose observations name their session."
             )
-        return self.both(torch.cat([super().forward(obs), self.future(obs)], dim=1))
+        left = panel_of(obs).shape[1] - np.asarray(obs["cur_tick"])
+        return self.both(torch.cat([self.past(obs), self.future({**obs, "cur_tick": left})], dim=1))
 
-    def encode(self, sessions: np.ndarray) -> torch.Tensor:
+    def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
         """Return what whole sessions are, seen from the ticks 0, 1, … T to both sides, of shape (S, T + 1, H)."""
-        return self.both(torch.cat([super().encode(sessions), self.future.encode(sessions)], dim=2))
+        future = self.future.encode(today.flip(1), None).flip(1)
+        return self.both(torch.cat([self.past.encode(today, yesterday), future], dim=2))
 
     def forget(self) -> None:
-        super().forget()
+        self.past.forget()
         self.future.forget()
 
 
-def make_teacher(
-    settings: NetworkSettings,
-    actions: int,
-    *,
-    features: MarketFeatures,
-    seed: int = 0,
-    mask: ActionMask | None = None,
-    start: EvenStart | None = None,
-) -> ActorCritic:
-    """Build a teacher's network with weights drawn from `seed`; torch's global random state is left as it was.
+class Oracle(MarketNetwork):
+    """The teacher's network: reads the bars of the whole session, those to come included.
 
     Parameters
     ----------
-    settings
-        Its width, and whether it reads yesterday; its kind is always an `OracleEncoder` in a `Recurrent`.
-    actions, features, seed, mask, start
-        See `make_network`.
+    channels, hidden, previous_day
+        See `Recurrent`.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        trunk = Recurrent(
-            features.shape[2],
-            settings.hidden,
-            previous_day=settings.previous_day,
-            features=features,
-            encoder=OracleEncoder,
-        )
-        return ActorCritic(trunk, settings.hidden, actions, mask=mask, start=start)
+
+    def __init__(self, channels: int, hidden: int = 64, *, previous_day: bool = False) -> None:
+        super().__init__(OracleEncoder(channels, hidden, previous_day=previous_day))

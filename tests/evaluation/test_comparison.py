@@ -13,7 +13,7 @@ def test_hand_computed_row():
     method = checkpoint([4.0, -2.0, np.nan, 1.0], days=2, ffr=[1.0, 1.0, 0.0, 0.5], reward=[3.0, -3.0, 0.0, 2.0])
     even = baseline([1.0, 0.0, 0.0, 0.0], days=2)
     row = comparison({"ours": method, "TWAP": even}, resamples=200).frame.iloc[0]
-    assert (row["method"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
+    assert (row["policy"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
     assert row["pa"] == pytest.approx(1.0)
     assert row["over_twap"] == pytest.approx((3.0 - 2.0 + 1.0) / 3)
     assert row["glr"] == pytest.approx(2.5 / 2)
@@ -61,11 +61,11 @@ def test_what_cannot_be_computed_is_missing_and_shown_as_such():
 
 
 def test_one_day_gives_figures_without_intervals():
-    estimate, lo, hi = statistic_interval(
-        np.array([[1.0], [2.0]]), np.array(["2024-01-02"] * 2), lambda sums: sums[:, 0], np.random.default_rng(0)
+    found = statistic_interval(
+        [np.array([[1.0], [2.0]])], [np.array(["2024-01-02"] * 2)], lambda sums: sums[:, 0], np.random.default_rng(0)
     )
-    assert estimate == 3.0
-    assert np.isnan([lo, hi]).all()
+    assert found.estimate == 3.0
+    assert np.isnan([found.lo, found.hi]).all()
     assert "[" not in comparison({"a": checkpoint([1.0, -2.0])}, resamples=100).to_markdown().splitlines()[2]
 
 

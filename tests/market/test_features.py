@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions
+from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions, build_sessions
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.features import raw_column
 from tests.market.helpers import day_bars, random_bars
@@ -31,7 +31,7 @@ def quoted(instruments: list[str], dates: list[str], seed: int = 0, keep: float 
 
 
 def build(bars: pd.DataFrame) -> Sessions:
-    return Sessions.from_bars(bars, SMALL, min_coverage=0.0)
+    return build_sessions(bars, SMALL, min_coverage=0.0)
 
 
 def test_prices_are_logs_over_yesterdays_last_close_and_volume_over_its_mean() -> None:
@@ -112,7 +112,7 @@ def test_no_feature_sees_the_future(seed: int, row: int, tick: int, keep: float,
 
 def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
     block = features.block(np.array([1, 1, 0]), np.array([0, 3, 8]))
     assert block.shape == (3, 8, 5)
     assert not block[0].any()
@@ -133,7 +133,7 @@ def test_ticks_after_an_early_close_are_zero() -> None:
     bars = pd.concat(
         [day_bars(SMALL, "2024-01-03", close=np.linspace(10, 11, 8)), day_bars(SMALL, "2024-01-04", close=11.0)]
     )
-    features = MarketFeatures.build(Sessions.from_bars(bars, calendar), fit_rows=np.array([0, 1]))
+    features = MarketFeatures.build(build_sessions(bars, calendar), fit_rows=np.array([0, 1]))
     assert not features.today[0, 4:].any()
     assert features.today[1, 4:].any()
 
@@ -167,7 +167,7 @@ def test_a_checkpoints_normaliser_gives_the_same_features() -> None:
 
 def test_a29_features_of_other_sessions_are_refused() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
     features.check_matches(sessions)
     with pytest.raises(DataError, match="2 sessions with 8 ticks do not fit prices of 1 sessions"):
         features.check_matches(sessions.select(np.array([0])))

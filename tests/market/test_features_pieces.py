@@ -10,7 +10,16 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Sessions, feature, feature_names, pieces
+from rlwb.market import (
+    Calendar,
+    FeatureSettings,
+    MarketFeatures,
+    Sessions,
+    build_sessions,
+    feature,
+    feature_names,
+    pieces,
+)
 from rlwb.market.block import Block, Piece
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.causality import check_causal
@@ -32,7 +41,7 @@ def day(date: str, close: list[float], volume: list[float] | float = 10.0, instr
 
 
 def build(*days: pd.DataFrame) -> Sessions:
-    return Sessions.from_bars(pd.concat(days), SMALL, min_coverage=0.0)
+    return build_sessions(pd.concat(days), SMALL, min_coverage=0.0)
 
 
 def gap(block: Block) -> np.ndarray:
@@ -205,7 +214,7 @@ def test_what_is_not_finite_is_missing() -> None:
 
 
 def test_fields_that_lack_are_named_before_any_work() -> None:
-    sessions = Sessions.from_bars(random_bars(SMALL, ["A"], ["2024-01-03"]), SMALL)
+    sessions = build_sessions(random_bars(SMALL, ["A"], ["2024-01-03"]), SMALL)
     with pytest.raises(DataError, match="feature imbalance needs ask_size, bid_size, which these bars lack"):
         MarketFeatures.build(sessions, FeatureSettings(("close", "imbalance")), fit_rows=np.array([0]))
 

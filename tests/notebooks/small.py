@@ -12,7 +12,7 @@ import papermill
 from nbformat import NotebookNode
 
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer, short_names
+from rlwb.experiment.layers import Layer, short_names
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"

@@ -130,7 +130,7 @@ def test_a_stage_without_the_one_before_names_its_notebook(tmp_path: Path) -> No
 def test_g05_a_failing_cell_of_a_shipped_notebook(tmp_path: Path) -> None:
     """A fault in the data's rules fails the run, says where and how to go on; going on finishes it."""
     path = tmp_path / "run"
-    _, err = finish(command(path, orders__split__valid=0.001), 2)
+    _, err = finish(command(path, split__valid=0.001), 2)
     assert err.startswith("rlwb: ")
     assert "a part holds no orders" in err
     run = RunDirectory(path)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from rlwb.experiment.methods import METHODS
+from rlwb.experiment.parameters import short_names
 
 from rlwb.certificate import METHODS as CERTIFIED
 from rlwb.certificate import GaussianSettings, TreeSettings, certify
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.methods import METHODS
 from rlwb.experiment.notebook import tagged_parameters
-from rlwb.experiment.parameters import short_names
 from rlwb.experiment.stages import STAGES
 from tests.notebooks.small import NOTEBOOKS, SMALL
 

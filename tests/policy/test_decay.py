@@ -16,11 +16,11 @@ from tests.trainer.small import small_ppo
 
 
 def falling_ppo() -> PPO:
-    return PPO(small_ppo().net, PPOSettings(4e-3, decay_updates=4))
+    return PPO(small_ppo().network, PPOSettings(learning_rate=4e-3, decay_updates=4, batch_size=64, repeat=1))
 
 
 def falling_dqn() -> DQN:
-    return small_dqn(learning_rate=4e-3, decay_updates=4)
+    return small_dqn(learning_rate=4e-3, decay_updates=4, batch_size=64, repeat=1)
 
 
 @pytest.mark.parametrize("make", [falling_ppo, falling_dqn])
@@ -28,14 +28,14 @@ def test_it_falls_in_a_line_and_a_resume_goes_on_with_it(make: Callable[[], PPO 
     policy, rates = make(), []
     seen = rollout.reference
     for _ in range(6):
-        before = copy.deepcopy(policy.net.state_dict())
+        before = copy.deepcopy(policy.network.state_dict())
         resumed = make()
         resumed.load_state_dict(copy.deepcopy(policy.state_dict()))
         for each in (policy, resumed):
-            each.learn(seen.obs, seen.action, seen.reward, seen.done, batch_size=64, repeat=1)
-        after, again = policy.net.state_dict(), resumed.net.state_dict()
+            each.learn(seen.obs, seen.action, seen.reward, seen.done)
+        after, again = policy.network.state_dict(), resumed.network.state_dict()
         assert all(torch.equal(again[name], after[name]) for name in after)
-        rates.append(policy.optim._optim.param_groups[0]["lr"])
+        rates.append(policy.optimizer.param_groups[0]["lr"])
         # At rate 0 no weight moves any more.
         assert any(not torch.equal(before[name], after[name]) for name in after) == (rates[-1] > 0)
     assert rates == pytest.approx([4e-3, 3e-3, 2e-3, 1e-3, 0, 0])

@@ -6,48 +6,54 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from tianshou.algorithm import DQN as TianshouDQN  # noqa: N811
 from tianshou.algorithm import algorithm_base
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, ReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
+from rlwb.batch import split_shared, take_rows
+from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
-from rlwb.policy import DQN, ActionMask, DQNSettings, NetworkSettings, QNetwork, make_network
-from rlwb.policy.dqn import _Head, _Policy
-from rlwb.policy.ppo import FusedAdam
-from rlwb.policy.q_network import explore
+from rlwb.policy import (
+    DQN,
+    MLP,
+    ActionMask,
+    Attention,
+    Convolution,
+    DQNSettings,
+    Network,
+    QNetwork,
+    Recurrent,
+    make_network,
+)
+from rlwb.policy.dqn import explore
 from rlwb.policy.replay import Transitions
-from rlwb.trainer import ActionNoise, Checkpoint, Trainer, collect, load_checkpoint, make_env, save_checkpoint
-from tests.policy.conftest import Rollout
+from rlwb.trainer import Checkpoint, Trainer, collect, load_checkpoint, save_checkpoint
+from tests.policy.conftest import Rollout, learn
 from tests.policy.test_masks import QUARTERS
-from tests.trainer.small import ACTIONS, UPDATE, assert_same_weights, small, small_vessel, weights
+from tests.trainer.small import ACTIONS, UPDATE, assert_same_weights, small, small_network, small_vessel, weights
 
 
 def small_dqn(
-    *, seed: int = 0, hidden: int = 8, kind: Any = "recurrent", mask: bool = False, previous: bool = False, **own: Any
+    *, seed: int = 0, hidden: int = 8, kind: Any = Recurrent, mask: bool = False, previous: bool = False, **own: Any
 ) -> DQN:
-    net = make_network(
-        NetworkSettings(kind, hidden, previous_day=previous),
-        ACTIONS,
-        features=small().features,
-        seed=seed,
-        mask=ActionMask(QUARTERS) if mask else None,
-        kind=QNetwork,
-    )
-    return DQN(net, DQNSettings(**{"learning_rate": 5e-3, "target_every": 3, **own}), seed=seed)
+    acts = {"mask": ActionMask(QUARTERS) if mask else None}
+    if kind is MLP:
+        net = make_network(lambda: QNetwork(MLP(hidden), ACTIONS, **acts), seed)
+    else:
+        net = small_network(kind, hidden, seed=seed, head=QNetwork, acts=acts, previous_day=previous)
+    return DQN(net, DQNSettings(**{"learning_rate": 5e-3, "target_every": 3, **UPDATE, **own}), seed=seed)
 
 
 #: Some four steps an update, so that rounding has no time to grow.
 FEW = {"batch_size": 24, "repeat": 1}
-
-
-def learn(policy: DQN, rollout: Rollout, seen: str = "reference", **update: Any) -> dict[str, float]:
-    episodes = getattr(rollout, seen)
-    return policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done, **{**UPDATE, **update})
 
 
 def draws(policy: DQN, monkeypatch: pytest.MonkeyPatch) -> list[Transitions]:
@@ -73,7 +79,7 @@ def values(net: nn.Module, rollout: Rollout) -> np.ndarray:
 
 def same_values(policy: DQN, reference: nn.Module, rollout: Rollout, start: np.ndarray) -> None:
     """Compare answers: Adam moves a weight whose gradient is rounding alone, like attention's bias of the keys."""
-    found, expected = values(policy.net, rollout), values(reference, rollout)
+    found, expected = values(policy.network, rollout), values(reference, rollout)
     moved = np.abs(expected - start).max()
     assert moved > 1e-2
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-3 * moved)
@@ -134,7 +140,7 @@ def test_updates_equal_plain_torch(
 ) -> None:
     policy = small_dqn(previous=True, **settings)
     start = weights(policy)
-    plain = PlainDQN(policy.net, policy.settings, 1.0)
+    plain = PlainDQN(policy.network, policy.settings, 1.0)
     blocks = copy.deepcopy(policy)
     for _ in range(2):
         drawn = draws(policy, monkeypatch)
@@ -160,10 +166,12 @@ def test_updates_equal_tianshou_with_separate_passes(
 ) -> None:
     monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
     policy = small_dqn(return_scaling=False, max_grad_norm=1e9, **settings)
-    start, s, net = values(policy.net, rollout), policy.settings, copy.deepcopy(policy.net)
+    start, s, net = values(policy.network, rollout), policy.settings, copy.deepcopy(policy.network)
     theirs = TianshouDQN(
-        policy=_Policy(model=_Head(net), action_space=policy.policy.action_space),
-        optim=FusedAdam(lr=s.learning_rate),
+        policy=DiscreteQLearningPolicy(
+            model=Answers(net, {"features": small().features}), action_space=gym.spaces.Discrete(ACTIONS)
+        ),
+        optim=AdamOptimizerFactory(lr=s.learning_rate),
         gamma=s.gamma,
         n_step_return_horizon=s.n_step,
         target_update_freq=s.target_every,
@@ -173,7 +181,7 @@ def test_updates_equal_tianshou_with_separate_passes(
     drawn = draws(policy, monkeypatch)
     learn(policy, rollout, **FEW)
     for rows in drawn:
-        n, no, batch = len(rows.done), np.zeros_like(rows.done), Batch(rows.obs)
+        n, no, batch = len(rows.done), np.zeros_like(rows.done), Batch(split_shared(rows.obs)[0])
         following = batch[np.append(np.arange(1, n), 0)]
         buffer = ReplayBuffer.from_data(batch, rows.action, rows.reward, rows.done, no, rows.done, following)
         buffer.last_index[0] = n - 1  # from_data leaves it at 0, so that the first row counts as the last
@@ -182,7 +190,18 @@ def test_updates_equal_tianshou_with_separate_passes(
     same_values(policy, net, rollout, start)
 
 
-class Table(nn.Module):
+class Answers(nn.Module):
+    """A `QNetwork` in the form that tianshou calls."""
+
+    def __init__(self, net: QNetwork, shared: dict[str, Any]) -> None:
+        super().__init__()
+        self.net, self.shared = net, shared
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> Any:
+        return self.net({**obs, **self.shared}), state
+
+
+class Table(Network):
     """A trunk whose features are the observation itself."""
 
     def forward(self, obs: Any) -> torch.Tensor:
@@ -190,7 +209,7 @@ class Table(nn.Module):
 
 
 def table(actions: int = 3, **settings: Any) -> DQN:
-    net = QNetwork(Table(), actions, actions)
+    net = QNetwork(Table(actions), actions)
     with torch.no_grad():
         net.head.weight.copy_(torch.eye(actions))
         net.head.bias.zero_()
@@ -202,11 +221,11 @@ def test_the_double_target_by_hand(double: bool, expected: float) -> None:
     """The next state's values are 1, 4, 3 now and 9, 6, 2 in the copy: 4 is the largest now, and worth 6 there."""
     policy = table(gamma=0.5, double=double, learning_rate=1e-9, target_every=10)
     obs = np.array([[2, 0, 0], [1, 4, 3]], dtype=np.float32)
-    policy._iter = 1  # the copy is not refreshed
-    policy.model_old.module.net.head.weight.data.copy_(torch.zeros(3, 3))
-    policy.model_old.module.net.head.bias.data.copy_(torch.tensor([9.0, 6.0, 2.0]))
+    policy.gradient_steps = 1  # the copy is not refreshed
+    policy.target.head.weight.data.copy_(torch.zeros(3, 3))
+    policy.target.head.bias.data.copy_(torch.tensor([9.0, 6.0, 2.0]))
     rows = Transitions(obs, np.array([0, 2]), np.array([1.0, 5.0]), np.array([False, True]))
-    loss, q = policy._gradient_step(rows)
+    loss, q = policy._train(rows)
     # Errors: 2 - target, and 3 - 5 at the end, where nothing follows.
     assert loss == pytest.approx(((2 - expected) ** 2 + (3 - 5) ** 2) / 2)
     assert q == pytest.approx((2 + 3) / 2)
@@ -217,9 +236,9 @@ def test_the_copy_follows_every_so_many_steps() -> None:
     rows = Transitions(np.ones((1, 3)), np.array([1]), np.array([5.0]), np.array([True]))
     same = []
     for _ in range(7):
-        before = policy.net.head.bias.detach().clone()
-        policy._gradient_step(rows)
-        same.append(torch.equal(policy.model_old.module.net.head.bias, before))
+        before = policy.network.head.bias.detach().clone()
+        policy._train(rows)
+        same.append(torch.equal(policy.target.head.bias, before))
     assert same == [True, False, False, True, False, False, True]
 
 
@@ -250,12 +269,12 @@ def test_random_actions_are_as_frequent_as_they_should_be() -> None:
 
 def test_a_masked_action_is_never_taken_and_the_others_are_explored_evenly() -> None:
     market, policy = small(), small_dqn(mask=True)
-    parts = (market.factory, market.observer, market.chooser, None, market.orders)
+    parts = (market.simulator, market.observer, market.chooser, None, market.orders)
     count, chances = np.zeros(ACTIONS), np.zeros(ACTIONS)
     for seed in range(20):
         with make_env(*parts) as env:
-            episodes = collect(env, policy, noise=ActionNoise(seed), keep=True)
-        allowed = policy.net.allowed(episodes.obs).numpy()
+            episodes = collect(env, policy, seed=(seed,), keep=True)
+        allowed = policy.network.allowed(episodes.obs).numpy()
         every = np.arange(len(allowed))
         assert not allowed.all()
         assert allowed[every, episodes.action].all()
@@ -281,12 +300,12 @@ def test_the_answer_to_a_row_does_not_depend_on_the_batch(rollout: Rollout) -> N
     obs = rollout.reference.obs
     n = len(obs["cur_step"])
     seen: list[torch.Tensor] = []
-    hook = policy.net.register_forward_hook(lambda _m, _i, out: seen.append(out))
+    hook = policy.network.register_forward_hook(lambda _m, _i, out: seen.append(out))
     policy.act(obs)
     for size in (1, 3, 7, 16):
         parts = []
         for low in range(0, n, size):
-            policy.act({key: value[low : low + size] for key, value in obs.items()})
+            policy.act(take_rows(obs, np.arange(low, min(low + size, n))))
             parts.append(seen[-1][: min(size, n - low)])
         assert torch.equal(torch.cat(parts), seen[0][:n]), size
     hook.remove()
@@ -295,28 +314,26 @@ def test_the_answer_to_a_row_does_not_depend_on_the_batch(rollout: Rollout) -> N
 # Learning
 
 
-class _OneHot(nn.Module):
+class _OneHot(Network):
     def forward(self, obs: Any) -> torch.Tensor:
         return nn.functional.one_hot(torch.as_tensor(obs).long(), 3).float()
 
 
 def one_hot(actions: int) -> QNetwork:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return QNetwork(_OneHot(), 3, actions)
+    return make_network(lambda: QNetwork(_OneHot(3), actions), seed=0)
 
 
 def test_a_bandit_is_learnt_to_the_optimum() -> None:
     """Four arms, one step; the best one's mean is 1, the others' are 0, with noise of deviation 1."""
-    policy = DQN(one_hot(4), DQNSettings(learning_rate=0.02, epsilon_updates=10))
+    policy = DQN(one_hot(4), DQNSettings(learning_rate=0.02, epsilon_updates=10, batch_size=100))
     rng = np.random.default_rng(0)
     for _ in range(15):
         obs = np.zeros(200)
         action = policy.act(obs, rng.random(200))
         reward = (action == 2) + rng.normal(size=200)
-        policy.learn(obs, action, reward, np.ones(200, dtype=bool), batch_size=100)
+        policy.learn(obs, action, reward, np.ones(200, dtype=bool))
     assert policy.act(np.zeros(1)).tolist() == [2]
-    value = policy.net(np.zeros(1)).detach().numpy()[0] * policy.scale
+    value = policy.network(np.zeros(1)).detach().numpy()[0] * policy.scale
     np.testing.assert_allclose(value, [0, 0, 1, 0], atol=0.3)
 
 
@@ -339,12 +356,12 @@ def walk(policy: DQN, rng: np.random.Generator, episodes: int) -> tuple[np.ndarr
 def test_a_chain_is_learnt_to_the_optimum(settings: dict[str, Any]) -> None:
     """Walking on is worth 1 - 0.05 * (3 - s) from state s, always more than 0.2."""
     exploring = {"epsilon_end": 0.5, "epsilon_updates": 5}
-    policy = DQN(one_hot(2), DQNSettings(learning_rate=0.03, target_every=5, **exploring, **settings))
+    policy = DQN(one_hot(2), DQNSettings(learning_rate=0.03, target_every=5, batch_size=50, **exploring, **settings))
     rng, states = np.random.default_rng(0), np.arange(3)
     for _ in range(15):
-        policy.learn(*walk(policy, rng, 100), batch_size=50)
+        policy.learn(*walk(policy, rng, 100))
     assert policy.act(states).tolist() == [1, 1, 1]
-    value = policy.net(states).detach().numpy() * policy.scale
+    value = policy.network(states).detach().numpy() * policy.scale
     np.testing.assert_allclose(value[:, 0], 0.2, atol=0.08)
     if "n_step" not in settings:  # whose rewards are those of exploring too
         np.testing.assert_allclose(value[:, 1], 1 - 0.05 * (3 - states), atol=0.08)
@@ -352,8 +369,8 @@ def test_a_chain_is_learnt_to_the_optimum(settings: dict[str, Any]) -> None:
 
 def test_the_reward_s_unit_does_not_matter(rollout: Rollout) -> None:
     one, two, e = small_dqn(), small_dqn(), rollout.reference
-    first = one.learn(e.obs, e.action, e.reward, e.done, **UPDATE)
-    second = two.learn(e.obs, e.action, e.reward * 1024, e.done, **UPDATE)
+    first = one.learn(e.obs, e.action, e.reward, e.done)
+    second = two.learn(e.obs, e.action, e.reward * 1024, e.done)
     assert_same_weights(one, two)
     assert second["loss"] == first["loss"]
     assert second["q"] == pytest.approx(first["q"] * 1024)
@@ -363,7 +380,7 @@ def test_the_reward_s_unit_does_not_matter(rollout: Rollout) -> None:
 
 def test_equal_returns_are_not_scaled(rollout: Rollout) -> None:
     policy, e = small_dqn(), rollout.reference
-    policy.learn(e.obs, e.action, np.where(e.done, 0.1, 0.0), e.done, **UPDATE)
+    policy.learn(e.obs, e.action, np.where(e.done, 0.1, 0.0), e.done)
     assert policy.scale == 1.0
 
 
@@ -381,26 +398,26 @@ def test_repeats_and_batch_size_make_the_number_of_steps(rollout: Rollout) -> No
 def test_an_update_passes_once_over_both_ends(rollout: Rollout) -> None:
     policy = small_dqn()
     passes = {"net": 0, "old": 0}
-    for name, net in (("net", policy.net), ("old", policy.model_old)):
+    for name, net in (("net", policy.network), ("old", policy.target)):
         net.register_forward_hook(lambda *_, name=name: passes.__setitem__(name, passes[name] + 1))
     steps = learn(policy, rollout)["gradient_steps"]
     assert passes == {"net": steps, "old": steps}
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "mlp"])
-def test_reference_and_blocks_learn_the_same(rollout: Rollout, kind: str) -> None:
+@pytest.mark.parametrize("kind", [Recurrent, Convolution, Attention, MLP])
+def test_reference_and_blocks_learn_the_same(rollout: Rollout, kind: Any) -> None:
     one, two = small_dqn(kind=kind), small_dqn(kind=kind)
-    start = values(one.net, rollout)
+    start = values(one.network, rollout)
     learn(one, rollout, "reference", **FEW)
     learn(two, rollout, "blocks", **FEW)
-    same_values(one, two.net, rollout, start)
+    same_values(one, two.network, rollout, start)
 
 
-def test_the_copy_reads_the_same_panel() -> None:
+def test_the_copy_shares_no_weight_and_has_no_gradient(rollout: Rollout) -> None:
     policy = small_dqn()
-    assert policy.model_old.module.net.trunk.market.features is small().features
-    assert policy.net.trunk.market.features is small().features
-    assert not {id(p) for p in policy.model_old.parameters()} & {id(p) for p in policy.net.parameters()}
+    learn(policy, rollout)
+    assert not {id(p) for p in policy.target.parameters()} & {id(p) for p in policy.network.parameters()}
+    assert all(p.grad is None for p in policy.target.parameters())
 
 
 # Refusals
@@ -413,9 +430,6 @@ def test_what_cannot_be_learnt_from_is_refused_before_it_reaches_a_weight(rollou
         policy.learn(e.obs, e.action, e.reward, np.append(e.done[:-1], False))
     with pytest.raises(RlwbError, match="transition 3 is nan"):
         policy.learn(e.obs, e.action, np.where(np.arange(len(e.done)) == 3, np.nan, e.reward), e.done)
-    for update in ({"batch_size": 0}, {"repeat": 0}):
-        with pytest.raises(ConfigError, match="at least 1"):
-            learn(policy, rollout, **update)
     with pytest.raises(ConfigError, match=r"replay_size is 10, but one collect has \d+ transitions"):
         learn(small_dqn(replay_size=10), rollout)
     with pytest.raises(RlwbError, match="lower learning_rate"):
@@ -433,6 +447,8 @@ def test_what_cannot_be_learnt_from_is_refused_before_it_reaches_a_weight(rollou
         {"epsilon_start": 2},
         {"epsilon_end": -0.1},
         {"n_step": 0},
+        {"batch_size": 0},
+        {"repeat": 0},
         {"target_every": 0},
         {"epsilon_updates": 0},
         {"replay_size": 0},
@@ -469,14 +485,14 @@ def test_same_seed_same_weights_and_no_global_random_state(rollout: Rollout) -> 
 
 
 def test_the_next_update_of_a_loaded_policy_is_bit_equal(rollout: Rollout, tmp_path) -> None:
-    policy = small_dqn(target_every=4)
+    policy = small_dqn(target_every=3)
     for _ in range(2):
         learn(policy, rollout)
-    assert policy._iter % 4, "the copy is older than the network when it is saved"
+    assert policy.gradient_steps % 3, "the copy is older than the network when it is saved"
     save_checkpoint(tmp_path / "a.pt", {"policy": policy.state_dict()})
-    loaded = small_dqn(seed=0, target_every=4)
+    loaded = small_dqn(seed=0, target_every=3)
     with torch.no_grad():
-        for parameter in loaded.parameters():
+        for parameter in (*loaded.network.parameters(), *loaded.target.parameters()):
             parameter.add_(1.0)
     state = load_checkpoint(tmp_path / "a.pt")["policy"]
     kept = copy.deepcopy(state)
@@ -514,7 +530,7 @@ def test_e11_a_policy_saved_on_another_device_acts_the_same_and_says_so(
     policy, loaded = small_dqn(seed=1), small_dqn(seed=2)
     state = policy.state_dict()
     with caplog.at_level(logging.WARNING):
-        loaded.load_state_dict({**state, "_own": {**state["_own"], "device": "cuda"}})
+        loaded.load_state_dict({**state, "device": "cuda"})
     assert "saved on cuda and goes on on cpu" in caplog.text
     np.testing.assert_array_equal(loaded.act(rollout.reference.obs), policy.act(rollout.reference.obs))
 
@@ -556,11 +572,11 @@ def assert_equal(a: Any, b: Any) -> None:
 
 
 def test_every_environment_gives_the_same_training(tmp_path) -> None:
-    policies = [small_dqn(kind="mlp") for _ in range(3)]
+    policies = [small_dqn(kind=MLP) for _ in range(3)]
     kinds = ({}, {"finite_env_type": "dummy", "concurrency": 5}, {"finite_env_type": "dummy", "concurrency": 2})
     for number, (policy, kind) in enumerate(zip(policies, kinds, strict=True)):
         vessel = small_vessel(policy=policy)
         Trainer(max_iters=2, **kind).fit(vessel)
         assert len(policy.replay) > 20, number
     assert_same_weights(policies[1], policies[2])
-    close_to(policies[0], policies[1].net, weights(small_dqn(kind="mlp")))
+    close_to(policies[0], policies[1].network, weights(small_dqn(kind=MLP)))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.policy.episodes import count_rows, cut, gae, last_rows, shuffled, take_rows
+from rlwb.policy.episodes import cut, gae, last_rows, shuffled
 
 lengths_of = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
@@ -73,12 +73,3 @@ def test_shuffled_keeps_episodes_in_one_piece(lengths: list[int], seed: int) -> 
 
 def test_last_rows() -> None:
     np.testing.assert_array_equal(last_rows(ends([3, 1, 2])), [2, 2, 2, 3, 5, 5])
-
-
-def test_rows_of_arrays_and_nested_mappings() -> None:
-    obs = {"a": np.arange(4), "b": {"c": np.arange(8).reshape(4, 2)}}
-    taken = take_rows(obs, np.array([3, 0]))
-    np.testing.assert_array_equal(taken["a"], [3, 0])
-    np.testing.assert_array_equal(taken["b"]["c"], [[6, 7], [0, 1]])
-    np.testing.assert_array_equal(take_rows(np.arange(5), np.array([4])), [4])
-    assert count_rows(obs) == count_rows(np.zeros((4, 3))) == 4

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError
-from rlwb.policy import DQN, PPO, ActionMask, DQNSettings, EvenStart, NetworkSettings, QNetwork, make_network
+from rlwb.policy import DQN, MLP, PPO, ActionMask, ActorCritic, DQNSettings, EvenStart, QNetwork, make_network
 from tests.policy.test_masks import QUARTERS, observe
 
 
@@ -63,9 +63,9 @@ def test_the_mean_is_the_even_pace(shares: list[int], left: int, step: int, mask
 def test_an_untrained_actor_starts_there_and_random_actions_are_drawn_so() -> None:
     obs = {**observe([1.0] * 20_000), "acquiring": np.ones(20_000, dtype=np.int64)}
     noise = np.random.default_rng(0).random(20_000)
-    shape, parts = NetworkSettings("mlp", 8), {"start": EvenStart(QUARTERS), "seed": 0}
-    actor = PPO(make_network(shape, 5, **parts))
-    random = DQN(make_network(shape, 5, kind=QNetwork, **parts), DQNSettings(epsilon_start=1.0))
+    start = EvenStart(QUARTERS)
+    actor = PPO(make_network(lambda: ActorCritic(MLP(8), 5, start=start), seed=0))
+    random = DQN(make_network(lambda: QNetwork(MLP(8), 5, start=start), seed=0), DQNSettings(epsilon_start=1.0))
     for policy, near in ((actor, 0.03), (random, 0.015)):
         frequency = np.bincount(policy.act(obs, noise), minlength=5) / len(noise)
         np.testing.assert_allclose(frequency, [0.6, 0.1, 0.1, 0.1, 0.1], atol=near)
@@ -73,7 +73,7 @@ def test_an_untrained_actor_starts_there_and_random_actions_are_drawn_so() -> No
 
 def test_masked_actions_stay_impossible() -> None:
     obs = {**observe([0.25] * 1000), "acquiring": np.ones(1000, dtype=np.int64)}
-    net = make_network(NetworkSettings("mlp", 8), 5, mask=ActionMask(QUARTERS), start=EvenStart(QUARTERS))
+    net = make_network(lambda: ActorCritic(MLP(8), 5, mask=ActionMask(QUARTERS), start=EvenStart(QUARTERS)), seed=0)
     probability = net(obs)[0].softmax(dim=1)
     assert (probability[:, 2:] == 0).all()
     assert torch.isfinite(net(obs)[0]).all()

@@ -6,13 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlwb.batch import take_rows
+from rlwb.env import make_env
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, CurrentStepStateInterpreter
-from rlwb.policy import PPO, ActionMask, NetworkSettings, make_network
-from rlwb.trainer import ActionNoise, collect, make_env
-from tests.policy.conftest import Rollout
-from tests.policy.test_ppo import learn
-from tests.trainer.small import ACTIONS, assert_same_weights, small, small_ppo
+from rlwb.policy import PPO, ActionMask
+from rlwb.trainer import collect
+from tests.policy.conftest import Rollout, learn
+from tests.trainer.small import ACTIONS, assert_same_weights, small, small_network, small_ppo
 
 QUARTERS = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -87,13 +88,13 @@ def test_what_stays_differs_in_what_the_interpreter_makes_of_it() -> None:
     """On real states: the allowed actions ask for different amounts, and each masked one for that of an allowed one."""
     market = small()
     interpreter = CategoricalActionInterpreter(ACTIONS - 1)
-    observer = CurrentStepStateInterpreter(market.factory.engine.max_step)
+    observer = CurrentStepStateInterpreter(market.simulator.engine.max_step)
     mask, rng, seen = ActionMask(interpreter.shares), np.random.default_rng(0), 0
-    env = market.factory.vectorize(market.orders, state_interpreter=observer, action_interpreter=interpreter)
+    env = make_env(market.simulator, observer, interpreter, None, market.orders)
     active = env.reset()
     while len(active):
-        state = env._acting
-        asks = [interpreter.interpret_batch(state, np.full(len(active), a)) for a in range(ACTIONS)]
+        state = env.state
+        asks = [interpreter.interpret(state.known, np.full(len(active), a)) for a in range(ACTIONS)]
         shares = np.stack(asks, axis=1) / state.orders.amount[:, None]
         allowed = mask(active.obs).numpy()
         for ask, row in zip(shares, allowed, strict=True):
@@ -116,17 +117,17 @@ def test_impossible_shares_are_refused(shares: list[float]) -> None:
 
 def masked_ppo(**settings: object) -> PPO:
     policy = small_ppo(**settings)
-    policy.net.mask = ActionMask(QUARTERS)
+    policy.network.mask = ActionMask(QUARTERS)
     return policy
 
 
 def test_a_masked_action_is_never_drawn() -> None:
     market, policy = small(), masked_ppo()
-    parts = (market.factory, market.observer, market.chooser, None, market.orders)
+    parts = (market.simulator, market.observer, market.chooser, None, market.orders)
     for seed in range(3):
         with make_env(*parts) as env:
-            episodes = collect(env, policy, noise=ActionNoise(seed), keep=True)
-        allowed = policy.net.mask(episodes.obs).numpy()
+            episodes = collect(env, policy, seed=(seed,), keep=True)
+        allowed = policy.network.mask(episodes.obs).numpy()
         assert not allowed.all()
         assert allowed[np.arange(len(allowed)), episodes.action].all()
         greedy = policy.act(episodes.obs)
@@ -137,7 +138,7 @@ def test_a_masked_action_is_never_drawn() -> None:
 
 
 def test_probabilities_are_those_of_the_distribution_without_the_masked_actions(rollout: Rollout) -> None:
-    masked, plain, obs = masked_ppo().net, small_ppo().net, rollout.reference.obs
+    masked, plain, obs = masked_ppo().network, small_ppo().network, rollout.reference.obs
     with torch.no_grad():
         logits, value = plain(obs)
         found, same = masked(obs)
@@ -154,16 +155,16 @@ def test_probabilities_are_those_of_the_distribution_without_the_masked_actions(
 
 def test_an_update_of_a_masked_policy_is_finite_and_leaves_masked_actions_alone(rollout: Rollout) -> None:
     policy = masked_ppo()
-    allowed = policy.net.mask(rollout.reference.obs).numpy()
+    allowed = policy.network.mask(rollout.reference.obs).numpy()
     e = rollout.reference
     action = np.where(allowed[np.arange(len(allowed)), e.action], e.action, allowed.argmax(axis=1))
-    figures = policy.learn(e.obs, action, e.reward, e.done, batch_size=16, repeat=2)
+    figures = policy.learn(e.obs, action, e.reward, e.done)
     assert np.isfinite(list(figures.values())).all()
     only_last = e.obs["cur_step"] >= e.obs["num_step"] - 1
-    rows = {name: value[only_last] for name, value in e.obs.items()}
-    policy.net.zero_grad()
-    policy.net(rows)[0].log_softmax(1).max(dim=1).values.sum().backward()
-    assert all(p.grad is None or not p.grad.any() for p in policy.net.parameters()), "one action: nothing to choose"
+    rows = take_rows(e.obs, np.flatnonzero(only_last))
+    policy.network.zero_grad()
+    policy.network(rows)[0].log_softmax(1).max(dim=1).values.sum().backward()
+    assert all(p.grad is None or not p.grad.any() for p in policy.network.parameters()), "one action: nothing to choose"
 
 
 def test_without_a_mask_nothing_changes(rollout: Rollout) -> None:
@@ -174,15 +175,14 @@ def test_without_a_mask_nothing_changes(rollout: Rollout) -> None:
             return torch.ones(len(obs["position"]), ACTIONS, dtype=torch.bool)
 
     plain, masked = small_ppo(), small_ppo()
-    masked.net.mask = All(QUARTERS)
+    masked.network.mask = All(QUARTERS)
     assert learn(plain, rollout, batch_size=16) == learn(masked, rollout, batch_size=16)
     assert_same_weights(plain, masked)
 
 
 def test_a_mask_is_no_part_of_the_weights() -> None:
-    build = {"actions": ACTIONS, "features": small().features, "seed": 3}
-    masked = make_network(NetworkSettings(hidden=8), mask=ActionMask(QUARTERS), **build)
-    plain = make_network(NetworkSettings(hidden=8), **build)
+    masked = small_network(seed=3, acts={"mask": ActionMask(QUARTERS)})
+    plain = small_network(seed=3)
     assert masked.state_dict().keys() == plain.state_dict().keys()
     for a, b in zip(masked.parameters(), plain.parameters(), strict=True):
         assert torch.equal(a, b)

@@ -1,33 +1,40 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy import (
     MLP,
+    PPO,
     ActorCritic,
-    AttentionEncoder,
-    ConvolutionEncoder,
-    NetworkSettings,
+    Attention,
+    Convolution,
+    Network,
+    Oracle,
+    PPOSettings,
     QNetwork,
     Recurrent,
     make_network,
-    make_teacher,
 )
 from rlwb.policy.episodes import last_rows
-from tests.policy.conftest import Rollout
-from tests.policy.test_market_encoder import step_by_step
-from tests.trainer.small import ACTIONS, small
+from tests.policy.conftest import Rollout, learn
+from tests.policy.test_recurrent_encoder import step_by_step
+from tests.trainer.small import ACTIONS, small, small_network
 
 
-def network(previous_day: bool = False, seed: int = 0):
-    settings = NetworkSettings(hidden=8, previous_day=previous_day)
-    return make_network(settings, ACTIONS, features=small().features, seed=seed)
+def network(previous_day: bool = False, seed: int = 0) -> ActorCritic:
+    return small_network(seed=seed, previous_day=previous_day)
+
+
+def any_network(kind: Any, head: Any = ActorCritic) -> Any:
+    return make_network(lambda: head(MLP(8), ACTIONS), 0) if kind is MLP else small_network(kind, head=head)
 
 
 @pytest.mark.parametrize("previous_day", [False, True])
@@ -52,7 +59,7 @@ def test_a_shared_path_equals_one_path_a_row(rollout: Rollout, previous_day: boo
 def test_the_private_path_equals_a_walk_along_it(rollout: Rollout) -> None:
     net, obs = network().trunk, rollout.reference.obs
     with torch.no_grad():
-        states = net._private({**obs, "path": last_rows(rollout.reference.done)}, torch.device("cpu"))
+        states = net._private({**obs, "path": last_rows(rollout.reference.done)})
         for row in range(0, len(obs["cur_step"]), 5):
             share = obs["position_history"][row] / obs["target"][row]
             clock = np.arange(len(share), dtype=np.float32) / np.float32(obs["num_step"][row])
@@ -71,23 +78,21 @@ def test_one_pass_equals_the_blocks(rollout: Rollout) -> None:
 
 def test_the_terminal_observation_of_the_longest_order_is_valid() -> None:
     market = small()
-    env = market.factory.vectorize(
-        market.orders, state_interpreter=market.observer, action_interpreter=market.chooser, reward=None
-    )
-    active = env.reset()
-    while len(active):
-        _, active = env.step(np.zeros(len(active), dtype=int))
-    obs = market.observer.refer_batch(env.state)
-    assert obs["cur_step"].max() == market.factory.engine.max_step
+    state = market.simulator.start(market.orders, np.zeros(len(market.orders), dtype=np.uint64))
+    while not state.done.all():
+        request = np.where(state.known.is_last_step & ~state.done, state.known.position, 0.0)
+        state = market.simulator.step(state, request)
+    obs = market.observer.refer(state.known)
+    assert obs["cur_step"].max() == market.simulator.engine.max_step
     with torch.no_grad():
         logits, value = network()(obs)
     assert torch.isfinite(logits).all()
     assert torch.isfinite(value).all()
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "mlp"])
+@pytest.mark.parametrize("kind", [Recurrent, Convolution, Attention, MLP])
 def test_what_an_order_is_worth_does_not_depend_on_its_size(rollout: Rollout, kind) -> None:
-    net = make_network(NetworkSettings(kind=kind, hidden=8), ACTIONS, features=small().features)
+    net = any_network(kind)
     obs = rollout.reference.obs
     larger = {name: obs[name] * np.float32(1024) for name in ("target", "position", "position_history")}
     with torch.no_grad():
@@ -96,9 +101,9 @@ def test_what_an_order_is_worth_does_not_depend_on_its_size(rollout: Rollout, ki
     assert torch.equal(a[1], b[1])
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "mlp"])
+@pytest.mark.parametrize("kind", [Recurrent, Convolution, Attention, MLP])
 def test_one_network_tells_buys_from_sells(rollout: Rollout, kind) -> None:
-    net = make_network(NetworkSettings(kind=kind, hidden=8), ACTIONS, features=small().features)
+    net = any_network(kind)
     obs = rollout.reference.obs
     assert set(np.unique(obs["acquiring"])) == {0, 1}
     with torch.no_grad():
@@ -109,8 +114,8 @@ def test_one_network_tells_buys_from_sells(rollout: Rollout, kind) -> None:
 @pytest.mark.parametrize(
     ("kind", "head"),
     [
-        *product(["recurrent", "convolution", "attention", "mlp"], [ActorCritic, QNetwork]),
-        ("teacher", ActorCritic),
+        *product([Recurrent, Convolution, Attention, MLP], [ActorCritic, QNetwork]),
+        (Oracle, ActorCritic),
     ],
 )
 def test_a_causal_network_is_not_moved_by_later_bars_and_says_so(rollout: Rollout, kind, head) -> None:
@@ -120,19 +125,16 @@ def test_a_causal_network_is_not_moved_by_later_bars_and_says_so(rollout: Rollou
     moved = MarketFeatures(old.columns, today, old.previous, old.normaliser)
 
     def answers(features: MarketFeatures) -> tuple[np.ndarray, bool]:
-        if kind == "teacher":
-            net = make_teacher(NetworkSettings(hidden=8), ACTIONS, features=features)
-        else:
-            net = make_network(NetworkSettings(kind, hidden=8), ACTIONS, features=features, kind=head)
+        net = any_network(kind, head)
         with torch.no_grad():
-            return net.trunk(obs).numpy(), net.causal
+            return net.trunk({**obs, "features": features}).numpy(), net.causal
 
     (before, causal), (after, _) = answers(old), answers(moved)
     differs = (before != after).any(axis=1)
     early = obs["cur_tick"] <= 8
-    assert causal == (kind != "teacher")
+    assert causal == (kind is not Oracle)
     assert causal == (not differs[early].any())
-    assert differs[~early].any() == (kind != "mlp")
+    assert differs[~early].any() == (kind is not MLP)
 
 
 def test_the_weights_come_from_the_seed_and_nothing_else() -> None:
@@ -153,15 +155,53 @@ def test_an_untrained_policy_is_near_uniform(rollout: Rollout) -> None:
     np.testing.assert_allclose(probability.numpy(), 1 / ACTIONS, atol=0.01)
 
 
-def test_kinds() -> None:
-    assert isinstance(make_network(NetworkSettings(kind="mlp", hidden=4), 3).trunk, MLP)
-    assert isinstance(make_network(NetworkSettings(hidden=4), 3, channels=5).trunk, Recurrent)
-    for kind, encoder in {"convolution": ConvolutionEncoder, "attention": AttentionEncoder}.items():
-        net = make_network(NetworkSettings(kind=kind, hidden=4), 3, channels=5)
-        assert isinstance(net.trunk.market, encoder)
-    q = make_network(NetworkSettings(hidden=4), 3, channels=5, kind=QNetwork)
-    assert q.head.out_features == 3
-    with pytest.raises(ConfigError, match="give features or channels"):
-        make_network(NetworkSettings(), 3)
-    with pytest.raises(ConfigError, match="hidden is 0"):
-        NetworkSettings(hidden=0)
+def test_a_head_has_the_width_of_its_network() -> None:
+    net = make_network(lambda: QNetwork(Convolution(5, hidden=4, layers=2), 3), seed=0)
+    assert net.trunk.width == net.head.in_features == 4
+    assert net.head.out_features == net.actions == 3
+    with pytest.raises(ConfigError, match="channels is 0"):
+        Recurrent(0)
+    for kind in (MLP, Recurrent):
+        with pytest.raises(ConfigError, match="hidden is 0"):
+            kind(hidden=0) if kind is MLP else kind(5, hidden=0)
+
+
+class LSTM(Network):
+    """A network of a user's, as in the documentation of `Network`."""
+
+    def __init__(self, channels: int, hidden: int = 64) -> None:
+        super().__init__(width=hidden)
+        self.market = nn.LSTM(channels, hidden, batch_first=True)
+        self.join = nn.Linear(hidden + 3, hidden)
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        _, (state, _) = self.market(self.today(obs))
+        return torch.relu(self.join(torch.cat([state[0], self.scalars(obs)], dim=1)))
+
+
+def test_a_network_of_one_s_own_reads_both_forms_of_observations_and_learns(rollout: Rollout) -> None:
+    features, obs = small().features, rollout.reference.obs
+    net = small_network(LSTM)
+    for name, block in (("today", "data_processed"), ("yesterday", "data_processed_prev")):
+        read = getattr(net.trunk, name)
+        np.testing.assert_array_equal(read(obs).numpy(), rollout.blocks.obs[block])
+        np.testing.assert_array_equal(read(rollout.blocks.obs).numpy(), rollout.blocks.obs[block])
+    today = net.trunk.today(obs).numpy()
+    later = np.arange(features.shape[1])[None] >= obs["cur_tick"][:, None]
+    assert not today[later].any()
+    assert today[~later].any()
+    with torch.no_grad():
+        torch.testing.assert_close(net(obs), net(rollout.blocks.obs))
+    assert net.trunk.scalars(obs).shape == (len(obs["cur_tick"]), 3)
+    before = net(obs)[0].detach()
+    figures = learn(PPO(net, PPOSettings(learning_rate=5e-3)), rollout)
+    assert np.isfinite(list(figures.values())).all()
+    assert not torch.equal(net(obs)[0], before)
+
+
+def test_the_scalars_by_hand() -> None:
+    obs = {"target": [800.0], "position": [200.0], "cur_step": [1], "num_step": [5]}
+    given = {name: np.array(value, dtype=np.float32) for name, value in obs.items()}
+    torch.testing.assert_close(MLP(4).scalars(given), torch.tensor([[0.25, 0.2, 0.25]]))
+    over = {**given, "cur_step": np.array([5], dtype=np.int32)}
+    torch.testing.assert_close(MLP(4).scalars(over), torch.tensor([[0.25, 1.0, 1.0]]))

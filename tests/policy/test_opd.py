@@ -8,32 +8,32 @@ import torch
 
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import CurrentStepStateInterpreter
-from rlwb.policy import (
-    OPD,
-    PPO,
-    ActionMask,
-    NetworkSettings,
-    OPDSettings,
-    PPOSettings,
-    make_network,
-    make_teacher,
-)
+from rlwb.policy import MLP, OPD, PPO, ActionMask, ActorCritic, OPDSettings, Oracle, PPOSettings, make_network
+from rlwb.policy.opd import TaughtSamples
 from rlwb.trainer import Trainer, load_checkpoint, save_checkpoint
-from tests.policy.conftest import Rollout
-from tests.policy.test_ppo import learn
-from tests.trainer.small import ACTIONS, assert_same_weights, small, small_ppo, small_vessel, weights
+from tests.policy.conftest import Rollout, learn
+from tests.trainer.small import (
+    ACTIONS,
+    UPDATE,
+    assert_same_weights,
+    small,
+    small_network,
+    small_ppo,
+    small_vessel,
+    weights,
+)
 
 
 def small_teacher(seed: int = 0, **settings: Any) -> PPO:
-    net = make_teacher(NetworkSettings(hidden=8), ACTIONS, features=small().features, seed=seed)
+    net = small_network(Oracle, seed=seed)
     with torch.no_grad():
         net.actor.weight.mul_(1000)  # an untrained one that does not say the same always
-    return PPO(net, PPOSettings(**settings), seed=seed)
+    return PPO(net, PPOSettings(**{**UPDATE, **settings}), seed=seed)
 
 
 def student(teacher: PPO, *, seed: int = 0, hidden: int = 8, **settings: Any) -> OPD:
-    net = make_network(NetworkSettings(hidden=hidden), ACTIONS, features=small().features, seed=seed)
-    return OPD(net, teacher, OPDSettings(**{"learning_rate": 5e-3, **settings}), seed=seed)
+    net = small_network(hidden=hidden, seed=seed)
+    return OPD(net, teacher, OPDSettings(**{"learning_rate": 5e-3, **UPDATE, **settings}), seed=seed)
 
 
 def test_without_weight_it_is_ppo_to_the_last_bit(rollout: Rollout) -> None:
@@ -49,33 +49,30 @@ def test_without_weight_it_is_ppo_to_the_last_bit(rollout: Rollout) -> None:
 def test_the_gradient_of_the_term_by_hand() -> None:
     """Logits (0, ln 3) mean probabilities (1/4, 3/4); the gradient of -log p(a) is p less 1 at a."""
     logits = torch.log(torch.tensor([[1.0, 3.0], [1.0, 3.0], [2.0, 2.0]])).requires_grad_()
-    policy = student(small_teacher(), distillation=0.7)
+    policy = student(small_teacher(), distillation=0.7, entropy_coef=0.0)
 
-    class Rows:
-        adv, returns, v_s = torch.zeros(9), torch.zeros(9), torch.zeros(9)
-        act, logp_old = torch.zeros(9, dtype=torch.int64), torch.zeros(9)
-        teacher_act = torch.tensor([1, 1, 0, 1, 1, 0, 1, 1, 1])
-
+    zeros, says = torch.zeros(9), torch.tensor([1, 1, 0, 1, 1, 0, 1, 1, 1])
+    samples = TaughtSamples(None, np.ones(9, dtype=bool), zeros.long(), zeros, zeros, zeros, zeros, says)
     at = torch.tensor([2, 0, 5])  # where the teacher says 0, 1, 0
-    actor_loss, *_ = policy._losses(Rows, at, logits, torch.zeros(3))
-    actor_loss.backward()
-    # Without advantages the policy's own gradient is 0.
+    losses = policy._losses(samples, at, logits, torch.zeros(3))
+    losses["loss"].backward()
+    # Without advantages and errors of the value, and without the bonus, the policy's own gradient is 0.
     by_hand = 0.7 / 3 * torch.tensor([[-0.75, 0.75], [0.25, -0.25], [-0.5, 0.5]])
     torch.testing.assert_close(logits.grad, by_hand, rtol=1e-6, atol=1e-7)
-    assert float(actor_loss.detach()) == pytest.approx(0.7 / 3 * np.log(4 * 4 / 3 * 2))
+    assert float(losses["loss"].detach()) == pytest.approx(0.7 / 3 * np.log(4 * 4 / 3 * 2))
 
 
 def test_the_figures_keep_the_losses_apart(rollout: Rollout) -> None:
     teacher = small_teacher()
-    figures = learn(student(teacher, distillation=0.5, entropy_coef=0.0), rollout, batch_size=None, repeat=1)
+    figures = learn(student(teacher, distillation=0.5, entropy_coef=0.0), rollout, batch_size=10**6, repeat=1)
     assert set(figures) == set(OPD.figures)
-    total = figures["actor_loss"] + 0.5 * figures["vf_loss"] + 0.5 * figures["distillation_loss"]
+    total = figures["policy_loss"] + 0.5 * figures["value_loss"] + 0.5 * figures["distillation_loss"]
     assert figures["loss"] == pytest.approx(total, rel=1e-5)
-    plain = learn(small_ppo(entropy_coef=0.0), rollout, batch_size=None, repeat=1)
-    assert figures["actor_loss"] == plain["actor_loss"]
+    plain = learn(small_ppo(entropy_coef=0.0), rollout, batch_size=10**6, repeat=1)
+    assert figures["policy_loss"] == plain["policy_loss"]
     # The loss of the first minibatch is that of the untrained student.
     with torch.no_grad():
-        log_p = small_ppo().net(rollout.reference.obs)[0].log_softmax(dim=1).numpy()
+        log_p = small_ppo().network(rollout.reference.obs)[0].log_softmax(dim=1).numpy()
     says = teacher.act(rollout.reference.obs)
     assert len(np.unique(says)) > 1
     assert figures["distillation_loss"] == pytest.approx(-log_p[np.arange(len(says)), says].mean(), rel=1e-5)
@@ -84,15 +81,14 @@ def test_the_figures_keep_the_losses_apart(rollout: Rollout) -> None:
 def test_the_teacher_is_no_part_of_the_student(rollout: Rollout) -> None:
     teacher = small_teacher()
     before, policy = weights(teacher), student(teacher, distillation=1.0)
-    theirs = {id(parameter) for parameter in teacher.net.parameters()}
-    optimised = {id(p) for group in policy.optim._optim.param_groups for p in group["params"]}
-    assert not theirs & {id(parameter) for parameter in policy.parameters()}
-    assert optimised == {id(parameter) for parameter in policy.net.parameters()}
+    optimised = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
+    assert optimised == {id(parameter) for parameter in policy.network.parameters()}
+    assert not optimised & {id(parameter) for parameter in teacher.network.parameters()}
     learn(policy, rollout, batch_size=16, repeat=2)
     np.testing.assert_equal(weights(teacher), before)
-    assert all(parameter.grad is None for parameter in teacher.net.parameters())
+    assert all(parameter.grad is None for parameter in teacher.network.parameters())
     assert teacher.updates == 0
-    assert policy.state_dict().keys() - small_ppo().state_dict().keys() == {"_teacher"}
+    assert policy.state_dict().keys() - small_ppo().state_dict().keys() == {"teacher"}
 
 
 def test_the_teacher_is_asked_once_an_update_about_every_row(rollout: Rollout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,13 +136,16 @@ def test_another_teacher_than_the_one_it_began_with_is_refused(rollout: Rollout)
 
 
 def test_a_teacher_of_other_actions_is_refused() -> None:
-    features, shape, mask = small().features, NetworkSettings(hidden=8), ActionMask([0, 0.25, 0.5, 0.75, 1])
-    net = make_network(shape, ACTIONS, features=features, mask=mask)
+    net = small_network(acts={"mask": ActionMask([0, 0.25, 0.5, 0.75, 1])})
+
+    def teacher(actions: int, mask: ActionMask | None) -> PPO:
+        return PPO(ActorCritic(Oracle(small().features.shape[2], 8), actions, mask=mask))
+
     for actions, given in ((3, None), (ACTIONS, None), (ACTIONS, ActionMask([0, 0.1, 0.5, 0.75, 1]))):
         with pytest.raises(ConfigError, match="number of actions or in their masks"):
-            OPD(net, PPO(make_teacher(shape, actions, features=features, mask=given)))
+            OPD(net, teacher(actions, given))
     same = ActionMask([0, 0.25, 0.5, 0.75, 1])
-    OPD(net, PPO(make_teacher(shape, ACTIONS, features=features, mask=same)))
+    OPD(net, teacher(ACTIONS, same))
 
 
 def test_observations_that_end_at_the_current_tick_are_refused(rollout: Rollout) -> None:
@@ -155,11 +154,11 @@ def test_observations_that_end_at_the_current_tick_are_refused(rollout: Rollout)
 
 
 def test_a_student_of_scalars_learns_from_a_teacher_of_markets() -> None:
-    net = make_network(NetworkSettings(kind="mlp", hidden=8), ACTIONS)
+    net = make_network(lambda: ActorCritic(MLP(8), ACTIONS), seed=0)
     trainer = Trainer(max_iters=1)
     trainer.fit(small_vessel(policy=OPD(net, small_teacher())))
     assert np.isfinite(trainer.metrics["distillation_loss"])
-    scalars = CurrentStepStateInterpreter(small().factory.engine.max_step)
+    scalars = CurrentStepStateInterpreter(small().simulator.engine.max_step)
     with pytest.raises(ConfigError, match="the teacher reads"):
         Trainer(max_iters=1).fit(small_vessel(policy=OPD(net, small_teacher()), state_interpreter=scalars))
 

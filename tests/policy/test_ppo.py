@@ -5,29 +5,26 @@ import logging
 import random
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from tianshou.algorithm import PPO as TianshouPPO  # noqa: N811
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, ReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
+from rlwb.batch import take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
-from rlwb.policy import PPO, ActorCritic, PPOSettings, market_encoder, networks
+from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, make_network, market_network, recurrent_encoder
 from rlwb.policy.gru import states_at
-from rlwb.policy.ppo import _Head, _Policy
 from rlwb.trainer import load_checkpoint, save_checkpoint
-from tests.policy.conftest import Rollout
+from tests.policy.conftest import Rollout, learn
 from tests.trainer.small import ACTIONS, assert_same_weights, small_ppo, weights
 
 DISCOUNTED = {"gamma": 0.9, "gae_lambda": 0.7}
-
-
-def learn(policy: PPO, rollout: Rollout, seen: str = "reference", **update: Any) -> dict[str, float]:
-    episodes = getattr(rollout, seen)
-    return policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done, **update)
 
 
 def close_to(policy: PPO, reference: nn.Module, start: dict[str, np.ndarray], share: float = 2e-3) -> None:
@@ -36,6 +33,22 @@ def close_to(policy: PPO, reference: nn.Module, start: dict[str, np.ndarray], sh
         moved = np.abs(value.numpy() - start[name]).max()
         assert moved > 1e-4, f"{name} has not moved"
         np.testing.assert_allclose(weights(policy)[name], value.numpy(), rtol=0, atol=share * moved, err_msg=name)
+
+
+#: tianshou's names of what we call otherwise.
+OURS = {"actor_loss": "policy_loss", "vf_loss": "value_loss", "ent_loss": "entropy"}
+
+
+class Output(nn.Module):
+    """One output of an `ActorCritic`, in the form that tianshou calls."""
+
+    def __init__(self, net: ActorCritic, output: int) -> None:
+        super().__init__()
+        self.net, self.output = net, output
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> Any:
+        value = self.net(obs)[self.output]
+        return (value, state) if self.output == 0 else value
 
 
 class PlainPPO:
@@ -94,25 +107,24 @@ class PlainPPO:
     ],
 )
 def test_updates_equal_plain_torch(rollout: Rollout, settings: dict[str, Any], seen: str) -> None:
-    policy = small_ppo(previous_day=True, **settings)
+    policy = small_ppo(previous_day=True, batch_size=24, **settings)
     start = weights(policy)
-    plain = PlainPPO(policy.net, policy.settings)
+    plain = PlainPPO(policy.network, policy.settings)
     for _ in range(2):  # the second one depends on the return statistics and on Adam's moments
-        twin = copy.copy(policy)
-        minibatches = list(twin._minibatches(rollout.blocks.done, 24, 2))
+        minibatches = list(policy._minibatches(rollout.blocks.done))
         assert len(minibatches) > 4
         plain.update(rollout.blocks, minibatches)
-        learn(policy, rollout, seen, batch_size=24, repeat=2)
+        learn(policy, rollout, seen)
     close_to(policy, plain.net, start)
 
 
 @pytest.mark.parametrize("settings", [{}, {**DISCOUNTED, "value_clip": True}, {"return_scaling": False, "clip": 0.05}])
 def test_updates_equal_tianshou_with_separate_passes(rollout: Rollout, settings: dict[str, Any]) -> None:
-    policy = small_ppo(**settings)
-    start, s, net = weights(policy), policy.settings, copy.deepcopy(policy.net)
+    policy = small_ppo(batch_size=10**6, repeat=3, **settings)
+    start, s, net = weights(policy), policy.settings, copy.deepcopy(policy.network)
     theirs = TianshouPPO(
-        policy=_Policy(actor=_Head(net, 0), action_space=policy.policy.action_space, deterministic_eval=True),
-        critic=_Head(net, 1),
+        policy=DiscreteActorPolicy(actor=Output(net, 0), action_space=gym.spaces.Discrete(ACTIONS)),
+        critic=Output(net, 1),
         optim=AdamOptimizerFactory(lr=s.learning_rate),
         eps_clip=s.clip,
         value_clip=s.value_clip,
@@ -129,9 +141,9 @@ def test_updates_equal_tianshou_with_separate_passes(rollout: Rollout, settings:
         buffer = ReplayBuffer.from_data(batch, e.action, e.reward, e.done, no, e.done, following)
         with policy_within_training_step(theirs.policy):
             stats = theirs.update(buffer=buffer, batch_size=None, repeat=3)
-        figures = learn(policy, rollout, "blocks", batch_size=None, repeat=3)
+        figures = learn(policy, rollout, "blocks")
         for name, value in stats.get_loss_stats_dict().items():
-            assert figures[name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+            assert figures[OURS.get(name, name)] == pytest.approx(value, rel=1e-3, abs=1e-5), name
     close_to(policy, net, start)
 
 
@@ -140,14 +152,14 @@ def test_reference_and_blocks_learn_the_same(rollout: Rollout) -> None:
     start = weights(one)
     learn(one, rollout, "reference", batch_size=16, repeat=3)
     learn(two, rollout, "blocks", batch_size=16, repeat=3)
-    close_to(one, two.net, start)
+    close_to(one, two.network, start)
 
 
 def test_minibatches_are_whole_episodes_and_cover_every_row_once_a_pass() -> None:
     done = np.zeros(100, dtype=bool)
     done[[0, 3, 4, 9, 17, 30, 31, 50, 69, 70, 99]] = True
-    policy = small_ppo(seed=4)
-    minibatches = list(policy._minibatches(done, 20, 3))
+    policy = small_ppo(seed=4, batch_size=20, repeat=3)
+    minibatches = list(policy._minibatches(done))
     passes: list[np.ndarray] = []
     rows = np.array([], dtype=int)
     for part in minibatches:
@@ -163,10 +175,12 @@ def test_minibatches_are_whole_episodes_and_cover_every_row_once_a_pass() -> Non
     for whole in passes:
         np.testing.assert_array_equal(np.sort(whole), np.arange(100))
     assert not np.array_equal(passes[0], passes[1])
-    again = small_ppo(seed=4)
-    for a, b in zip(minibatches, again._minibatches(done, 20, 3), strict=True):
+    again = small_ppo(seed=4, batch_size=20, repeat=3)
+    for a, b in zip(minibatches, again._minibatches(done), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert not np.array_equal(next(again._minibatches(done, 100, 1)), passes[0]), "the next update has another order"
+    again.updates += 1
+    whole = np.concatenate(list(again._minibatches(done)))[:100]
+    assert not np.array_equal(whole, passes[0]), "the next update has another order"
 
 
 def test_an_update_passes_once_over_each_day_and_each_episode(
@@ -178,9 +192,9 @@ def test_an_update_passes_once_over_each_day_and_each_episode(
     def count(name: str, run: Any) -> Any:
         return lambda gru, x, *more: rows[name].append(len(x)) or run(gru, x, *more)
 
-    monkeypatch.setattr(market_encoder, "states_at", count("day", states_at))
-    monkeypatch.setattr(networks, "states_at", count("private", states_at))
-    learn(policy, rollout, batch_size=None, repeat=1)
+    monkeypatch.setattr(recurrent_encoder, "states_at", count("day", states_at))
+    monkeypatch.setattr(market_network, "states_at", count("private", states_at))
+    learn(policy, rollout, batch_size=10**6, repeat=1)
     assert rows["private"] == [e.done.sum()] * 2
     assert rows["day"] == [len(np.unique(e.obs["session"]))]
 
@@ -188,11 +202,11 @@ def test_an_update_passes_once_over_each_day_and_each_episode(
 def test_equal_advantages_give_no_nan(rollout: Rollout) -> None:
     policy = small_ppo(return_scaling=False)
     with torch.no_grad():
-        policy.net.critic.weight.zero_()
-        policy.net.critic.bias.zero_()
+        policy.network.critic.weight.zero_()
+        policy.network.critic.bias.zero_()
     e = rollout.reference
     one_step = np.ones_like(e.done)
-    figures = policy.learn(e.obs, e.action, np.ones(len(e.done)), one_step, batch_size=16, repeat=2)
+    figures = policy.learn(e.obs, e.action, np.ones(len(e.done)), one_step)
     assert all(np.isfinite(list(figures.values())))
     assert all(np.isfinite(value).all() for value in weights(policy).values())
 
@@ -201,16 +215,10 @@ def test_e23_batches_larger_than_the_data_and_of_one(rollout: Rollout) -> None:
     e = rollout.reference
     figures = learn(small_ppo(), rollout, batch_size=10**6, repeat=2)
     assert figures["gradient_steps"] == 2
-    one = {key: value[:1] for key, value in e.obs.items()}
-    figures = small_ppo().learn(one, e.action[:1], e.reward[:1], np.array([True]), batch_size=1, repeat=1)
+    one = take_rows(e.obs, np.array([0]))
+    figures = small_ppo(batch_size=1, repeat=1).learn(one, e.action[:1], e.reward[:1], np.array([True]))
     assert all(np.isfinite(list(figures.values())))
     assert set(figures) == set(PPO.figures)
-
-
-@pytest.mark.parametrize("update", [{"batch_size": 0}, {"repeat": 0}])
-def test_e23_impossible_updates_are_refused(rollout: Rollout, update: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        learn(small_ppo(), rollout, **update)
 
 
 def test_half_an_episode_is_refused(rollout: Rollout) -> None:
@@ -243,7 +251,7 @@ def test_an_infinite_loss_is_refused_before_it_reaches_a_weight(rollout: Rollout
 # Acting
 
 
-class Table(nn.Module):
+class Table(Network):
     """A network whose logits are the observation itself."""
 
     def forward(self, obs: Any) -> torch.Tensor:
@@ -251,7 +259,7 @@ class Table(nn.Module):
 
 
 def table(actions: int = 4) -> PPO:
-    net = ActorCritic(Table(), actions, actions)
+    net = ActorCritic(Table(actions), actions)
     with torch.no_grad():
         net.actor.weight.copy_(torch.eye(actions))
     return PPO(net)
@@ -292,13 +300,13 @@ def test_the_answer_to_a_row_does_not_depend_on_the_batch(rollout: Rollout) -> N
     for obs in (rollout.reference.obs, rollout.blocks.obs):
         n = len(obs["cur_step"])
         seen: list[torch.Tensor] = []
-        net = policy.net
+        net = policy.network
         hook = net.register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(out[0]))
         policy.act(obs)
         for size in (1, 2, 3, 7, 16, 31):
             parts = []
             for low in range(0, n, size):
-                policy.act({key: value[low : low + size] for key, value in obs.items()})
+                policy.act(take_rows(obs, np.arange(low, min(low + size, n))))
                 parts.append(seen[-1][: min(size, n - low)])
             assert torch.equal(torch.cat(parts), seen[0][:n]), size
         hook.remove()
@@ -311,19 +319,25 @@ def test_answers_of_nan_are_refused() -> None:
 
 def test_plain_array_observations_are_learnt_from() -> None:
     rng = np.random.default_rng(0)
-    net = ActorCritic(nn.Sequential(_AsTensor(), nn.Linear(3, 8), nn.Tanh()), 8, 2)
-    policy = PPO(net, PPOSettings(learning_rate=0.02))
+    net = make_network(lambda: ActorCritic(Layer(), 2), seed=0)
+    policy = PPO(net, PPOSettings(learning_rate=0.02, batch_size=100, repeat=2))
     obs = rng.normal(size=(200, 3)).astype(np.float32)
     right = (obs[:, 0] > 0).astype(np.int64)
     for update in range(20):
         action = policy.act(obs, np.random.default_rng(update).random(200))
-        policy.learn(obs, action, (action == right).astype(float), np.ones(200, dtype=bool), batch_size=100, repeat=2)
+        policy.learn(obs, action, (action == right).astype(float), np.ones(200, dtype=bool))
     assert (policy.act(obs) == right).mean() > 0.95
 
 
-class _AsTensor(nn.Module):
+class Layer(Network):
+    """A layer on an observation that is an array of three numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(width=8)
+        self.layer = nn.Linear(3, 8)
+
     def forward(self, obs: Any) -> torch.Tensor:
-        return torch.as_tensor(obs)
+        return torch.tanh(self.layer(torch.as_tensor(obs)))
 
 
 # State
@@ -355,7 +369,7 @@ def test_the_next_update_of_a_loaded_policy_is_bit_equal(rollout: Rollout, tmp_p
     save_checkpoint(tmp_path / "a.pt", {"policy": policy.state_dict()})
     loaded = small_ppo(seed=0)
     with torch.no_grad():
-        for parameter in loaded.net.parameters():
+        for parameter in loaded.network.parameters():
             parameter.add_(1.0)
     state = load_checkpoint(tmp_path / "a.pt")["policy"]
     kept = copy.deepcopy(state)
@@ -379,18 +393,45 @@ def test_e11_a_policy_saved_on_another_device_acts_the_same_and_says_so(
 ) -> None:
     policy, loaded = small_ppo(seed=1), small_ppo(seed=2)
     with caplog.at_level(logging.WARNING):
-        loaded.load_state_dict({**policy.state_dict(), "_device": "cuda"})
+        loaded.load_state_dict({**policy.state_dict(), "device": "cuda"})
     assert "saved on cuda and goes on on cpu" in caplog.text
     np.testing.assert_array_equal(loaded.act(rollout.reference.obs), policy.act(rollout.reference.obs))
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"learning_rate": 0}, {"clip": -1}, {"max_grad_norm": 0}, {"gamma": 1.1}, {"gae_lambda": -0.1}]
+    "wrong",
+    [
+        {"learning_rate": 0},
+        {"clip": -1},
+        {"max_grad_norm": 0},
+        {"gamma": 1.1},
+        {"gae_lambda": -0.1},
+        {"batch_size": 0},
+        {"repeat": 0},
+        {"entropy_coef": -1},
+        {"value_coef": float("nan")},
+    ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         PPOSettings(**wrong)
 
 
-def test_actions_are_those_of_the_network() -> None:
-    assert small_ppo().policy.action_space.n == ACTIONS
+def test_an_action_space_of_another_size_or_kind_is_refused() -> None:
+    policy, anything = small_ppo(), gym.spaces.Dict({})
+    policy.check(anything, gym.spaces.Discrete(ACTIONS))
+    for space in (gym.spaces.Discrete(ACTIONS + 1), gym.spaces.Box(0, 1, ())):
+        with pytest.raises(ConfigError, match=rf"chooses among {ACTIONS} actions"):
+            policy.check(anything, space)
+
+
+def test_layers_like_dropout_are_off_when_the_policy_acts(rollout: Rollout) -> None:
+    policy = small_ppo()
+    policy.network.trunk.join.append(nn.Dropout(0.5).eval())
+    first = policy.network(rollout.reference.obs)[0]
+    assert torch.equal(first, policy.network(rollout.reference.obs)[0])
+    seen: list[bool] = []
+    policy.network.register_forward_hook(lambda net, *_: seen.append(net.training))
+    learn(policy, rollout, batch_size=10**6, repeat=1)
+    policy.act(rollout.reference.obs)
+    assert seen == [False, True, False]

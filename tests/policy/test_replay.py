@@ -138,3 +138,27 @@ def test_n_step_targets_equal_tianshou(steps: int, monkeypatch: pytest.MonkeyPat
     )
     found = n_step_targets(reward, done, ahead, 0.9, steps)
     np.testing.assert_allclose(found, theirs.returns.numpy().ravel(), rtol=1e-9, atol=1e-12)
+
+
+def test_what_all_rows_share_comes_from_the_newest_episodes_and_is_not_saved() -> None:
+    replay, old, new = Replay(100), object(), object()
+    for panel in (old, new):
+        given = episodes([2, 1])
+        replay.add(given._replace(obs={**given.obs, "features": panel}))
+    assert replay.sample(4, np.random.default_rng(0)).obs["features"] is new
+    assert replay.state_dict()["obs"].keys() == {"number"}
+    loaded = Replay(100)
+    loaded.load_state_dict(replay.state_dict())
+    given = episodes([1])
+    loaded.add(given._replace(obs={**given.obs, "features": old}))
+    drawn = loaded.sample(50, np.random.default_rng(0)).obs
+    assert drawn["features"] is old
+    assert len(np.unique(drawn["number"])) == 3
+
+
+def test_observations_of_another_form_are_refused() -> None:
+    replay = Replay(100)
+    replay.add(episodes([2]))
+    with pytest.raises(ConfigError, match="session"):
+        replay.add(episodes([2])._replace(obs={"session": np.arange(2)}))
+    assert len(replay) == 2

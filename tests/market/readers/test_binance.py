@@ -95,7 +95,7 @@ def test_a11_a_day_that_a_month_repeats_is_dropped_by_the_panel_and_counted(tmp_
     write(tmp_path, lines, "BTCUSDT-1m-2024-01")
     sessions = load_sessions(tmp_path, Calendar.preset("crypto"))
     assert sessions.fields["close"].shape == (1, 1440)
-    assert sessions.report.counts["duplicate_identical"] == 1440
+    assert sessions.report.counts == {"file_repeated": 1}
 
 
 def test_intervals_are_not_mixed(tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""The base of networks: from a batch of observations to a vector of features a row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from rlwb.errors import ConfigError
+from rlwb.policy import observation
+from rlwb.policy.observation import as_tensor
+
+Built = TypeVar("Built", bound=nn.Module)
+
+
+class Network(nn.Module, ABC):
+    """Turns N observations into features of shape (N, width); an `ActorCritic` or a `QNetwork` stands on them.
+
+    Write your own by a constructor and `forward`. The constructor's keyword parameters are the network's settings;
+    ``channels`` (features a tick), ``ticks`` (ticks a session) and ``previous_day`` (whether the panel has yesterday)
+    are given by the run where it asks for them::
+
+        class LSTM(Network):
+            def __init__(self, channels: int, hidden: int = 64) -> None:
+                super().__init__(width=hidden)
+                self.market = nn.LSTM(channels, hidden, batch_first=True)
+                self.join = nn.Linear(hidden + 3, hidden)
+
+            def forward(self, obs):
+                _, (state, _) = self.market(self.today(obs))
+                return torch.relu(self.join(torch.cat([state[0], self.scalars(obs)], dim=1)))
+
+    Parameters
+    ----------
+    width
+        Number of features of a row.
+
+    Attributes
+    ----------
+    causal
+        Whether bars at and after the current tick move no output even where ``obs`` names a whole session, so that one
+        pass over a session may serve all decisions in it. Observations of an update then hold ``path``, int64 of shape
+        (N,): for each row the last row of its episode, whose ``position_history`` begins with the row's own.
+    sees_future
+        Whether the network reads bars which lie ahead of the decision, so that no one can trade by it.
+    """
+
+    causal: bool = False
+    sees_future: bool = False
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        check_width(width)
+        self.width = width
+
+    @abstractmethod
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return the features, float32 of shape (N, width).
+
+        Parameters
+        ----------
+        obs
+            What the state interpreter gives: usually a dict of arrays with N rows.
+        """
+
+    def today(self, obs: Any) -> torch.Tensor:
+        """Return the session's features so far, float32 of shape (N, T, C), 0 from the current tick on."""
+        return observation.today(obs, self.device)
+
+    def yesterday(self, obs: Any) -> torch.Tensor:
+        """Return the previous session's features, float32 of shape (N, T, C), 0 where there is none."""
+        return observation.yesterday(obs, self.device)
+
+    def scalars(self, obs: Any) -> torch.Tensor:
+        """Return share left, share of steps taken, and one over the steps left: float32 of shape (N, 3)."""
+        return observation.scalars(obs, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are; the CPU for a network without any."""
+        return device_of(self)
+
+
+class MLP(Network):
+    """Two layers on the order's scalars and its direction; it reads no bars.
+
+    Parameters
+    ----------
+    hidden
+        Width H of the layers and of the result.
+    """
+
+    causal = True
+
+    def __init__(self, hidden: int = 64) -> None:
+        super().__init__(width=hidden)
+        self.direction = direction_branch(hidden)
+        self.layers = nn.Sequential(nn.Linear(3 + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        direction = self.direction(as_tensor(obs["acquiring"], self.device).long())
+        return self.layers(torch.cat([self.scalars(obs), direction], dim=1))
+
+
+def direction_branch(hidden: int) -> nn.Module:
+    """Return layers from the direction, 0 or 1 of shape (N,), to features of shape (N, hidden)."""
+    return nn.Sequential(nn.Embedding(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return where a module's weights are; the CPU for one without any."""
+    return next((weight.device for weight in module.parameters()), torch.device("cpu"))
+
+
+def check_width(hidden: int) -> None:
+    """Raise `ConfigError` for a width below 1."""
+    if hidden < 1:
+        raise ConfigError(f"hidden is {hidden}; a network needs a width of at least 1.")
+
+
+def make_network(build: Callable[[], Built], seed: int) -> Built:
+    """Build a module with weights drawn from `seed`; torch's global random state is left as it was.
+
+    Parameters
+    ----------
+    build
+        Called without arguments, for example ``lambda: ActorCritic(Recurrent(channels=5), actions=5)``.
+    seed
+        Names the stream of random numbers that the weights are drawn from.
+    """
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which reaches the generators of all devices.
+        torch.default_generator.manual_seed(seed)
+        return build()

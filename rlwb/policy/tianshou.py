@@ -1,0 +1,282 @@
+"""The algorithms of tianshou 2, by name, as learners: its arithmetic and optimisers on our networks.
+
+Nothing else of rlwb imports tianshou, which takes seconds; import this module where it is wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import tianshou.algorithm
+import torch
+from tianshou.algorithm.algorithm_base import Algorithm, OnPolicyAlgorithm
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Batch, ReplayBuffer
+from tianshou.utils import RunningMeanStd
+from tianshou.utils.torch_utils import policy_within_training_step
+
+from rlwb.batch import count_rows, split_shared, take_rows
+from rlwb.errors import CheckpointError, ConfigError, RlwbError
+from rlwb.learner import Learner
+from rlwb.policy.episodes import check_episodes, last_rows
+from rlwb.policy.learner import check_settings
+from rlwb.policy.network import Network, device_of, make_network
+from rlwb.policy.replay import Replay, Transitions
+from rlwb.policy.tianshou_models import FAMILIES, Family
+
+#: Our names of what tianshou calls otherwise.
+_NAMES = {"actor_loss": "policy_loss", "vf_loss": "value_loss", "ent_loss": "entropy"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TianshouSettings:
+    """Settings of an algorithm of tianshou.
+
+    Parameters
+    ----------
+    algorithm
+        Its name in tianshou, for example A2C, DiscreteSAC, RainbowDQN or SAC; `FAMILIES` lists all.
+    options
+        Numbers, strings and truth values for tianshou's constructors of the algorithm and of its policy, by their names
+        there: ``gamma``, ``ent_coef``, ``tau``, ``v_min``, ….
+    learning_rate
+        Step of Adam, for all networks, above 0.
+    batch_size
+        Transitions a gradient step, 1 or more.
+    repeat
+        Passes over the collected transitions, 1 or more; of an off-policy algorithm, draws of as many from the kept
+        ones.
+    replay_size
+        Most transitions that an off-policy algorithm keeps, 1 or more; a collect must fit.
+    epsilon_start, epsilon_end
+        Share of random actions while collecting, at first and at last, in [0, 1]; of algorithms that learn the values
+        of actions, the others explore by themselves.
+    epsilon_updates
+        Updates (training iterations) within which that share falls in a line, 1 or more.
+    """
+
+    algorithm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    learning_rate: float = 1e-3
+    batch_size: int = 500
+    repeat: int = 4
+    replay_size: int = 100_000
+    epsilon_start: float = 1.0
+    epsilon_end: float = 0.05
+    epsilon_updates: int = 20
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in FAMILIES:
+            raise ConfigError(f"algorithm is {self.algorithm!r}; of tianshou there are {', '.join(sorted(FAMILIES))}.")
+        check_settings(
+            positive={"learning_rate": self.learning_rate},
+            shares={"epsilon_start": self.epsilon_start, "epsilon_end": self.epsilon_end},
+            counts={
+                "batch_size": self.batch_size,
+                "repeat": self.repeat,
+                "replay_size": self.replay_size,
+                "epsilon_updates": self.epsilon_updates,
+            },
+        )
+
+
+class TianshouLearner(Learner):
+    """An algorithm of tianshou on feed-forward heads over a network of rlwb.
+
+    Our networks read an order's whole past from each observation and keep no state between calls, recurrent ones
+    included; so what tianshou's maintainers say against recurrent networks (issue 937) does not touch them. Actor and
+    critics have networks of their own.
+
+    Parameters
+    ----------
+    make_trunk
+        Returns a network with weights drawn from a seed, a new one at each call.
+    action_space
+        Of the action interpreter: Discrete, or Box for continuous algorithms.
+    settings
+        Which algorithm, and its hyper-parameters.
+    seed
+        Names, with the number of updates made, all random numbers of an update. Exploration is seeded by the noise of
+        the whole batch, so that unlike our own learners' it depends on which orders are decided together.
+
+    Raises
+    ------
+    ConfigError
+        When the algorithm does not fit the action space, or tianshou does not know an option.
+    """
+
+    def __init__(
+        self,
+        make_trunk: Callable[[int], Network],
+        action_space: gym.Space[Any],
+        settings: TianshouSettings,
+        *,
+        seed: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.updates = 0
+        self.space = action_space
+        family = FAMILIES[settings.algorithm]
+        family.check(settings.algorithm, action_space)
+        self.algorithm = _build(family, make_trunk, action_space, settings, seed)
+        self.replay = Replay(settings.replay_size)
+
+    def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
+        if action_space != self.space:
+            raise ConfigError(f"{self.settings.algorithm} was built for {self.space}, not for {action_space}.")
+
+    @torch.no_grad()
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Choose actions, of shape (N, *space.shape); `noise` seeds what is drawn."""
+        policy, exploring = self.algorithm.policy, noise is not None
+        seed = 0 if noise is None else zlib.crc32(np.asarray(noise, dtype=np.float64).tobytes())
+        if isinstance(policy, DiscreteQLearningPolicy):
+            left = max(0.0, 1.0 - self.updates / self.settings.epsilon_updates)
+            low, high = self.settings.epsilon_end, self.settings.epsilon_start
+            policy.set_eps_training(low + (high - low) * left)
+        policy.train(exploring)  # noisy layers are noisy in training alone
+        batch = Batch(obs=_rows_of(obs), info=Batch())
+        with _seeded(seed), policy_within_training_step(policy, enabled=exploring):
+            action = policy(batch).act
+            action = action.cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
+            if exploring:
+                action = policy.add_exploration_noise(action, batch)
+        if not np.isfinite(action).all():
+            raise RlwbError(f"{self.settings.algorithm} answers NaN; lower learning_rate, or look for missing numbers.")
+        return np.asarray(policy.map_action(action)).reshape(count_rows(obs), *(self.space.shape or ()))
+
+    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
+        """Update on episodes laid end to end; return the means of tianshou's losses."""
+        s, done = self.settings, np.asarray(done, dtype=bool)
+        reward = np.asarray(reward, dtype=np.float64)
+        check_episodes(obs, action, reward, done)
+        new = Transitions(obs, np.asarray(action), reward, done)
+        with _seeded(zlib.crc32(np.array([self.seed, self.updates]).tobytes())):
+            if isinstance(self.algorithm, OnPolicyAlgorithm):
+                with policy_within_training_step(self.algorithm.policy):
+                    made = [self.algorithm.update(self._buffer(new), min(s.batch_size, len(done)), s.repeat)]
+            else:
+                self.replay.add(new)
+                buffer = self._buffer(self.replay.everything())
+                steps = max(1, round(s.repeat * len(done) / s.batch_size))
+                with policy_within_training_step(self.algorithm.policy):
+                    made = [self.algorithm.update(buffer, s.batch_size) for _ in range(steps)]
+        self.updates += 1
+        losses = [{name: v for name, v in one.get_loss_stats_dict().items() if np.ndim(v) == 0} for one in made]
+        means = {_NAMES.get(name, name): float(np.mean([one[name] for one in losses])) for name in losses[-1]}
+        if not np.isfinite(list(means.values())).all():
+            raise RlwbError(
+                f"the losses of update {self.updates} are {means}; lower learning_rate, or scale the reward."
+            )
+        return {"gradient_steps": len(made), **means}
+
+    def _buffer(self, rows: Transitions) -> ReplayBuffer:
+        """Return transitions as tianshou keeps them, the next observation being that of the next row."""
+        count, no = len(rows.done), np.zeros_like(rows.done)
+        following = np.minimum(np.arange(count) + 1, last_rows(rows.done))
+        action = rows.action
+        if isinstance(self.space, gym.spaces.Box):
+            action = self.algorithm.policy.map_action_inverse(action.reshape(count, -1).astype(np.float32))
+        obs, after = _rows_of(rows.obs), _rows_of(take_rows(rows.obs, following))
+        buffer = ReplayBuffer.from_data(obs, action, rows.reward, rows.done, no, rows.done, after)
+        buffer.last_index[0] = count - 1  # from_data leaves it at 0, so that the first row counts as the last
+        return buffer
+
+    def state_dict(self) -> dict[str, Any]:
+        algorithm = vars(self.algorithm)
+        statistics = {name: value for name, value in algorithm.items() if isinstance(value, RunningMeanStd)}
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            # tianshou keeps these beside its state.
+            "counters": {name: value for name, value in algorithm.items() if type(value) in (int, float)},
+            "statistics": {name: [float(v.mean), float(v.var), v.count] for name, v in statistics.items()},
+            "updates": self.updates,
+            "replay": self.replay.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        try:
+            # tianshou takes the optimisers' states out of what it is given.
+            self.algorithm.load_state_dict(dict(state["algorithm"]))
+            for name, value in state["counters"].items():
+                setattr(self.algorithm, name, value)
+            for name, (mean, variance, count) in state["statistics"].items():
+                kept = getattr(self.algorithm, name)
+                kept.mean, kept.var, kept.count = mean, variance, count
+            self.updates = state["updates"]
+            self.replay.load_state_dict(state["replay"])
+        except (AttributeError, KeyError, RuntimeError, ValueError) as error:
+            first = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise CheckpointError(
+                f"the state is not that of {self.settings.algorithm} on this network ({first}); build the policy with "
+                "the settings it was saved with."
+            ) from error
+
+
+def _build(
+    family: Family,
+    make_trunk: Callable[[int], Network],
+    space: gym.Space[Any],
+    settings: TianshouSettings,
+    seed: int,
+) -> Algorithm[Any, Any]:
+    """Return the algorithm with its policy, critics and optimisers."""
+    kind = getattr(tianshou.algorithm, settings.algorithm)
+    numbers = iter(range(10 * seed, 10 * seed + 10))
+
+    def network(model: Callable[[Network], Any]) -> Any:
+        number = next(numbers)
+        trunk = make_trunk(number)
+        return make_network(lambda: model(trunk), number).to(device_of(trunk))
+
+    policy_kind = family.policy_kind(space)
+    takes = {name: inspect.signature(one).parameters for name, one in (("algorithm", kind), ("policy", policy_kind))}
+    unknown = sorted(name for name in settings.options if not any(name in known for known in takes.values()))
+    if unknown:
+        known = sorted({*takes["algorithm"], *takes["policy"]} - {"policy", "optim"})
+        raise ConfigError(
+            f"tianshou's {settings.algorithm} does not take {', '.join(unknown)}; it takes {', '.join(known)}."
+        )
+    own = {part: {k: v for k, v in settings.options.items() if k in takes[part]} for part in takes}
+    policy = family.policy(space, network, {**family.defaults, **own["policy"]}, own["algorithm"])
+    parts: dict[str, Any] = {"policy": policy}
+    for name in takes["algorithm"]:
+        if name in ("critic", "critic2") and family.critic is not None:
+            parts[name] = network(family.critic(space))
+        elif name == "optim" or (name.endswith("_optim") and name != "critic2_optim"):
+            parts[name] = AdamOptimizerFactory(lr=settings.learning_rate)
+    return kind(**parts, **own["algorithm"])
+
+
+def _rows_of(obs: Any) -> Any:
+    """Return observations as tianshou's batches, in which each row refers to what all rows share."""
+    arrays, shared = split_shared(obs)
+    if not isinstance(arrays, dict):
+        return arrays
+    count = count_rows(arrays)
+    for name, value in shared.items():
+        arrays[name] = np.empty(count, dtype=object)
+        arrays[name].fill(value)
+    return Batch(arrays)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators, from which tianshou draws, and put them back as they were."""
+    before = np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
