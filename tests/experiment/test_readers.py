@@ -14,6 +14,7 @@ from rlwb.errors import DataError, RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders, workbench
+from rlwb.experiment.own_code import TRUST_ENV
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 
@@ -77,7 +78,8 @@ def test_nothing_but_the_plain_word_trusts_a_pickle(tmp_path: Path) -> None:
         run(tmp_path, "qlib_pickle", {"reader": {"name": "qlib_pickle", "max_megabytes": 4}})
 
 
-def test_a_reader_of_ones_own_is_a_file_of_under_40_lines(tmp_path: Path) -> None:
+def test_a_reader_of_ones_own_is_a_file_of_under_40_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRUST_ENV, "1")
     page = (Path(__file__).resolve().parents[2] / "docs" / "readers" / "own.md").read_text(encoding="utf-8")
     code = page.partition("```python\n")[2].partition("```")[0]
     assert len(code.splitlines()) < 40
