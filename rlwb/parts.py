@@ -92,16 +92,19 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "binance": f"{_READERS}.binance:BinanceReader",
-        "lean": f"{_READERS}.lean:LeanReader",
-        "lobster": f"{_READERS}.lobster:LobsterReader",
-        "qlib": f"{_READERS}.qlib:QlibReader",
-        "qlib_pickle": f"{_READERS}.qlib_pickle:QlibPickleReader",
+        "table": f"{_READERS}.table:read_table",
+        "binance": f"{_READERS}.binance:read_binance",
+        "lean": f"{_READERS}.lean:read_lean",
+        "lobster": f"{_READERS}.lobster:read_lobster",
+        "qlib": f"{_READERS}.qlib:read_qlib",
+        "qlib_pickle": f"{_READERS}.qlib_pickle:read_qlib_pickle",
     },
     "feature": {},
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
+#: Parameters that parts of a kind are passed beside `PROVIDED`.
+_PASSED = {"reader": ("source", "instruments", "report")}
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
 
@@ -160,7 +163,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    settings = tuple(one for one in found.settings if one.is_field or one.name not in PROVIDED)
+    passed = {*PROVIDED, *_PASSED.get(kind, ())}
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in passed)
     return Signature(settings, found.is_open)
 
 

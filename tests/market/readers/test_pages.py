@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from rlwb.experiment.parameters import Layer
 
-from rlwb.experiment.config import RunConfig
-from rlwb.market.readers.lookup import BUILT_IN, TABLE
+from rlwb.experiment.config import Layer, RunConfig
+from rlwb.market.readers.lookup import TABLE, find_reader
+from rlwb.parts import BUILT_IN as PARTS
+from rlwb.parts import Part, complete
 from tests.market.readers.sources import SOURCES
 
+BUILT_IN = {name: find_reader(name) for name in PARTS["reader"]}
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
 PAGE_OF = {kind: f"{kind.replace('_', '-')}.md" for kind in BUILT_IN} | {TABLE: "csv-parquet.md"}
 
@@ -45,8 +47,9 @@ def test_a_reader_names_its_page(kind: str) -> None:
 def test_the_configuration_of_a_page_is_one(page: str) -> None:
     (text,) = blocks(page, "yaml")
     config = RunConfig.load(None, Layer(page, yaml.safe_load(text)))
-    assert config.market.kind == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
-    config.market.calendar.build()
+    wanted = next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
+    assert Part.model_validate(config.market.settings["reader"]).name == wanted
+    assert "reader" in complete("market", config.market).settings
 
 
 @pytest.mark.parametrize("kind", list(PAGE_OF))
