@@ -92,11 +92,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "binance": f"{_READERS}.binance:BinanceReader",
-        "lean": f"{_READERS}.lean:LeanReader",
-        "lobster": f"{_READERS}.lobster:LobsterReader",
-        "qlib": f"{_READERS}.qlib:QlibReader",
-        "qlib_pickle": f"{_READERS}.qlib_pickle:QlibPickleReader",
+        name: f"{_READERS}.{name}:read_{name}"
+        for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
 }
@@ -104,6 +101,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
+
+#: Parameters that are passed to a reader with each source, and are no settings.
+_PASSED = {"reader": ("source", "instruments", "report")}
 
 
 class Part(BaseModel):
@@ -160,7 +160,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    settings = tuple(one for one in found.settings if one.is_field or one.name not in PROVIDED)
+    passed = (*PROVIDED, *_PASSED.get(kind, ()))
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in passed)
     return Signature(settings, found.is_open)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,24 +25,13 @@ from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
 
 PARTS = Path(__file__).parent / "parts"
-CONFIG = """
-market: {name: synthetic, instruments: 3, days: 20, tick_minutes: 15}
-features: {columns: [close, parts/feature.py:range_so_far]}
-execution: {ticks_per_step: 2}
-simulator: {name: parts/simulator.py:Thin, least: 0.3}
-network: {name: parts/network.py:LSTM, hidden: 8}
-algorithm: {name: parts/algorithm.py:Reinforce, learning_rate: 0.02}
-reward: {name: parts/reward.py:Arrival, scale: 2}
-train: {iterations: 2, episodes_per_iteration: 40}
-backtest: {top: 1, bootstrap_samples: 100}
-"""
+CONFIG = PARTS.with_name("mine.yaml")
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     shutil.copytree(PARTS, tmp_path / "parts")
-    (tmp_path / "mine.yaml").write_text(CONFIG)
-    return tmp_path / "mine.yaml"
+    return Path(shutil.copy(CONFIG, tmp_path))
 
 
 def test_each_is_a_file_of_under_forty_lines() -> None:
@@ -61,8 +51,8 @@ def test_all_of_them_go_through_a_run_to_its_report_and_the_run_keeps_them(confi
     assert {"loss", "pa", "ffr"} <= set(train)
     assert train["reward"].abs().max() > 0
     named = {one["name"] for one in json.loads((place / "manifest.json").read_text())["code"]}
-    wanted = ["simulator.py:Thin", "network.py:LSTM", "algorithm.py:Reinforce", "reward.py:Arrival"]
-    assert named == {*wanted, "feature.py:range_so_far"}
+    assert named == set(re.findall(r"parts/(\w+\.py:\w+)", CONFIG.read_text()))
+    assert "Hurry" in set(pd.read_csv(run.backtest / "summary.csv")["policy"])
 
     shutil.rmtree(tmp_path / "parts")  # the run has copies, so it goes on without the files
     again = subprocess.run([*words[:4], "--resume", *words[5:]], capture_output=True, text=True, cwd=tmp_path)

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from rlwb.experiment.parameters import Layer
 
-from rlwb.experiment.config import RunConfig
+from rlwb.experiment.config import Layer, RunConfig
 from rlwb.market.source import BUILT_IN, TABLE
 from tests.market.readers.sources import SOURCES
 
@@ -45,8 +44,9 @@ def test_a_reader_names_its_page(kind: str) -> None:
 def test_the_configuration_of_a_page_is_one(page: str) -> None:
     (text,) = blocks(page, "yaml")
     config = RunConfig.load(None, Layer(page, yaml.safe_load(text)))
-    assert config.market.kind == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
-    config.market.calendar.build()
+    reader = next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
+    assert config.market.settings["reader"]["name"] == reader
+    assert config.market.settings["calendar"]["preset"]
 
 
 @pytest.mark.parametrize("kind", list(PAGE_OF))
