@@ -51,7 +51,7 @@ def learner(name: str, **changed: Any) -> TianshouLearner:
     space = DISCRETE if gym.spaces.Discrete in FAMILIES[name].spaces else CONTINUOUS
     given = {"learning_rate": 0.01, "batch_size": 64, "epsilon_updates": 8, **OPTIONS[name], **changed}
     settings = TianshouSettings(algorithm=name, **given)
-    return TianshouLearner(lambda seed: make_network(Layer, seed), space, settings, seed=3)
+    return TianshouLearner(make_network(Layer, seed=3), settings, action_space=space, seed=3)
 
 
 def episodes(policy: TianshouLearner, rng: np.random.Generator, count: int = 128) -> tuple[Any, ...]:
@@ -125,7 +125,9 @@ def test_it_trains_on_a_market_and_a_resume_goes_on(name: str, kind: str, tmp_pa
     def policy() -> TianshouLearner:
         settings = TianshouSettings(algorithm=name, batch_size=16, repeat=2, options=OPTIONS[name]["options"])
         space = interpreter.action_space
-        return TianshouLearner(lambda seed: make_network(lambda: Recurrent(channels, 8), seed), space, settings, seed=1)
+        return TianshouLearner(
+            make_network(lambda: Recurrent(channels, 8), seed=1), settings, action_space=space, seed=1
+        )
 
     def fit(iterations: int, policy: TianshouLearner, resume: Any = None) -> Trainer:
         trainer = Trainer(max_iters=iterations, val_every_n_iters=1, finite_env_type=kind, concurrency=40)
@@ -144,9 +146,9 @@ def test_exploring_fills_a_continuous_space_and_stays_in_it() -> None:
     market, acts = small(), TwapRelativeActionInterpreter(3.0)
     channels = market.features.shape[2]
     policy = TianshouLearner(
-        lambda seed: make_network(lambda: Recurrent(channels, 8), seed),
-        acts.action_space,
+        make_network(lambda: Recurrent(channels, 8), seed=0),
         TianshouSettings(algorithm="SAC"),
+        action_space=acts.action_space,
     )
     with make_env(market.factory, market.observer, acts, None, market.orders) as env:
         taken = collect(env, policy, noise=ActionNoise(1), keep=True).action
@@ -175,14 +177,14 @@ def test_the_next_observation_is_that_of_the_episode_s_next_row() -> None:
 @pytest.mark.parametrize(("name", "space"), [("SAC", DISCRETE), ("DiscreteSAC", CONTINUOUS), ("DQN", CONTINUOUS)])
 def test_an_action_space_that_does_not_fit_is_refused(name: str, space: gym.Space[Any]) -> None:
     with pytest.raises(ConfigError, match=rf"{name} needs a"):
-        TianshouLearner(lambda seed: MLP(4), space, TianshouSettings(algorithm=name))
+        TianshouLearner(MLP(4), TianshouSettings(algorithm=name), action_space=space)
 
 
 def test_names_that_tianshou_does_not_know_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"A3C.*A2C"):
         TianshouSettings(algorithm="A3C")
     with pytest.raises(ConfigError, match=r"entropy.*ent_coef"):
-        TianshouLearner(lambda seed: MLP(4), DISCRETE, TianshouSettings(algorithm="A2C", options={"entropy": 1}))
+        TianshouLearner(MLP(4), TianshouSettings(algorithm="A2C", options={"entropy": 1}), action_space=DISCRETE)
     with pytest.raises(ConfigError, match="batch_size is 0"):
         TianshouSettings(algorithm="A2C", batch_size=0)
     with pytest.raises(ConfigError, match=r"Discrete\(3\)"):
