@@ -1,8 +1,8 @@
-"""A gated recurrent unit whose step is one matrix product and one fused loop, forward and backward.
+"""A gated recurrent unit whose steps are one compiled loop, forward and backward.
 
 torch runs a GRU on a CPU as a dozen small operations a tick and as many again backward, each a pass over memory. Here
-everything beside the matrix products is one compiled loop a tick, and the gradients of the weights are one product for
-all ticks. The parameters stay those of `torch.nn.GRU`, which is also the path for anything but float32 on a CPU.
+all ticks are one call (`rlwb.policy.gru_kernels`), and the gradients of the weights are one product for all of them.
+The parameters stay those of `torch.nn.GRU`, which is also the path for anything but float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -10,191 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import nn
 
-# tanh(x) / x = P(x^2) / Q(x^2) on [-9, 9], fitted by weighted least squares; relative error 2.1e-8 before rounding.
-_P0, _P1, _P2, _P3, _P4 = (
-    np.float32(value)
-    for value in (
-        0.9999999796767073,
-        0.13381050865847086,
-        0.003495617161900108,
-        2.0609524416958164e-05,
-        1.3355202902948083e-08,
-    )
-)
-_Q1, _Q2, _Q3, _Q4 = (
-    np.float32(value)
-    for value in (0.4671436653520803, 0.025877094986877656, 0.0003285680773035716, 7.776795244334829e-07)
-)
+from rlwb.policy import gru_kernels as kernels
+
 #: Rows of a product without gradients come in multiples of this, so that a row's bits do not depend on its company.
 ALIGN = 16
 #: Sequences at once without and with gradients, so that what a step reads and writes stays in the processor's cache.
 _BLOCK, _TRAINED = 512, 256
 #: Steps whose inputs are held at once without gradients; bounds the memory.
 _STEPS = 32
-_LIMIT, _ZERO, _HALF, _ONE = np.float32(9.0), np.float32(0.0), np.float32(0.5), np.float32(1.0)
 #: Multiplications up to which the library that numba calls makes a product by one thread.
 _ONE_THREAD = 1 << 18
-# Not the whole of fast mathematics: a NaN must stay one.
-_FAST = {"contract", "arcp", "nsz", "reassoc"}
-
-
-@numba.njit(inline="always")
-def _tanh(x: Any) -> Any:
-    cut = min(max(x, -_LIMIT), _LIMIT)
-    y = cut * cut
-    p = (((_P4 * y + _P3) * y + _P2) * y + _P1) * y + _P0
-    q = (((_Q4 * y + _Q3) * y + _Q2) * y + _Q1) * y + _ONE
-    return cut * p / q + _ZERO * x
-
-
-@numba.njit(inline="always")
-def _sigmoid(x: Any) -> Any:
-    return _HALF * _tanh(_HALF * x) + _HALF
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _step(gates: Any, recurrent: Any, bias: Any, before: Any, after: Any, kept: Any) -> None:
-    """Turn the input's part `gates` (B, 3 H) of the gates into r, z, n in place and write the state `after` (B, H).
-
-    With ``u = recurrent + bias``: ``r, z = sigmoid(gates + u)``, ``n = tanh(gates + r * u)``, ``h' = n + z * (h - n)``;
-    `kept` receives the last third of u, which the backward pass needs.
-    """
-    rows, hidden = before.shape
-    for i in range(rows):
-        g, u, h, out, k = gates[i], recurrent[i], before[i], after[i], kept[i]
-        for j in range(2 * hidden):
-            g[j] = _sigmoid(g[j] + (u[j] + bias[j]))
-        for j in range(hidden):
-            k[j] = u[2 * hidden + j] + bias[2 * hidden + j]
-        for j in range(hidden):
-            g[2 * hidden + j] = _tanh(g[2 * hidden + j] + g[j] * k[j])
-        for j in range(hidden):
-            n = g[2 * hidden + j]
-            out[j] = n + g[hidden + j] * (h[j] - n)
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _step_back(gates: Any, kept: Any, before: Any, d_after: Any, d_state: Any, d_recurrent: Any, d_new: Any) -> None:
-    """Undo one step: from the gradient ``d_state + d_after`` of the state after it (B, H) to that of pre-activations.
-
-    `d_recurrent` (B, 3 H) receives the gradient of ``W_hh h + b_hh``, `d_new` (B, H) that of the input's part of n
-    (for r and z the two are the same), and `d_state` becomes what goes to the state before directly.
-    """
-    rows, hidden = before.shape
-    for i in range(rows):
-        g, k, h, e, d, u, v = gates[i], kept[i], before[i], d_after[i], d_state[i], d_recurrent[i], d_new[i]
-        for j in range(hidden):
-            r, z, n = g[j], g[hidden + j], g[2 * hidden + j]
-            whole = d[j] + e[j]
-            share = whole * (_ONE - z)
-            new = share * (_ONE - n * n)
-            v[j] = new
-            u[2 * hidden + j] = new * r
-            u[j] = new * k[j] * r * (_ONE - r)
-            u[hidden + j] = share * (h[j] - n) * z
-            d[j] = whole * z
-
-
-@numba.njit(cache=True)
-def _pack(begin: Any, count: Any) -> Any:
-    """Lay sequences out step after step: which rows of a table are read, and how many sequences run at each step.
-
-    The longest sequence comes first, so that those still running are always the first ones.
-    """
-    running, rows = np.empty(count[0], dtype=np.int64), np.empty(count.sum(), dtype=np.int64)
-    n, low = len(count), 0
-    for t in range(len(running)):
-        while count[n - 1] <= t:
-            n -= 1
-        running[t] = n
-        for i in range(n):
-            rows[low + i] = begin[i] + t
-        low += n
-    return rows, running
-
-
-@numba.njit(cache=True)
-def _entered(running: Any, rows: int) -> Any:
-    """Return where the state before each packed row lies, among `rows` first states and those after the steps."""
-    found = np.empty(running.sum(), dtype=np.int64)
-    before, low = 0, 0
-    for n in running:
-        for i in range(n):
-            found[low + i] = before + i
-        before, low = rows + low, low + n
-    return found
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _advance(gates: Any, states: Any, kept: Any, weights: Any, bias: Any, running: Any, spare: Any) -> None:
-    """Run all steps of packed sequences; `states` holds the first ones and receives those after each step.
-
-    `weights` is the transposed recurrent matrix (H, 3 H); `spare` (P, 3 H) is for P rows of a product, few enough for
-    the library to make it by one thread and for its result to be still in the cache when it is read.
-    """
-    before, low, rows = 0, 0, len(states) - len(gates)
-    for n in running:
-        for at in range(0, n, len(spare)):
-            to = min(at + len(spare), n)
-            recurrent = spare[: to - at]
-            np.dot(states[before + at : before + to], weights, recurrent)
-            part = slice(low + at, low + to)
-            after = states[rows + low + at : rows + low + to]
-            _step(gates[part], recurrent, bias, states[before + at : before + to], after, kept[part])
-        before, low = rows + low, low + n
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _retreat(
-    gates: Any,
-    states: Any,
-    kept: Any,
-    d_states: Any,
-    d_recurrent: Any,
-    d_new: Any,
-    weights: Any,
-    running: Any,
-    spare: Any,
-) -> Any:
-    """Undo `_advance`; return the gradient of the first states, without that which reaches them directly."""
-    rows, low = len(states) - len(gates), len(gates)
-    d_state = np.zeros((rows, states.shape[1]), dtype=states.dtype)
-    for t in range(len(running) - 1, -1, -1):
-        n = running[t]
-        low -= n
-        before = rows + low - running[t - 1] if t else 0
-        for at in range(0, n, len(spare)):
-            to = min(at + len(spare), n)
-            part, direct = slice(low + at, low + to), d_state[at:to]
-            d_after = d_states[rows + low + at : rows + low + to]
-            entered = states[before + at : before + to]
-            _step_back(gates[part], kept[part], entered, d_after, direct, d_recurrent[part], d_new[part])
-            through = spare[: to - at]
-            np.dot(d_recurrent[part], weights, through)
-            for i in range(to - at):
-                for j in range(through.shape[1]):
-                    direct[i, j] += through[i, j]
-    return d_state
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _walk(gates: Any, state: Any, kept: Any, weights: Any, bias: Any, running: Any, spare: Any) -> None:
-    """Run all steps of packed sequences in place; `state` (B + 1, H) has a row more than there are sequences."""
-    low = 0
-    for n in running:
-        for at in range(0, n, len(spare)):
-            to = min(at + len(spare), n)
-            # Of two rows or more: a product of one alone goes another way in the library, with other roundings.
-            recurrent = spare[: max(to - at, 2)]
-            np.dot(state[at : at + len(recurrent)], weights, recurrent)
-            own = state[at:to]
-            _step(gates[low + at : low + to], recurrent, bias, own, own, kept[: to - at])
-        low += n
 
 
 class _Scan(torch.autograd.Function):
@@ -232,7 +61,7 @@ class _Scan(torch.autograd.Function):
         d_recurrent, d_new, d_all = torch.empty_like(gates), torch.empty_like(kept), d_states[0].contiguous()
         d_first = retreat(gates, states, kept, d_all, d_recurrent, d_new, w_hh, ctx.running)
         d_first += d_all[:rows]
-        entered = torch.from_numpy(_entered(ctx.running, rows))
+        entered = torch.from_numpy(kernels.entered(ctx.running, rows))
         d_w_hh, d_b_hh = d_recurrent.t() @ states.index_select(0, entered), d_recurrent.sum(0)
         # From here on the gradient of the input's part of the gates, which differs in n alone.
         d_recurrent[:, 2 * hidden :] = d_new
@@ -249,9 +78,9 @@ def advance(
     b_hh: torch.Tensor,
     running: np.ndarray,
 ) -> None:
-    """Run all steps; see `_advance`."""
+    """Run all steps; see `kernels.advance`."""
     across, bias, spare = _for_steps(w_hh, b_hh)
-    _advance(gates.detach().numpy(), states.numpy(), kept.numpy(), across, bias, running, spare)
+    kernels.advance(gates.detach().numpy(), states.numpy(), kept.numpy(), across, bias, running, spare)
 
 
 def retreat(
@@ -264,18 +93,18 @@ def retreat(
     w_hh: torch.Tensor,
     running: np.ndarray,
 ) -> torch.Tensor:
-    """Undo all steps; see `_retreat`."""
+    """Undo all steps; see `kernels.retreat`."""
     hidden = states.shape[1]
     spare = np.empty((_product_rows(hidden), hidden), dtype=np.float32)
     arrays = (part.detach().numpy() for part in (gates, states, kept, d_states, d_recurrent, d_new, w_hh))
-    return torch.from_numpy(_retreat(*arrays, running, spare))
+    return torch.from_numpy(kernels.retreat(*arrays, running, spare))
 
 
 def walk(gates: torch.Tensor, state: torch.Tensor, w_hh: torch.Tensor, b_hh: torch.Tensor, running: np.ndarray) -> None:
-    """Run all steps in place; see `_walk`."""
+    """Run all steps in place; see `kernels.walk`."""
     across, bias, spare = _for_steps(w_hh, b_hh)
     kept = np.empty((len(spare), state.shape[1]), dtype=np.float32)
-    _walk(gates.numpy(), state.numpy(), kept, across, bias, running, spare)
+    kernels.walk(gates.numpy(), state.numpy(), kept, across, bias, running, spare)
 
 
 def _product_rows(hidden: int) -> int:
@@ -365,7 +194,7 @@ def _states_with_gradients(
     found, where, low = [], np.empty_like(row), 0
     for number in range(-(-rows // _TRAINED)):
         part = order[number * _TRAINED : (number + 1) * _TRAINED]
-        read, running = _pack(part * steps, needed[part])
+        read, running = kernels.pack(part * steps, needed[part])
         packed = embed(table.index_select(0, torch.from_numpy(read)))
         states: torch.Tensor = _Scan.apply(
             packed, first.index_select(0, torch.from_numpy(part)), *_weights(gru), running
@@ -430,7 +259,7 @@ def _run_packed(
     for low in range(0, int(count[0]), _STEPS):
         length = np.clip(count - low, 0, _STEPS)
         at = int(np.searchsorted(-length, 0))
-        read, running = _pack(begin[:at] + low, length[:at])
+        read, running = kernels.pack(begin[:at] + low, length[:at])
         filled = np.pad(np.minimum(read, read_last), (0, -len(read) % ALIGN), mode="edge")
         gates = torch.addmm(b_ih, embed(table.index_select(0, torch.from_numpy(filled))), own)
         walk(gates, state, w_hh, b_hh, running)
