@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz mutants size clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,12 @@ bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, an
 
 fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+mutants: $(VENV)/.installed ## whether the tests notice changes in the code (half an hour; ARGS="--targets engine")
+	$(BIN)/python -m benchmarks.mutants $(ARGS)
+
+size: $(VENV)/.installed ## lines of code and docstrings by part (ARGS=REVISION to compare with)
+	$(BIN)/python -m benchmarks.size $(ARGS)
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)

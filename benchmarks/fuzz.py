@@ -1,7 +1,8 @@
-"""Feed every reader with damaged and odd inputs, guided by the lines that they reach; writes ``results/fuzz.json``.
+"""Feed every reader with damaged and odd inputs, drawn by hypothesis; writes ``results/fuzz.json``.
 
 An input is answered with the bars that a slow plain reading of it has, or refused with a `DataError` of one sentence
-that names the file, within 10 s and a stated memory. Anything else is unexpected, and kept in ``.fuzz/``.
+that names the file, within 10 s and a stated memory. Anything else is unexpected: hypothesis makes the input as small
+as it can, and it is kept in ``.fuzz/``.
 """
 
 from __future__ import annotations
@@ -10,56 +11,178 @@ import argparse
 import datetime
 import json
 import os
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from benchmarks.fuzzing.loop import MEGABYTES, SECONDS
-from benchmarks.fuzzing.targets import TARGETS
+import hypothesis
+
+from benchmarks.fuzzing.damage import Tree, damaged, write_tree
+from benchmarks.fuzzing.targets import LIMIT, TARGETS, Target, UnexpectedError
 from benchmarks.machine import describe_machine
 from benchmarks.table import RESULTS
 from rlwb.files import write_json
 
 _ROOT = Path(__file__).resolve().parents[1]
-_MINUTES, _QUICK = 14.0, 150
-#: Seconds of a target before its first input.
-_START = 3
+_MINUTES, _QUICK, _ROUND = 14.0, 150, 500
+#: Seconds of the processor for one input, and MB that reading it may add to the process.
+SECONDS, MEGABYTES = 10, 4 * LIMIT + 64
+#: What readers never do, as Python's audit events name it.
+_ACTS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "ctypes.dlopen")
+_HARMLESS = ("os.scandir", "os.listdir", "os.walk", "os.fwalk")
+
+
+class Watch:
+    """Counts inputs and their outcomes, and looks at what else reading them does."""
+
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.target, self.folder = target, folder
+        self.counts = {"inputs": 0, "answers": 0, "refusals": 0}
+        self.peak, self.slowest = 0.0, 0.0
+        self.arcs: set[tuple[object, int, int]] = set()
+        self.outcomes: set[str] = set()
+        self._acts: list[str] | None = None
+        sys.addaudithook(self._note)
+        signal.signal(signal.SIGPROF, self._late)
+
+    def try_(self, files: Tree) -> None:
+        """Read one input; raise `UnexpectedError` where that does what readers may not do."""
+        self.counts["inputs"] += 1
+        if not write_tree(files, self.folder):
+            return
+        began, before = time.perf_counter(), _resident("VmRSS", reset=True)
+        self._acts = []
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        sys.settrace(self._trace if self.counts["inputs"] % 20 == 1 else None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                outcome, kind = self.target.check(files, self.folder)
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            acts, self._acts = self._acts, None
+        grown = _resident("VmHWM") - before
+        self.peak, self.slowest = max(self.peak, grown), max(self.slowest, time.perf_counter() - began)
+        if acts and not self.target.writes:
+            raise UnexpectedError(f"does more than reading: {acts[0]}")
+        if grown > MEGABYTES:
+            raise UnexpectedError(f"takes {grown:.0f} MB for {sum(map(len, files.values())):,} bytes")
+        self.counts[outcome] += 1
+        self.outcomes.add(kind)
+
+    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._acts is not None:
+            writes = event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")
+            if writes or (event.startswith(_ACTS) and event not in _HARMLESS):
+                self._acts.append(f"{event} {str(arguments)[:80]}")
+
+    def _late(self, number: int, frame: FrameType | None) -> None:
+        raise UnexpectedError(f"takes longer than {SECONDS} s")
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Collect pairs of lines, one after the other in one function of rlwb."""
+        if "/rlwb/" not in frame.f_code.co_filename:
+            return None
+        last = 0
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                self.arcs.add((frame.f_code, last, frame.f_lineno))
+                last = frame.f_lineno
+            return line
+
+        return line
+
+
+def _resident(name: str, reset: bool = False) -> float:
+    """Return the process's memory in MB, now (VmRSS) or at most since the last reset (VmHWM)."""
+    if reset and os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(name)), 0.0)
+
+
+def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: Path) -> dict[str, Any]:
+    """Fuzz one target in this process until so many inputs or seconds; return its row of the results."""
+    target = TARGETS[name]
+    watch, began = Watch(target, scratch / "input"), time.perf_counter()
+    kinds: dict[str, int] = {}
+    for number in range(10**9):
+        left = inputs - watch.counts["inputs"]
+        if left <= 0 or time.perf_counter() - began > seconds:
+            break
+
+        @hypothesis.seed(seed * 10**6 + number)
+        @hypothesis.settings(
+            max_examples=min(left, _ROUND),
+            deadline=None,
+            database=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        @hypothesis.given(damaged(target.seeds()))
+        def once(files: Tree) -> None:
+            if time.perf_counter() - began < seconds:
+                watch.try_(files)
+
+        try:
+            once()
+        except Exception as error:
+            found = f"{type(error).__name__}: {str(error).partition(': too many ')[0][:200]}"
+            kinds[found] = kinds.get(found, 0) + 1
+            place = keep / name.replace(", ", "-") / f"{len(kinds):03d}"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(scratch / "input", place)
+            text = "".join(traceback.format_exception(error))
+            place.with_suffix(".txt").write_text(text, encoding="utf-8", errors="replace")
+    return {
+        "target": name,
+        "seed": seed,
+        **watch.counts,
+        "unexpected": sum(kinds.values()),
+        "seconds": round(time.perf_counter() - began, 1),
+        "arcs": len(watch.arcs),
+        "corpus": len(watch.outcomes),
+        "peak_mb": round(watch.peak, 1),
+        "slowest_s": round(watch.slowest, 3),
+        "kinds": kinds,
+    }
 
 
 def fuzz(target: str, seed: int, inputs: int, seconds: float, keep: Path) -> dict[str, Any]:
-    """Fuzz one target in a process of its own, which may die; return its counts."""
+    """Fuzz one target in a process of its own, which may die; return its row."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS", "NUMBA_NUM_THREADS")
     env = {**os.environ, **dict.fromkeys(names, "1"), "PYTHONHASHSEED": "0"}
-    began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="rlwb-fuzz-") as scratch:
-        out = Path(scratch) / "out.json"
-        values = [target, str(seed), str(inputs), str(seconds), str(keep.absolute()), str(out)]
-        command = [sys.executable, "-m", "benchmarks.fuzzing.loop", *values]
+        values = [target, str(seed), str(inputs), str(seconds), str(keep.absolute()), scratch]
+        command = [sys.executable, "-m", "benchmarks.fuzz", "--one", *values]
         done = subprocess.run(command, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
+        out = Path(scratch) / "out.json"
         if out.exists():
-            result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        else:  # the process ended: killed, or by a fault of a library
-            result = {"target": target, "seed": seed, "inputs": 0, "unexpected": 1}
-            result["seconds"] = round(time.perf_counter() - began, 1)
-            result["kinds"] = {f"ended with {done.returncode}: {done.stderr.strip()[-500:]}": 1}
+            row: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        else:  # the process was killed, or ended by a fault of a library
+            kinds = {f"ended with {done.returncode}: {done.stderr.strip()[-500:]}": 1}
+            row = {"target": target, "seed": seed, "inputs": 0, "unexpected": 1, "seconds": seconds, "kinds": kinds}
+    found = [f"  {count:,} x {kind}" for kind, count in row["kinds"].items()]
     print(
-        f"{target}: {result['inputs']:,} inputs in {result['seconds']:,.0f} s, {result['unexpected']:,} unexpected",
-        *(f"  {count:,} x {kind}" for kind, count in result["kinds"].items()),
+        f"{target}: {row['inputs']:,} inputs in {row['seconds']:,.0f} s, {row['unexpected']:,} unexpected",
+        *found,
         sep="\n",
-        flush=True,
     )
-    return result
-
-
-def seconds_of(names: list[str], minutes: float, jobs: int) -> dict[str, float]:
-    """Return the seconds of each target with which all of them end within `minutes`, the longest first."""
-    shares = {name: TARGETS[name].share for name in sorted(names, key=lambda name: -TARGETS[name].share)}
-    whole = minutes * 60 * min(jobs, len(names)) - _START * len(names)
-    return {name: max(1.0, whole * share / sum(shares.values())) for name, share in shares.items()}
+    return row
 
 
 def merged(out: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,9 +194,7 @@ def merged(out: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="all by default; rows of others stay"
-    )
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), help="all by default")
     parser.add_argument("--minutes", type=float, default=_MINUTES, help=f"of all together; {_MINUTES:g} by default")
     parser.add_argument("--seconds", type=float, help="of each target, in place of --minutes")
     parser.add_argument("--inputs", type=int, default=10**9, help="of each target at most; no limit by default")
@@ -82,14 +203,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK} inputs of each target, to see that all runs")
     parser.add_argument("--keep", type=Path, default=_ROOT / ".fuzz", help="folder of unexpected inputs; .fuzz/")
     parser.add_argument("--out", type=Path, help="where the rows go; results/fuzz.json by default")
+    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.one:
+        resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)
+        name, seed, inputs, seconds, keep, scratch = args.one
+        row = run(name, int(seed), int(inputs), float(seconds), Path(keep), Path(scratch))
+        (Path(scratch) / "out.json").write_text(json.dumps(row), encoding="utf-8")
+        return
     inputs = _QUICK if args.quick else args.inputs
-    seconds = seconds_of(args.targets, args.minutes, args.jobs)
+    seconds = args.seconds or args.minutes * 60 * args.jobs / len(args.targets)
     with ThreadPoolExecutor(args.jobs) as pool:
-        futures = [
-            pool.submit(fuzz, name, args.seed, inputs, args.seconds or seconds[name], args.keep) for name in seconds
-        ]
-        rows = [future.result() for future in futures]
+        rows = list(pool.map(lambda name: fuzz(name, args.seed, inputs, seconds, args.keep), args.targets))
     context = {
         "limit_s": SECONDS,
         "limit_mb": MEGABYTES,

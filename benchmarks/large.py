@@ -23,7 +23,8 @@ from benchmarks.table import RESULTS
 from rlwb.errors import DataError
 from rlwb.files import write_json
 from rlwb.market import Sessions
-from rlwb.market.store import META, save_parts
+from rlwb.market.sessions import save_parts
+from rlwb.market.store import META
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 
 _ROOT = Path(__file__).resolve().parents[1]

@@ -15,8 +15,9 @@ import torch
 from benchmarks.measure import peak_memory, run_job
 from rlwb.execution import (
     CategoricalActionInterpreter,
+    Engine,
     FullHistoryStateInterpreter,
-    OrderExecutionFactory,
+    OrderExecution,
     PAPenaltyReward,
     generate_orders,
     split_orders,
@@ -98,13 +99,13 @@ def _stages(job: dict[str, Any], watch: Watch) -> dict[str, Any]:
     table = watch.run("orders", lambda: split_orders(generate_orders(sessions))["train"])
     days = table["date"].to_numpy().astype("datetime64[D]")
     features = watch.run("features", lambda: MarketFeatures.build(sessions, fit_rows=np.isin(sessions.dates, days)))
-    factory = OrderExecutionFactory(sessions, sessions.calendar.num_ticks // _DECISIONS)
-    orders = watch.run("bind", lambda: factory.bind(table))
+    simulator = OrderExecution(Engine(sessions, sessions.calendar.num_ticks // _DECISIONS))
+    orders = watch.run("bind", lambda: simulator.align(table))
     channels = features.shape[2]
     net = make_network(lambda: ActorCritic(Recurrent(channels), _CHOICES + 1), seed=0)
     vessel = TrainingVessel(
-        simulator_fn=factory,
-        state_interpreter=FullHistoryStateInterpreter(features, factory.engine.max_step),
+        simulator=simulator,
+        state_interpreter=FullHistoryStateInterpreter(features, simulator.engine.max_step),
         action_interpreter=CategoricalActionInterpreter(_CHOICES),
         policy=PPO(net),
         reward=PAPenaltyReward(),

@@ -27,7 +27,7 @@ def simulate(folder: Path) -> dict[str, float]:
     """Execute orders evenly, without observations."""
     parts = Parts(folder)
     orders = parts.tiled(_MANY)
-    engine, steps = parts.factory.engine, parts.schedule.max_step
+    engine, steps = parts.simulator.engine, parts.schedule.max_step
     ask = orders.amount / steps
     # The peer's simulator finds its benchmark price when it is made; so that is timed on both sides.
     taken = 0
@@ -100,7 +100,7 @@ def backtesting(folder: Path) -> dict[str, float]:
         orders = parts.orders[np.arange(min(count, len(parts.orders)))]
         policy.network.trunk.market.forget()
         episodes = backtest(
-            parts.factory, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
+            parts.simulator, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
         )
         table = result_table(orders.table, episodes)
         table.to_csv(folder / "rlwb-backtest.csv", index=False)

@@ -11,16 +11,18 @@ import torch
 from benchmarks.market import make_features, make_orders, make_sessions
 from benchmarks.network import load_peer_weights, peer_network
 from benchmarks.schedule import Schedule
+from rlwb.env import NativeVectorEnv
 from rlwb.execution import (
     CategoricalActionInterpreter,
+    Engine,
     ExecutionRules,
     FullHistoryStateInterpreter,
     OrderBatch,
-    OrderExecutionFactory,
+    OrderExecution,
     PAPenaltyReward,
 )
 from rlwb.policy import PPO, PPOSettings
-from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+from rlwb.trainer import Episodes, TrainingVessel, collect
 
 #: Where the peer leaves its weights, and what it answers with them.
 PEER_NETWORK = "peer-network.pt"
@@ -48,9 +50,9 @@ class Parts:
         tables = make_orders(self.sessions, schedule)
         self.features = make_features(self.sessions, tables["train"])
         rules = ExecutionRules(volume_limit=schedule.volume_limit)
-        self.factory = OrderExecutionFactory(self.sessions, schedule.ticks_per_step, rules)
-        self.orders: OrderBatch = self.factory.bind(tables["train"])
-        self.valid: OrderBatch | None = self.factory.bind(tables["valid"]) if schedule.split else None
+        self.simulator = OrderExecution(Engine(self.sessions, schedule.ticks_per_step, rules))
+        self.orders: OrderBatch = self.simulator.align(tables["train"])
+        self.valid: OrderBatch | None = self.simulator.align(tables["valid"]) if schedule.split else None
         self.state_interpreter = FullHistoryStateInterpreter(self.features, schedule.max_step)
         self.action_interpreter = CategoricalActionInterpreter(schedule.choices)
         self.reward = PAPenaltyReward(schedule.penalty, schedule.reward_scale)
@@ -77,7 +79,7 @@ class Parts:
     def vessel(self, policy: PPO, episodes: int) -> TrainingVessel:
         """Return what the peer's vessel is, here."""
         return TrainingVessel(
-            simulator_fn=self.factory,
+            simulator=self.simulator,
             state_interpreter=self.state_interpreter,
             action_interpreter=self.action_interpreter,
             policy=policy,
@@ -94,11 +96,11 @@ class Parts:
         return batch
 
     def environment(self, orders: OrderBatch, **kwargs: Any) -> Any:
-        """Return the batched environment of `orders`."""
+        """Return the native environment of `orders`."""
         own = {"action_interpreter": self.action_interpreter, "state_interpreter": self.state_interpreter}
-        return self.factory.vectorize(orders, **{**own, "reward": self.reward, **kwargs})
+        return NativeVectorEnv(self.simulator, orders, **{**own, "reward": self.reward, **kwargs})
 
     def gather(self, policy: PPO, orders: OrderBatch) -> Episodes:
         """Collect one exploring episode an order, with its transitions."""
         with self.environment(orders) as env:
-            return collect(env, policy, noise=ActionNoise(self.schedule.seed, 1), keep=True)
+            return collect(env, policy, seed=(self.schedule.seed, 1), keep=True)

@@ -12,21 +12,23 @@ import numpy as np
 import torch
 
 from benchmarks.measure import peak_memory, run_job
+from rlwb.env import NativeVectorEnv
 from rlwb.execution import (
     CategoricalActionInterpreter,
+    Engine,
     ExecutionRules,
     FullHistoryStateInterpreter,
+    KnownStateInterpreter,
     OrderBatch,
-    OrderExecutionFactory,
+    OrderExecution,
     OrderSettings,
     PAPenaltyReward,
-    StateItself,
     generate_orders,
 )
 from rlwb.market import MarketFeatures
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from rlwb.policy import PPO, ActorCritic, PPOSettings, Recurrent, make_network
-from rlwb.trainer import ActionNoise, Episodes, TrainingVessel, collect
+from rlwb.trainer import Episodes, TrainingVessel, collect
 
 #: Decisions a day, the same for all lengths of a day.
 _STEPS = 6
@@ -44,8 +46,9 @@ class _Point:
         ticks, count = point["ticks"], _BATCH if warm_up else point["orders"]
         session, minutes = DAYS[ticks]
         sessions = synthetic_sessions(SyntheticSettings(instruments=20, days=50, session=session, tick_minutes=minutes))
-        self.factory = OrderExecutionFactory(sessions, ticks // _STEPS, ExecutionRules(volume_limit=0.25))
-        bound = self.factory.bind(generate_orders(sessions, OrderSettings()))
+        rules = ExecutionRules(volume_limit=0.25)
+        self.simulator = OrderExecution(Engine(sessions, ticks // _STEPS, rules))
+        bound = self.simulator.align(generate_orders(sessions, OrderSettings()))
         rows = np.random.default_rng(0).permutation(np.arange(count) % len(bound))
         self.orders: OrderBatch = bound[rows]
         self.features = MarketFeatures.build(sessions, fit_rows=np.arange(len(sessions)))
@@ -56,12 +59,12 @@ class _Point:
 
     def gather(self) -> Episodes:
         parts = {
-            "state_interpreter": FullHistoryStateInterpreter(self.features, self.factory.engine.max_step),
+            "state_interpreter": FullHistoryStateInterpreter(self.features, self.simulator.engine.max_step),
             "action_interpreter": self.actions,
             "reward": PAPenaltyReward(),
         }
-        with self.factory.vectorize(self.orders, **parts) as env:
-            return collect(env, self.policy, noise=ActionNoise(0, 1), keep=True)
+        with NativeVectorEnv(self.simulator, self.orders, **parts) as env:
+            return collect(env, self.policy, seed=(0, 1), keep=True)
 
 
 def _timed(function: Callable[[], float], bare: float) -> dict[str, float]:
@@ -75,9 +78,9 @@ def engine(folder: Path) -> dict[str, float]:
 
     def run(point: _Point) -> float:
         even = CategoricalActionInterpreter(_STEPS)
-        parts = {"state_interpreter": StateItself(), "action_interpreter": even, "reward": PAPenaltyReward()}
+        parts = {"state_interpreter": KnownStateInterpreter(), "action_interpreter": even, "reward": PAPenaltyReward()}
         taken = 0
-        with point.factory.vectorize(point.orders, **parts) as env:
+        with NativeVectorEnv(point.simulator, point.orders, **parts) as env:
             active = env.reset()
             while len(active.episode):
                 taken += len(active.episode)
@@ -117,8 +120,8 @@ def iterations(folder: Path) -> dict[str, float]:
     """Train many short iterations; return the memory after each tenth of them."""
     point = _Point(folder, batch_size=100)
     vessel = TrainingVessel(
-        simulator_fn=point.factory,
-        state_interpreter=FullHistoryStateInterpreter(point.features, point.factory.engine.max_step),
+        simulator=point.simulator,
+        state_interpreter=FullHistoryStateInterpreter(point.features, point.simulator.engine.max_step),
         action_interpreter=point.actions,
         policy=point.policy,
         reward=PAPenaltyReward(),

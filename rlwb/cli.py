@@ -25,7 +25,7 @@ app.add_typer(cli_data.app, name="data")
 ConfigFile = Annotated[
     Path | None,
     typer.Argument(
-        metavar="CONFIG", help="A YAML file of parameters; without one, the embedded market and the defaults."
+        metavar="CONFIG", help="A YAML file of parameters; without one, the synthetic market and the defaults."
     ),
 ]
 Changes = Annotated[
@@ -42,6 +42,9 @@ Resume = Annotated[
     bool,
     typer.Option("--resume", help="Go on with the run in --run-dir; what is done and unchanged is not done again."),
 ]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run the code of your own or others' that the run in --run-dir names.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -51,9 +54,10 @@ def run(
     changes: Changes = None,
     run_dir: Directory = None,
     resume: Resume = False,
+    trust_code: TrustCode = False,
     debug: Debug = False,
 ) -> None:
-    """Draw orders, train, backtest and judge; write a report.
+    """Sample orders, train, backtest and judge; write a report.
 
     Every parameter of CONFIG and --set, its default and what it does: rlwb config.
 
@@ -61,7 +65,7 @@ def run(
     """
     from rlwb.experiment.launch import launch
 
-    launch(config, changes or [], run_dir, resume=resume, echo=_line)
+    launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=_line)
 
 
 @app.command()
@@ -70,7 +74,11 @@ def compare(
     changes: Changes = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="NAME", help="A learner to compare; may be repeated; without it, all."),
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help="A learner to compare, or your own as mine={network: mine.py:LSTM}; may be repeated; without it, all.",
+        ),
     ] = None,
     run_dir: Directory = None,
     resume: Annotated[

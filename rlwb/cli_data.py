@@ -175,10 +175,10 @@ def info(
 
 def calendar_of(name: str | None, tick_minutes: float | None, label: str | None) -> Calendar | None:
     """Return the calendar that the words ask for; None without any."""
-    from rlwb.experiment.config import RunConfig
-    from rlwb.experiment.parameters import Layer
+    from rlwb.experiment.sources import CalendarSettings
     from rlwb.experiment.yamlfile import read_yaml
     from rlwb.market.calendar import PRESETS
+    from rlwb.parts import Part, complete
 
     given = {"tick_minutes": tick_minutes, "label": label}
     values: dict[str, object] = {name: value for name, value in given.items() if value is not None}
@@ -191,9 +191,12 @@ def calendar_of(name: str | None, tick_minutes: float | None, label: str | None)
     elif name in PRESETS:
         values["preset"] = name
     else:
-        values |= {"preset": None, "exchange": name}
-    layer = Layer("--calendar", {"market.source": "bars", **{f"market.calendar.{key}": v for key, v in values.items()}})
-    return RunConfig.load(None, layer).market.calendar.build()
+        values["exchange"] = name
+    try:
+        checked = complete("market", Part(name="bars", source="", calendar=values)).settings["calendar"]
+        return CalendarSettings(**checked).build()
+    except ConfigError as error:
+        raise ConfigError(f"--calendar: {error}") from None
 
 
 def pairs_of(words: list[str] | None, option: str) -> dict[str, str]:

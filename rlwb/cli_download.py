@@ -33,7 +33,7 @@ def binance(
     """Fetch klines of Binance's public archive, checked by SHA-256; the same command goes on after a cut."""
     from rlwb.market.download import BinanceArchive, Fetcher, download_binance
     from rlwb.market.download.binance import BASE_URL
-    from rlwb.market.report import counted
+    from rlwb.market.findings import counted
 
     archive = BinanceArchive(tuple(symbols), interval, start, end, market, base_url or BASE_URL)
     outcome = download_binance(archive, out, fetcher=Fetcher(timeout, tries), echo=typer.echo)
@@ -55,7 +55,7 @@ def yahoo(
 ) -> None:
     """Fetch recent bars from Yahoo through yfinance (pip install 'rlwb[yahoo]'); bars that are there stay."""
     from rlwb.market.download import download_yahoo
-    from rlwb.market.report import counted
+    from rlwb.market.findings import counted
 
     first, last = _date(start, "--from"), _date(end, "--to")
     counts = download_yahoo(

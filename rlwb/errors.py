@@ -13,7 +13,7 @@ class OrderError(RlwbError):
     """An order, or a table of orders, that cannot be executed as it stands."""
 
 
-class ConfigError(RlwbError):
+class ConfigError(RlwbError, ValueError):
     """A parameter with an unknown name, a wrong type or an impossible value."""
 
 

@@ -1,21 +1,95 @@
-"""From simulator states to observations, and from policy actions to simulator actions."""
+"""Interpreters: from what is known of N episodes to observations, and from a policy's actions to the simulator's."""
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import gymnasium as gym
 import numpy as np
 
-from rlwb.bound import Bound
 from rlwb.errors import InterpreterError
 
-StateT = TypeVar("StateT")
-ObsT = TypeVar("ObsT")
-PolicyActionT = TypeVar("PolicyActionT")
-ActionT = TypeVar("ActionT")
+KnownT = TypeVar("KnownT")
+
+
+class StateInterpreter(ABC, Generic[KnownT]):
+    """Turns what is known of N episodes into what a policy sees."""
+
+    @property
+    @abstractmethod
+    def observation_space(self) -> gym.Space[Any]:
+        """The space of one episode's observation."""
+
+    @abstractmethod
+    def interpret(self, known: KnownT) -> Any:
+        """Return the N observations as a batch.
+
+        A batch of a ``Dict`` space is a dict of batches, of a ``Tuple`` space a tuple of batches, of any other space an
+        array of shape ``(N, *space.shape)`` and the space's dtype. `per_order` lifts a method that is written for one.
+        """
+
+    def refer(self, known: KnownT) -> Any:
+        """Return the observations for a policy in this process, which may name large arrays instead of copying them."""
+        return self.interpret(known)
+
+
+class ActionInterpreter(ABC, Generic[KnownT]):
+    """Turns a policy's actions into those of the simulator."""
+
+    @property
+    @abstractmethod
+    def action_space(self) -> gym.Space[Any]:
+        """The space of one episode's action."""
+
+    @abstractmethod
+    def interpret(self, known: KnownT, action: np.ndarray) -> np.ndarray:
+        """Return the simulator's actions, of shape (N, …), for the policy's, likewise."""
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def per_order(method: Method) -> Method:
+    """Lift a method of one order to N: it is called row by row, and its answers are stacked.
+
+    For `StateInterpreter.interpret`, `ActionInterpreter.interpret`, `Reward.reward` and
+    `AuxiliaryInfoCollector.collect`::
+
+        @per_order
+        def reward(self, outcome):
+            return outcome.step_fill / outcome.known.amount if outcome.done else 0.0
+    """
+
+    @functools.wraps(method)
+    def lifted(self: Any, states: Any, *arrays: np.ndarray) -> Any:
+        return stack_rows(method(self, states[i], *(array[i] for array in arrays)) for i in range(len(states)))
+
+    return lifted  # type: ignore[return-value]
+
+
+def stack_rows(rows: Iterable[Any]) -> Any:
+    """Stack values of one structure along a new first axis; dicts and tuples are stacked part by part."""
+    rows = list(rows)
+    if rows and isinstance(rows[0], tuple):
+        return tuple(stack_rows(part) for part in zip(*rows, strict=True))
+    if rows and isinstance(rows[0], dict):
+        return {key: stack_rows(row[key] for row in rows) for key in rows[0]}
+    return np.stack([np.asarray(row) for row in rows]) if rows else np.empty(0)
+
+
+def row_of(batch: Any, row: int, space: gym.Space[Any]) -> Any:
+    """Return one row of a batch of observations as `space` has it: arrays for boxes, numbers for discrete spaces."""
+    if isinstance(batch, dict):
+        parts = space.spaces if isinstance(space, gym.spaces.Dict) else {}
+        return {key: row_of(part, row, parts.get(key, space)) for key, part in batch.items()}
+    if isinstance(batch, tuple):
+        parts = space.spaces if isinstance(space, gym.spaces.Tuple) else [space] * len(batch)
+        return tuple(row_of(part, row, own) for part, own in zip(batch, parts, strict=True))
+    value = batch[row]
+    return np.asarray(value) if isinstance(space, gym.spaces.Box) else value
 
 
 def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
@@ -55,63 +129,3 @@ def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
         return
     if not space.contains(value):
         raise InterpreterError(f"{name} returned {value!r}, which is not in {space}; correct the value or the space.")
-
-
-def stack_observations(observations: Iterable[Any]) -> Any:
-    """Stack observations of one space along a new first axis; dicts and tuples are stacked part by part."""
-    rows = list(observations)
-    if rows and isinstance(rows[0], tuple):
-        return tuple(stack_observations(part) for part in zip(*rows, strict=True))
-    if rows and isinstance(rows[0], dict):
-        return {key: stack_observations(row[key] for row in rows) for key in rows[0]}
-    return np.stack([np.asarray(row) for row in rows])
-
-
-class StateInterpreter(Bound, ABC, Generic[StateT, ObsT]):
-    """Turns a state into what a policy sees.
-
-    Write `observation_space` and `interpret` for one state. `interpret_batch` lifts that over a
-    batch; a built-in interpreter overrides it with one array operation that gives the same bits.
-    """
-
-    @property
-    @abstractmethod
-    def observation_space(self) -> gym.Space[Any]:
-        """The space that every observation lies in."""
-
-    @abstractmethod
-    def interpret(self, state: StateT) -> ObsT:
-        """Return the observation of one state."""
-
-    def interpret_batch(self, states: Sequence[StateT]) -> Any:
-        """Return the observations of `states`, stacked along a new first axis."""
-        return stack_observations(self.interpret(state) for state in states)
-
-    def __call__(self, state: StateT) -> ObsT:
-        """Interpret one state and check the result against the space."""
-        obs = self.interpret(state)
-        check_in_space(self.observation_space, obs, type(self).__name__)
-        return obs
-
-
-class ActionInterpreter(Bound, ABC, Generic[StateT, PolicyActionT, ActionT]):
-    """Turns a policy's action into one that the simulator understands."""
-
-    @property
-    @abstractmethod
-    def action_space(self) -> gym.Space[Any]:
-        """The space that the policy's actions lie in."""
-
-    @abstractmethod
-    def interpret(self, state: StateT, action: PolicyActionT) -> ActionT:
-        """Return the simulator's action for one state and one action of the policy."""
-
-    def interpret_batch(self, states: Sequence[StateT], actions: np.ndarray) -> np.ndarray:
-        """Return the simulator's actions for `states` and `actions`, of shape ``(N, ...)``."""
-        pairs = zip(states, actions, strict=True)
-        return np.stack([np.asarray(self.interpret(state, action)) for state, action in pairs])
-
-    def __call__(self, state: StateT, action: PolicyActionT) -> ActionT:
-        """Check the policy's action against the space, then interpret it."""
-        check_in_space(self.action_space, action, f"the action given to {type(self).__name__}")
-        return self.interpret(state, action)

@@ -1,53 +1,57 @@
-"""What a step is worth to the learner."""
+"""Rewards: what a step is worth to the learner, and information collected beside it."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from rlwb.bound import Bound
 from rlwb.errors import ConfigError, InterpreterError
 
-StateT = TypeVar("StateT")
+OutcomeT = TypeVar("OutcomeT")
 
 
-class Reward(Bound, ABC, Generic[StateT]):
-    """The reward of the step that led to a state.
-
-    Write `reward` for one state. `parts` names what the reward is made of, for logs and audits;
-    the parts sum to the reward. The batch forms lift both by a loop.
-    """
+class Reward(ABC, Generic[OutcomeT]):
+    """The reward of a step, for N episodes at once."""
 
     @abstractmethod
-    def reward(self, state: StateT) -> float:
-        """Return the reward of the step that led to `state`."""
+    def reward(self, outcome: OutcomeT) -> np.ndarray | dict[str, np.ndarray]:
+        """Return the reward of the step that led to `outcome`.
 
-    def parts(self, state: StateT) -> dict[str, float]:
-        """Return the named summands of the reward."""
-        return {type(self).__name__: self.reward(state)}
+        Returns
+        -------
+        float64 of shape (N,), or a dict of such
+            A dict names summands: the reward is their sum, and logs, metrics and audits show each. `per_order` lifts a
+            method that is written for one order.
+        """
 
-    def reward_batch(self, states: Sequence[StateT]) -> np.ndarray:
-        """Return the rewards of `states` as float64 of shape ``(N,)``."""
-        return np.array([self(state) for state in states], dtype=np.float64)
+    def parts(self, outcome: OutcomeT) -> dict[str, np.ndarray]:
+        """Return the summands by name, float64 of shape (N,) each, checked; a reward without names has the class's.
 
-    def parts_batch(self, states: Sequence[StateT]) -> dict[str, np.ndarray]:
-        """Return the named summands for `states`, each float64 of shape ``(N,)``."""
-        rows = [self.parts(state) for state in states]
-        return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+        Raises
+        ------
+        InterpreterError
+            When a summand is not a finite number for every episode.
+        """
+        answer = self.reward(outcome)
+        named = answer if isinstance(answer, dict) else {type(self).__name__: answer}
+        return {name: self._checked(name, value, len(outcome)) for name, value in named.items()}  # type: ignore[arg-type]
 
-    def __call__(self, state: StateT) -> float:
-        """Compute the reward of one state and refuse anything but a finite number."""
-        value = self.reward(state)
-        if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
-            raise InterpreterError(f"{type(self).__name__} returned {value!r}; a reward must be one finite number.")
-        return float(value)
+    def _checked(self, name: str, value: Any, count: int) -> np.ndarray:
+        array = np.asarray(value)
+        if array.shape != (count,) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            shown = np.array2string(array, threshold=8) if array.size else repr(value)
+            raise InterpreterError(
+                f"{type(self).__name__} returned {shown} of shape {array.shape} as {name!r}; a reward must be one "
+                f"finite number for each of {count} episodes."
+            )
+        return array.astype(np.float64)
 
 
-class RewardCombination(Reward[StateT]):
+class RewardCombination(Reward[OutcomeT]):
     """The weighted sum of several rewards.
 
     Parameters
@@ -56,7 +60,7 @@ class RewardCombination(Reward[StateT]):
         Name to ``(reward, weight)``; the name is the one that logs show.
     """
 
-    def __init__(self, rewards: Mapping[str, tuple[Reward[StateT], float]]) -> None:
+    def __init__(self, rewards: Mapping[str, tuple[Reward[OutcomeT], float]]) -> None:
         if not rewards:
             raise ConfigError("RewardCombination needs at least one reward; give it a name, a reward and a weight.")
         for name, (_, weight) in rewards.items():
@@ -64,30 +68,18 @@ class RewardCombination(Reward[StateT]):
                 raise ConfigError(f"The weight of reward {name!r} is {weight!r}; give a finite number.")
         self.rewards = dict(rewards)
 
-    def bind(self, env: Any) -> None:
-        super().bind(env)
-        for reward, _ in self.rewards.values():
-            reward.bind(env)
-
-    def reward(self, state: StateT) -> float:
-        return sum(self.parts(state).values())
-
-    def parts(self, state: StateT) -> dict[str, float]:
-        return {name: weight * reward(state) for name, (reward, weight) in self.rewards.items()}
-
-    def reward_batch(self, states: Sequence[StateT]) -> np.ndarray:
-        return np.asarray(sum(self.parts_batch(states).values()), dtype=np.float64)
-
-    def parts_batch(self, states: Sequence[StateT]) -> dict[str, np.ndarray]:
-        return {name: weight * reward.reward_batch(states) for name, (reward, weight) in self.rewards.items()}
+    def reward(self, outcome: OutcomeT) -> dict[str, np.ndarray]:
+        return {name: weight * sum_parts(reward.parts(outcome)) for name, (reward, weight) in self.rewards.items()}
 
 
-class AuxiliaryInfoCollector(Bound, ABC, Generic[StateT]):
-    """Collects information beside the observation, for logs and for algorithms that need it."""
+def sum_parts(parts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the sum of a reward's summands, float64 of shape (N,)."""
+    return np.asarray(sum(parts.values()), dtype=np.float64)
+
+
+class AuxiliaryInfoCollector(ABC, Generic[OutcomeT]):
+    """Collects figures beside the reward; an environment averages them over each episode."""
 
     @abstractmethod
-    def collect(self, state: StateT) -> dict[str, Any]:
-        """Return the extra information on `state`."""
-
-    def __call__(self, state: StateT) -> dict[str, Any]:
-        return self.collect(state)
+    def collect(self, outcome: OutcomeT) -> dict[str, np.ndarray]:
+        """Return figures of the step that led to `outcome`, by name, of shape (N,) each; NaN where there is none."""

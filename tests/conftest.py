@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
-from hypothesis import settings
+from hypothesis import Phase, settings
+
+# Code that tests name is remembered as trusted there, and not in the home of whoever runs them.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlwb-tests-")
 
 # No test fails for being slow. A run that decides whether a change may land draws the same examples each time;
 # everywhere else they are new ones.
 settings.register_profile("fresh", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
+# Mutants: the same examples each time, and a failure is enough, so it is not made smaller.
+settings.register_profile("mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("repeatable" if os.environ.get("CI") else "fresh")

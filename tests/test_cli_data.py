@@ -57,7 +57,7 @@ def test_import_and_info_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFix
     code, text, _ = call(capsys, "data", "info", str(out), "--json", str(tmp_path / "info.json"))
     assert "16 bars of 2 instruments on 1 day\n" in text
     assert "calendar 09:30-11:30, 13:00-15:00 Asia/Shanghai, bars of 30 min named by their end\n" in text
-    assert "imported bars.csv: 16 rows, 16 bars" in text
+    assert "imported bars.csv: 16 rows" in text
     assert json.loads((tmp_path / "info.json").read_text())["dataset"]["sources"][0]["rows"] == 16
 
 
@@ -89,8 +89,8 @@ def test_check_says_sound_or_not_by_its_exit_code(tmp_path: Path, capsys: pytest
     assert "      000001 2024-01-03 10:10:00 (bad.csv row 8): close\n" in out
     found = json.loads((tmp_path / "bad.json").read_text())
     assert found["sound"] is False
-    assert {name: found["findings"][0][name] for name in ("kind", "instrument", "date", "file", "row")} == {
-        "kind": "price_zero",
+    (finding,) = found["findings"]["price_zero"]["listed"]
+    assert {name: finding[name] for name in ("instrument", "date", "file", "row")} == {
         "instrument": "000001",
         "date": "2024-01-03",
         "file": "bad.csv",

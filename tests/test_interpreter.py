@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import InterpreterError
-from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, stack_observations
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, per_order, row_of, stack_rows
 
 BOX = gym.spaces.Box(0, 2, (2,), np.float32)
 DICT = gym.spaces.Dict({"a": BOX, "inner": gym.spaces.Dict({"n": gym.spaces.Discrete(3)})})
@@ -62,38 +62,45 @@ def test_what_is_not_is_named(space, value, words):
 
 def test_stack():
     rows = [{"a": f32(i, i), "pair": (i, f32(i))} for i in range(3)]
-    stacked = stack_observations(rows)
+    stacked = stack_rows(rows)
     assert stacked["a"].tolist() == [[0, 0], [1, 1], [2, 2]]
     assert stacked["a"].dtype == np.float32
     assert stacked["pair"][0].tolist() == [0, 1, 2]
     assert stacked["pair"][1].tolist() == [[0], [1], [2]]
 
 
-class Obs(StateInterpreter[float, np.ndarray]):
+class Obs(StateInterpreter[list]):
     observation_space = gym.spaces.Box(0, 10, (1,), np.float32)
 
-    def interpret(self, state):
-        return f32(state)
+    @per_order
+    def interpret(self, known):
+        return f32(known)
 
 
-class Act(ActionInterpreter[float, int, float]):
+class Act(ActionInterpreter[list]):
     action_space = gym.spaces.Discrete(5)
 
-    def interpret(self, state, action):
-        return state * action / 4
+    @per_order
+    def interpret(self, known, action):
+        return known * action / 4
 
 
-def test_single_and_batch_agree():
-    states, actions = [1.0, 2.0, 3.0], np.array([0, 1, 4])
-    np.testing.assert_array_equal(Obs().interpret_batch(states), [Obs()(state) for state in states])
-    got = Act().interpret_batch(states, actions)
-    assert got.tolist() == [Act()(s, a) for s, a in zip(states, actions, strict=True)] == [0.0, 0.5, 3.0]
-    with pytest.raises(ValueError, match="shorter"):
-        Act().interpret_batch(states, actions[:2])
+def test_what_is_written_for_one_is_lifted_to_many():
+    known, actions = [1.0, 2.0, 3.0], np.array([0, 1, 4])
+    assert Obs().interpret(known).tolist() == [[1.0], [2.0], [3.0]]
+    assert Act().interpret(known, actions).tolist() == [0.0, 0.5, 3.0]
+    with pytest.raises(IndexError):
+        Act().interpret(known, actions[:2])
+    assert Obs().refer(known).tolist() == Obs().interpret(known).tolist()
 
 
-def test_calls_check_and_name_the_class():
-    with pytest.raises(InterpreterError, match=r"Obs is 11\.0"):
-        Obs()(11.0)
-    with pytest.raises(InterpreterError, match="the action given to Act returned 5"):
-        Act()(1.0, 5)
+def test_a_row_is_as_its_space_has_it():
+    batch = {"a": np.ones((2, 2), np.float32), "inner": {"n": np.array([1, 2])}}
+    row = row_of(batch, 1, DICT)
+    check_in_space(DICT, row, "X")
+    assert isinstance(row["a"], np.ndarray)
+    assert row["inner"]["n"] == 2
+    scalar = gym.spaces.Box(0, 9, (), np.int32)
+    assert isinstance(row_of(np.array([3], np.int32), 0, scalar), np.ndarray)
+    pair = gym.spaces.Tuple([scalar, gym.spaces.Discrete(3)])
+    assert row_of((np.array([3], np.int32), np.array([1])), 0, pair) == (3, 1)

@@ -1,14 +1,14 @@
-import pickle
-
+import numpy as np
 import pytest
 
-from rlwb.simulator import Simulator
+from rlwb.errors import InterpreterError
+from rlwb.simulator import Episode, EpisodeSimulator
 
 
-class Count(Simulator[int, int, int]):
-    def __init__(self, initial):
-        super().__init__(initial)
-        self.left = initial
+class Count(Episode):
+    def __init__(self, initial, rng):
+        super().__init__(initial, rng)
+        self.left, self.drawn = initial, rng.random()
 
     def step(self, action):
         self.left -= action
@@ -19,31 +19,50 @@ class Count(Simulator[int, int, int]):
     def done(self):
         return self.left <= 0
 
+    def metrics(self):
+        return {"left": self.left} if self.initial > 2 else {}
 
-def test_an_episode():
-    simulator = Count(5)
-    simulator.step(3)
-    assert (simulator.get_state(), simulator.done()) == (2, False)
-    simulator.step(2)
-    assert simulator.done()
-    assert simulator.metrics() == {}
-    assert simulator.describe() == "5"
+
+SEEDS = np.array([3, 4], dtype=np.uint64)
+
+
+def test_episodes_step_together():
+    simulator = EpisodeSimulator(Count)
+    state = simulator.start([5, 2], SEEDS)
+    assert (list(state.known), state.done.tolist(), len(state)) == ([5, 2], [False, False], 2)
+    state = simulator.step(state, np.array([3, 2]))
+    assert (list(state.outcome), state.done.tolist()) == ([2, 0], [False, True])
+    state = simulator.step(state, np.array([1, 9]))
+    assert list(state.known) == [1, 0], "an episode that has ended is not stepped"
+    assert state.take(np.array([1])).known == [0]
+
+
+def test_a_missing_metric_is_missing():
+    state = EpisodeSimulator(Count).start([5, 2], SEEDS)
+    np.testing.assert_array_equal(state.metrics()["left"], [5.0, np.nan])
+    assert state.details() == {}
+
+
+def test_an_episode_draws_from_its_own_seed():
+    together = EpisodeSimulator(Count).start([5, 2], SEEDS)
+    alone = EpisodeSimulator(Count).start([2], SEEDS[1:])
+    assert together.episodes[1].drawn == alone.episodes[0].drawn != together.episodes[0].drawn
 
 
 def test_all_methods_must_be_written():
-    class Half(Simulator):
+    class Half(Episode):
         def step(self, action):
             pass
 
     with pytest.raises(TypeError, match="abstract"):
-        Half(1)
+        Half(1, None)
 
 
-def test_environment_is_bound_but_not_pickled():
-    simulator = Count(5)
-    assert simulator.env is None
-    simulator.bind(lambda: "cannot be pickled")
-    copy = pickle.loads(pickle.dumps(simulator))
-    assert copy.env is None
-    assert copy.left == 5
-    assert simulator.env is not None
+@pytest.mark.parametrize("metrics", [None, {"pa": None}, {"pa": [1, 2]}, {"pa": "high"}])
+def test_metrics_that_are_no_numbers_name_the_class(metrics):
+    class Strange(Count):
+        def metrics(self):
+            return metrics
+
+    with pytest.raises(InterpreterError, match=r"Strange\.metrics"):
+        EpisodeSimulator(Strange).start([1], SEEDS[:1]).metrics()

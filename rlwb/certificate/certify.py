@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rlwb.certificate.market import CertifiedMarket
 from rlwb.errors import ConfigError
+from rlwb.learner import Actor, Learner
 from rlwb.policy import (
     DQN,
     OPD,
@@ -16,7 +17,6 @@ from rlwb.policy import (
     ActorCritic,
     DQNSettings,
     EvenStart,
-    Learner,
     OPDSettings,
     Oracle,
     PPOSettings,
@@ -24,7 +24,7 @@ from rlwb.policy import (
     Recurrent,
     make_network,
 )
-from rlwb.trainer import Actor, Callback, Trainer, TrainingVessel
+from rlwb.trainer import Callback, Trainer, TrainingVessel
 
 Head = TypeVar("Head", ActorCritic, QNetwork)
 
@@ -91,7 +91,7 @@ def fit(
         Iterations, and episodes of each.
     """
     vessel = TrainingVessel(
-        simulator_fn=market.factory,
+        simulator=market.simulator,
         state_interpreter=market.sees,
         action_interpreter=market.acts,
         policy=policy,

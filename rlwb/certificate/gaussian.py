@@ -30,7 +30,7 @@ from scipy.special import ndtr
 
 from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, panel
 from rlwb.errors import ConfigError
-from rlwb.execution import BatchState
+from rlwb.execution import Known
 
 #: The grid reaches this many deviations of the last price; beyond it values go on along their last slope.
 _REACH = 8.0
@@ -162,14 +162,14 @@ class GridSolution(Solution):
         part = ((x - self.grid[low]) / spacing)[:, None]
         return np.asarray((1 - part) * ahead[low] + part * ahead[low + 1])
 
-    def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
+    def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
         decided = np.zeros(len(left), dtype=np.int64)
-        for tick in np.unique(obs.now.tick):
-            rows = np.flatnonzero(obs.now.tick == tick)
+        for tick in np.unique(obs.tick):
+            rows = np.flatnonzero(obs.tick == tick)
             x = np.zeros(len(rows))
             if tick > 0:
-                seen = obs.engine.price[obs.orders.session[rows], tick - 1]
-                x = obs.orders.side[rows] * (seen / START - 1)
+                seen = obs.bars()[rows, tick - 1]
+                x = obs.side[rows] * (seen / START - 1)
             _, lots = self._decide(x, self._at(x, int(tick)))
             decided[rows] = lots[np.arange(len(rows)), left[rows]]
         return decided

@@ -32,35 +32,37 @@ import numpy as np
 import pandas as pd
 
 from rlwb.execution import (
-    AmountItself,
-    BatchState,
+    AmountActionInterpreter,
     CategoricalActionInterpreter,
+    Engine,
     FullHistoryStateInterpreter,
+    Known,
+    KnownStateInterpreter,
     OrderBatch,
-    OrderExecutionFactory,
+    OrderExecution,
     PAPenaltyReward,
-    StateItself,
 )
+from rlwb.learner import Actor
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Sessions
-from rlwb.trainer import Actor, backtest
+from rlwb.seeds import Stream, generator
+from rlwb.trainer import backtest
 
 #: Price of every session's first tick, shares in a lot, and shares that everyone trades in a tick.
 START, LOT, VOLUME = 100.0, 100.0, 1e6
-_STREAM = 0x63657274
 #: Basis points that count as nothing beside rounding.
 _NOTHING = 1e-9
 
 
 class Solution(ABC):
-    """The best decisions on a market; an `Actor` that reads the `BatchState` and answers with amounts."""
+    """The best decisions on a market; an `Actor` that reads `Known` and answers with amounts."""
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        left = np.rint(obs.now.position / LOT).astype(np.int64)
+        left = np.rint(obs.position / LOT).astype(np.int64)
         return LOT * self.lots(obs, left)
 
     @abstractmethod
-    def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
+    def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
         """Return how many of the `left` lots to trade in the step to come, both int64 of shape (N,)."""
 
 
@@ -106,9 +108,9 @@ class CertifiedMarket:
     exact: bool
 
     @cached_property
-    def factory(self) -> OrderExecutionFactory:
+    def simulator(self) -> OrderExecution:
         """The engine on the sessions, under the default rules."""
-        return OrderExecutionFactory(self.sessions, ticks_per_step=1)
+        return OrderExecution(Engine(self.sessions, ticks_per_step=1))
 
     @cached_property
     def orders(self) -> OrderBatch:
@@ -120,7 +122,7 @@ class CertifiedMarket:
             "direction": np.tile(["BUY", "SELL"], len(sessions)),
             "amount": LOT * self.lots,
         }
-        return self.factory.bind(pd.DataFrame(columns))
+        return self.simulator.align(pd.DataFrame(columns))
 
     @cached_property
     def features(self) -> MarketFeatures:
@@ -131,7 +133,7 @@ class CertifiedMarket:
     @cached_property
     def sees(self) -> FullHistoryStateInterpreter:
         """What a learner observes: the prices of earlier ticks, and how its order stands."""
-        return FullHistoryStateInterpreter(self.features, self.factory.engine.max_step)
+        return FullHistoryStateInterpreter(self.features, self.simulator.engine.max_step)
 
     @cached_property
     def acts(self) -> CategoricalActionInterpreter:
@@ -150,7 +152,7 @@ class CertifiedMarket:
 
     def draw(self, count: int, seed: int) -> OrderBatch:
         """Return `count` orders to train on, sessions drawn by their probability and sides by a coin."""
-        rng = np.random.default_rng([seed, _STREAM])
+        rng = generator(seed, Stream.CERTIFICATE)
         session = rng.choice(len(self.sessions), size=count, p=self.training)
         drawn: OrderBatch = self.orders[2 * session + rng.integers(0, 2, size=count)]
         return drawn
@@ -164,8 +166,8 @@ class CertifiedMarket:
         return self._value(self._play(policy, self.sees, self.acts))
 
     def value_of_rule(self, rule: Actor) -> Value:
-        """`value` of a policy that reads the `BatchState` and answers with amounts: `solution`, or a baseline."""
-        return self._value(self._play(rule, StateItself(), AmountItself()))
+        """`value` of a policy that reads `Known` and answers with amounts: `solution`, or a baseline."""
+        return self._value(self._play(rule, KnownStateInterpreter(), AmountActionInterpreter()))
 
     def share(self, value: float) -> float:
         """Return how far `value` is on the way from TWAP to the optimum; NaN where the optimum is not above TWAP."""
@@ -180,12 +182,12 @@ class CertifiedMarket:
     @cached_property
     def replayed(self) -> np.ndarray:
         """What the engine pays the solution in each judged session, in basis points, float64 of shape (J,)."""
-        return self._play(self.solution, StateItself(), AmountItself())
+        return self._play(self.solution, KnownStateInterpreter(), AmountActionInterpreter())
 
     def _play(self, actor: Actor, sees: Any, acts: Any) -> np.ndarray:
         """Return the mean reward of the two orders of each judged session, float64 of shape (J,)."""
         orders = self.orders[np.stack([2 * self.judged, 2 * self.judged + 1], axis=1).ravel()]
-        episodes = backtest(self.factory, sees, orders, acts, actor, reward=self.reward)
+        episodes = backtest(self.simulator, sees, orders, acts, actor, reward=self.reward)
         return episodes.returns.reshape(-1, 2).mean(axis=1)
 
     def _value(self, reward: np.ndarray) -> Value:

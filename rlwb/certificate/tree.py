@@ -21,7 +21,7 @@ import numpy as np
 
 from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, panel
 from rlwb.errors import ConfigError
-from rlwb.execution import BatchState
+from rlwb.execution import Known
 
 _MOST_PATHS = 100_000
 
@@ -154,12 +154,12 @@ class TreeSolution(Solution):
             plan.insert(0, decision)
         return float(value[0, lots]), plan
 
-    def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
+    def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
         decided = np.zeros(len(left), dtype=np.int64)
-        for (side, plan), tick in ((item, tick) for item in self._plans.items() for tick in np.unique(obs.now.tick)):
-            rows = np.flatnonzero((obs.orders.side == side) & (obs.now.tick == tick))
+        for (side, plan), tick in ((item, tick) for item in self._plans.items() for tick in np.unique(obs.tick)):
+            rows = np.flatnonzero((obs.side == side) & (obs.tick == tick))
             below = self.moves ** (self.ticks - 1 - max(int(tick) - 1, 0))
-            decided[rows] = plan[tick][obs.orders.session[rows] // below, left[rows]]
+            decided[rows] = plan[tick][obs.session[rows] // below, left[rows]]
         return decided
 
 

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-from rlwb.bound import Bound
-from rlwb.env.runner import EnvFn, describe
+from rlwb.env.slot import EnvFn, EpisodeFigures, describe
 from rlwb.errors import InterpreterError, RlwbError
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.reward import AuxiliaryInfoCollector, Reward
+from rlwb.simulator import Episode, Simulator
+
+_PARTS = (Simulator, Episode, StateInterpreter, ActionInterpreter, Reward, AuxiliaryInfoCollector)
 
 
-@dataclass(frozen=True)
-class DryRun:
-    """What the trial episode gave: number of steps, sum of rewards, final metrics."""
+def check_env(env_fn: EnvFn, initial_state: object, *, seed: int = 0, max_steps: int = 100_000) -> dict[str, float]:
+    """Run one episode with random actions, and return its figures: ``length``, ``reward`` and its metrics.
 
-    steps: int
-    reward: float
-    metrics: dict[str, float]
-
-
-def dry_check(env_fn: EnvFn, initial_state: Any, *, seed: int = 0, max_steps: int = 100_000) -> DryRun:
-    """Run one episode with random actions.
-
-    Raises `InterpreterError`, naming class and key, when a simulator, an interpreter or a reward raises or returns
-    something outside its contract (a wrong shape or dtype, NaN, None, a missing key), and when the episode does not
-    end within `max_steps`. Errors that rlwb itself words (`RlwbError`) are passed on as they are.
+    Raises
+    ------
+    InterpreterError
+        Naming class and key, when a simulator, an interpreter or a reward raises or returns something outside its
+        contract (a wrong shape or dtype, NaN, None, a missing key), and when the episode does not end within
+        `max_steps`. Errors that rlwb itself words (`RlwbError`) are passed on as they are.
     """
     env = env_fn()
+    figures, total = EpisodeFigures(), 0.0
     try:
         env.action_space.seed(seed)
         env.reset(seed=seed, options={"initial_state": initial_state})
-        total = 0.0
         for step in range(1, max_steps + 1):
             _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+            figures.add(info)
             total += float(reward)
             if terminated or truncated:
-                return DryRun(step, total, dict(info.get("metrics", {})))
+                return {"length": float(step), "reward": total, **figures.finish(info)}
     except RlwbError:
         raise
     except Exception as error:
@@ -58,6 +55,6 @@ def _blame(tb: TracebackType | None) -> str:
     place = "env_fn's environment"
     for frame, line in traceback.walk_tb(tb):
         owner = frame.f_locals.get("self")
-        if isinstance(owner, Bound):
+        if isinstance(owner, _PARTS):
             place = f"{type(owner).__name__}.{frame.f_code.co_name} (line {line} of {frame.f_code.co_filename})"
     return place

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError, RlwbError
+from rlwb.seeds import Stream, generator
 
 StateT = TypeVar("StateT")
 StateT_co = TypeVar("StateT_co", covariant=True)
@@ -27,7 +28,7 @@ class DataQueue(Iterator[StateT]):
 
     The queue is one stream with a position: a loop that is left early is continued by the next loop. When a finite
     queue is used up, the next loop starts over with the same order. The order of epoch ``e`` is a permutation drawn
-    from ``numpy.random.default_rng([seed, e])``, so it depends on nothing but seed, epoch and size.
+    by ``rlwb.seeds.generator(seed, e, Stream.INITIAL_STATE)``, so it depends on nothing but seed, epoch and size.
 
     An exception raised by the data set reaches the consumer, at the item that raised it.
 
@@ -154,7 +155,7 @@ class DataQueue(Iterator[StateT]):
         if not self.shuffle:
             return place
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self._size)
+            self._order = epoch, generator(self.seed, epoch, Stream.INITIAL_STATE).permutation(self._size)
         return int(self._order[1][place])
 
     def _read(self, index: int) -> StateT:
@@ -204,3 +205,12 @@ def stream(states: Iterable[StateT] | Dataset[StateT]) -> Iterator[StateT]:
         count += 1
     if isinstance(states, Sized) and len(states) != count:
         raise DataError(f"The initial states say that they are {len(states)}, but {count} came; correct their length.")
+
+
+def take(states: Sequence[StateT], rows: np.ndarray) -> Sequence[StateT]:
+    """Return ``states[rows]``, rows int64 of shape (n,), by array indexing where the sequence has it."""
+    try:
+        picked: Sequence[StateT] = states[rows]  # type: ignore[call-overload]
+    except TypeError:
+        picked = [states[int(row)] for row in rows]
+    return picked

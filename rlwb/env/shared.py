@@ -1,30 +1,76 @@
-"""Memory shared between the main process and its workers, without a name that could be left behind."""
+"""Sending an environment's maker to workers, its large arrays once for all of them."""
 
 from __future__ import annotations
 
+import faulthandler
 import mmap
 import os
 import pickle
+import signal
 import tempfile
+import threading
+import weakref
 from collections.abc import Sequence
+from functools import partial
 from io import BytesIO
+from multiprocessing import parent_process, reduction
 from typing import Any
 
 import cloudpickle
-import gymnasium as gym
 import numpy as np
 
-from rlwb.env.batch import empty_batch
+from rlwb.env.slot import EnvFn, Slot
 from rlwb.errors import ConfigError
-
-ALIGNMENT = 64
 
 #: Buffers of at least this many bytes are shared by all workers instead of being sent to each.
 SHARE_FROM = 1 << 16
 
 
-def anonymous_file() -> int:
-    """Return the descriptor of an empty file without a name; its memory is freed with its last descriptor and map."""
+class SharedFactory:
+    """Makes slots of an `env_fn`, in this process or in workers, which share its large arrays.
+
+    The arrays lie once in a file without a name, whose memory is freed with the last process that maps it.
+    """
+
+    def __init__(self, env_fn: EnvFn) -> None:
+        self.env_fn = env_fn
+        self._file = _nameless_file()
+        weakref.finalize(self, os.close, self._file)
+        try:
+            self._data, self._places = dump_shared(env_fn, self._file)
+        except Exception as error:
+            raise ConfigError(
+                f"env_fn cannot be sent to worker processes ({type(error).__name__}: {error}); leave out of it what "
+                "cannot be pickled, or use finite_env_type='dummy'."
+            ) from error
+
+    def __call__(self) -> Slot:
+        return Slot(self.env_fn)
+
+    def __reduce__(self) -> Any:
+        return partial, (_make_in_worker, self._data, self._places, reduction.DupFd(self._file))
+
+
+def _make_in_worker(data: bytes, places: Sequence[tuple[int, int]], file: Any) -> Slot:
+    # An interrupt at the keyboard reaches all processes; the main process decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    threading.Thread(target=_end_with_main_process, daemon=True).start()
+    descriptor = file.detach()
+    env_fn = load_shared(data, places, descriptor)
+    os.close(descriptor)
+    return Slot(env_fn)
+
+
+def _end_with_main_process() -> None:
+    # Even while the environment computes.
+    main = parent_process()
+    assert main is not None
+    main.join()
+    os._exit(1)
+
+
+def _nameless_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("rlwb")
     with tempfile.TemporaryFile() as file:
@@ -40,7 +86,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 def dump_shared(value: Any, file: int) -> tuple[bytes, list[tuple[int, int]]]:
-    """Pickle `value`; its large arrays go into `file` once. Return the pickle and where each array lies."""
+    """Pickle `value`; its large arrays go into `file` once. Return the pickle and (offset, bytes) of each array."""
     buffers: list[memoryview] = []
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
@@ -55,7 +101,7 @@ def dump_shared(value: Any, file: int) -> tuple[bytes, list[tuple[int, int]]]:
     places, end = [], 0
     for view in buffers:
         places.append((end, view.nbytes))
-        end += -(-view.nbytes // ALIGNMENT) * ALIGNMENT
+        end += -(-view.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     os.ftruncate(file, end)
     if end:
         with mmap.mmap(file, end) as memory:
@@ -70,32 +116,3 @@ def load_shared(data: bytes, places: Sequence[tuple[int, int]], file: int) -> An
         return pickle.loads(data)
     memory = memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_COPY))
     return pickle.loads(data, buffers=[memory[offset : offset + size] for offset, size in places])
-
-
-def shared_batch(space: gym.Space[Any], n: int, file: int) -> Any:
-    """Return a batch of `n` observations that lies in `file`, the same one in each process that calls this."""
-    end = 0
-
-    def measure(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        nonlocal end
-        if dtype.hasobject:
-            raise ConfigError(
-                f"The observation space {space} has a part without a fixed size, which shared memory cannot hold; "
-                "use finite_env_type='subproc'."
-            )
-        end += -(-int(np.prod(shape)) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-        return np.empty(0)
-
-    empty_batch(space, n, measure)
-    if os.fstat(file).st_size < end:
-        os.ftruncate(file, end)
-    memory = mmap.mmap(file, max(end, 1)) if end else mmap.mmap(-1, 1)
-    offset = 0
-
-    def place(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        nonlocal offset
-        array: np.ndarray = np.frombuffer(memory, dtype, int(np.prod(shape)), offset).reshape(shape)
-        offset += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
-        return array
-
-    return empty_batch(space, n, place)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
+import gymnasium as gym
 import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import create_empty_array
 
 from rlwb.batch import take_rows
-from rlwb.env.batch import empty_batch, write_row
 from rlwb.env.data_queue import Dataset, stream
-from rlwb.env.logs import LogWriter, wanted_level
-from rlwb.env.runner import EnvFn, EpisodeRunner, Outcome, describe, episode_seed
+from rlwb.env.shared import SharedFactory
+from rlwb.env.slot import EnvFn, Outcome, Slot, Task
+from rlwb.env.workers import DeadWorkerError, WorkerVectorEnv
 from rlwb.errors import ConfigError, WorkerError
+from rlwb.seeds import episode_seeds
 
 InitialStates = Iterable[Any] | Dataset[Any]
+
+FINITE_ENV_TYPES = ("dummy", "subproc", "shmem")
+
 _END = object()
 
 
@@ -29,7 +36,7 @@ class Active:
     episode
         Numbers of the episodes, int64 of shape ``(n,)``: the position of each one's initial state in the stream.
     obs
-        Their observations: a batch of ``n`` rows (see `rlwb.env.batch`), in arrays of its own.
+        Their observations: a batch of ``n`` rows (see `rlwb.batch`), in arrays of its own.
     """
 
     episode: np.ndarray
@@ -52,13 +59,14 @@ class StepResult:
     done
         Whether each episode has ended, bool of shape ``(n,)``.
     metrics
-        Number to final metrics of the episodes that have ended now.
+        Number to figures of the episodes that have ended now; see `EpisodeFigures`. Empty where
+        `FiniteVectorEnv.metrics` gives all at once.
     """
 
     episode: np.ndarray
     reward: np.ndarray
     done: np.ndarray
-    metrics: dict[int, dict[str, float]]
+    metrics: dict[int, dict[str, float]] = field(default_factory=dict)
 
 
 class FiniteVectorEnv(ABC):
@@ -66,7 +74,19 @@ class FiniteVectorEnv(ABC):
 
     ``active = env.reset()``; then ``result, active = env.step(actions)`` with one action a row of `active`, until
     ``len(active) == 0``. An episode that ends makes room for the next state of the stream at once.
+
+    Attributes
+    ----------
+    initial_states, seed
+        What the next reset starts: the stream, and the seed of the episodes' own random numbers. Both may be changed
+        between runs, so that one environment, with its workers, serves many.
+    first_episode
+        What to add to an episode's number for its random numbers, where the stream goes on with another's episodes.
     """
+
+    initial_states: Any
+    seed: int
+    first_episode: int = 0
 
     @abstractmethod
     def reset(self) -> Active:
@@ -80,6 +100,14 @@ class FiniteVectorEnv(ABC):
     def close(self) -> None:
         """Release what is held; may be called twice."""
 
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Return the figures of the E episodes, float64 of shape (E,) each; empty if they came with the steps."""
+        return {}
+
+    def details(self) -> dict[str, np.ndarray]:
+        """Return what else is known of the E episodes: arrays of shape (E, …)."""
+        return {}
+
     def __enter__(self) -> Self:
         return self
 
@@ -87,66 +115,38 @@ class FiniteVectorEnv(ABC):
         self.close()
 
 
-class Slots(ABC):
-    """The environments behind a `SlotVectorEnv`: numbered slots, each running one episode at a time.
-
-    A slot writes the observations of resets and steps into its row of `batch`, a batch of as many rows as there are
-    slots, which exists after the first `open`.
-    """
-
-    batch: Any
-
-    @abstractmethod
-    def open(self, n: int) -> None:
-        """Make sure that slots ``0 … n-1`` are ready."""
-
-    @abstractmethod
-    def reset(self, orders: Sequence[tuple[int, int, Any, int]]) -> list[Outcome]:
-        """Start episodes, each given as ``(slot, episode, initial state, seed)``."""
-
-    @abstractmethod
-    def step(self, orders: Sequence[tuple[int, int, Any, Any]]) -> list[Outcome]:
-        """Make steps, each given as ``(slot, episode, initial state, action)``."""
-
-    @abstractmethod
-    def close(self, at_once: bool) -> None:
-        """Release everything; `at_once` does not let a step in progress end. May be called twice."""
-
-
 class SlotVectorEnv(FiniteVectorEnv):
-    """A `FiniteVectorEnv` over `Slots`: draws the states, numbers the episodes, keeps the rows, feeds the writers.
+    """A `FiniteVectorEnv` over one of gymnasium's vector environments, whose environments are numbered slots.
 
-    Draws and numbers depend on the actions alone, not on how or where the slots run.
+    Draws the states, numbers the episodes and keeps the rows. Draws and numbers depend on the actions alone, not on
+    how or where the slots run. See `vectorize_env` for the parameters.
     """
 
     def __init__(
-        self, slots: Slots, initial_states: InitialStates, concurrency: int, loggers: Sequence[LogWriter], seed: int
+        self, env_fn: EnvFn, initial_states: InitialStates, finite_env_type: str, concurrency: int, seed: int
     ) -> None:
         self.concurrency = concurrency
         self.seed = seed
-        self.loggers = tuple(loggers)
-        self._slots = slots
-        self._initial_states = initial_states
+        self.initial_states = initial_states
+        self._env_fn = env_fn
+        self._finite_env_type = finite_env_type
+        self._shared_factory = None if finite_env_type == "dummy" else SharedFactory(env_fn)
         self._states: Iterator[Any] = iter(())
         self._episodes = 0
-        self._running: list[tuple[int, int, Any]] = []  # slot, episode, initial state; in the order of the rows
+        self._slots: gym.vector.VectorEnv[Any, Any, Any] | None = None
+        self._obs: Any = None
+        self._running: dict[int, Task] = {}  # by slot, in the order of the rows
         self._closed = False
 
-    def reset(self, initial_states: InitialStates | None = None) -> Active:
-        """Start the stream, or another one in its place: workers that run already are used again."""
+    def reset(self) -> Active:
+        """Start the stream of `initial_states`; workers that run already are used again."""
         self._refuse_closed()
-        if initial_states is not None:
-            self._initial_states = initial_states
         try:
-            self._states, self._episodes, self._running = stream(self._initial_states), 0, []
-            drawn = self._draw(range(self.concurrency))
+            self._states, self._episodes, self._running = stream(self.initial_states), 0, {}
+            tasks = self._draw(range(self.concurrency))
             # One slot even for no states: it knows the observation space.
-            self._slots.open(max(1, len(drawn)))
-            for logger in self.loggers:
-                logger.on_env_all_ready()
-            self._start(drawn)
-            if not self._running:
-                self._all_done()
+            self._open(max(1, len(tasks)))
+            self._start(tasks)
         except BaseException:
             self._abort()
             raise
@@ -154,7 +154,7 @@ class SlotVectorEnv(FiniteVectorEnv):
 
     def step(self, action: Any) -> tuple[StepResult, Active]:
         self._refuse_closed()
-        actions = np.array(action)  # a copy: an environment may keep its row
+        actions = np.asarray(action)
         if not self._running:
             raise ConfigError("No episode waits for an action; call reset, and step only while len(active) > 0.")
         if actions.ndim == 0 or len(actions) != len(self._running):
@@ -169,110 +169,112 @@ class SlotVectorEnv(FiniteVectorEnv):
 
     def close(self) -> None:
         if not self._closed:
-            self._closed = True
-            self._running = []
-            self._slots.close(at_once=False)
+            self._closed, self._running = True, {}
+            if self._slots is not None:
+                self._slots.close()
 
     def _step(self, actions: np.ndarray) -> tuple[StepResult, Active]:
-        outcomes = self._slots.step([(*row, value) for row, value in zip(self._running, actions, strict=True)])
+        assert self._slots is not None
+        tasks = self._running
+        # An array of its own: an environment may keep its row.
+        commands = np.zeros((self._slots.num_envs, *actions.shape[1:]), actions.dtype)
+        commands[list(tasks)] = actions
+        outcomes = self._send("step", tasks, lambda slots: slots.step(commands))
         result = StepResult(
-            episode=np.array([episode for _, episode, _ in self._running], dtype=np.int64),
+            episode=np.array([task.episode for task in tasks.values()], dtype=np.int64),
             reward=np.array([outcome.reward for outcome in outcomes], dtype=np.float64),
             done=np.array([outcome.done for outcome in outcomes], dtype=bool),
-            metrics={},
         )
-        for (_, episode, _), outcome in zip(self._running, outcomes, strict=True):
-            if outcome.done:
-                result.metrics[episode] = outcome.metrics
-            for logger in self.loggers:
-                logger.on_env_step(episode, outcome.reward, outcome.done, outcome.log)
-        free = [slot for (slot, _, _), outcome in zip(self._running, outcomes, strict=True) if outcome.done]
-        self._running = [row for row in self._running if row[0] not in free]
-        if free:
-            self._start(self._draw(free))
-        if not self._running:
-            self._all_done()
+        pairs = zip(tasks.values(), outcomes, strict=True)
+        result.metrics = {task.episode: outcome.metrics for task, outcome in pairs if outcome.done}
+        free = [slot for slot, outcome in zip(tasks, outcomes, strict=True) if outcome.done]
+        self._running = {slot: task for slot, task in tasks.items() if slot not in free}
+        self._start(self._draw(free))
         return result, self._active()
 
-    def _draw(self, slots: Iterable[int]) -> list[tuple[int, int, Any]]:
-        drawn = []
+    def _draw(self, slots: Iterable[int]) -> dict[int, Task]:
+        tasks: dict[int, Task] = {}
         for slot in slots:
             state = next(self._states, _END)
             if state is _END:
                 break
-            drawn.append((slot, self._episodes, state))
+            tasks[slot] = Task(self._episodes, state)
             self._episodes += 1
-        return drawn
+        return tasks
 
-    def _start(self, drawn: list[tuple[int, int, Any]]) -> None:
-        if not drawn:
+    def _open(self, n: int) -> None:
+        """Make sure that slots ``0 … n-1`` are ready."""
+        if self._slots is not None and self._slots.num_envs >= n:
             return
-        outcomes = self._slots.reset([(*row, episode_seed(self.seed, row[1])) for row in drawn])
-        for (_, episode, _), outcome in zip(drawn, outcomes, strict=True):
-            for logger in self.loggers:
-                logger.on_env_reset(episode, outcome.log)
-        self._running = sorted([*self._running, *drawn], key=lambda row: row[0])
+        if self._slots is not None:
+            self._slots.close()
+        try:
+            if self._shared_factory is None:
+                makers = [lambda: Slot(self._env_fn)] * n
+                self._slots = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+            else:
+                shared = self._finite_env_type == "shmem"
+                self._slots = WorkerVectorEnv(self._shared_factory, n, shared_memory=shared)
+        except DeadWorkerError as error:
+            raise WorkerError(f"{error} in env_fn; see its output above.") from None
+        except Exception as error:
+            raise WorkerError(f"{type(error).__name__} in env_fn: {error}") from error
+        self._obs = create_empty_array(self._slots.single_observation_space, n, fn=np.zeros)
+
+    def _start(self, tasks: dict[int, Task]) -> None:
+        if not tasks:
+            return
+        assert self._slots is not None
+        slots = range(self._slots.num_envs)
+        episodes = np.array([task.episode for task in tasks.values()])
+        seeds = dict(zip(tasks, episode_seeds(self.seed, self.first_episode + episodes).tolist(), strict=True))
+        mask = np.array([slot in tasks for slot in slots])
+
+        def reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> Any:
+            env.set_attr("task", [tasks.get(slot) for slot in slots])
+            return env.reset(seed=[seeds.get(slot) for slot in slots], options={"reset_mask": mask})
+
+        self._send("reset", tasks, reset)
+        self._running = dict(sorted((self._running | tasks).items()))
+
+    def _send(self, verb: str, tasks: dict[int, Task], command: Any) -> list[Outcome]:
+        try:
+            self._obs, *_, info = command(self._slots)
+        except DeadWorkerError as error:
+            task = tasks.get(error.number, "another episode")
+            raise WorkerError(f"{error} in {verb} of {task}; see its output above.") from None
+        except (KeyError, TypeError, ValueError) as error:  # observations that gymnasium cannot lay together
+            which = " or ".join(map(str, tasks.values()))
+            raise WorkerError(f"{type(error).__name__} around {verb} of {which}: {error}") from error
+        outcomes = [info["outcome"][slot] for slot in tasks]
+        del info  # an array of objects, whose cycles (error, traceback, this frame) the garbage collector cannot see
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        return outcomes
 
     def _active(self) -> Active:
-        rows = np.array([slot for slot, _, _ in self._running], dtype=np.int64)
-        episodes = np.array([episode for _, episode, _ in self._running], dtype=np.int64)
-        return Active(episodes, take_rows(self._slots.batch, rows))
-
-    def _all_done(self) -> None:
-        for logger in self.loggers:
-            logger.on_env_all_done()
+        episodes = np.array([task.episode for task in self._running.values()], dtype=np.int64)
+        return Active(episodes, take_rows(self._obs, np.array(list(self._running), dtype=np.int64)))
 
     def _abort(self) -> None:
-        self._closed = True
-        self._running = []
-        self._slots.close(at_once=True)
+        self._closed, self._running = True, {}
+        if isinstance(self._slots, WorkerVectorEnv):
+            self._slots.close(terminate=True)
+        elif self._slots is not None:
+            self._slots.close()
 
     def _refuse_closed(self) -> None:
         if self._closed:
             raise ConfigError("The vector environment is closed, or an error has ended it; make a new one.")
 
 
-class DummySlots(Slots):
-    """Environments in this process, one after the other."""
-
-    def __init__(self, env_fn: EnvFn, concurrency: int, loglevel: int) -> None:
-        self._env_fn = env_fn
-        self._concurrency = concurrency
-        self._loglevel = loglevel
-        self._runners: list[EpisodeRunner] = []
-
-    def open(self, n: int) -> None:
-        while len(self._runners) < n:
-            try:
-                self._runners.append(EpisodeRunner(self._env_fn, self._loglevel))
-            except Exception as error:
-                raise WorkerError(f"{type(error).__name__} in env_fn: {error}") from error
-            if len(self._runners) == 1:
-                self.batch = empty_batch(self._runners[0].observation_space, self._concurrency)
-
-    def reset(self, orders: Sequence[tuple[int, int, Any, int]]) -> list[Outcome]:
-        return [self._run("reset", *order) for order in orders]
-
-    def step(self, orders: Sequence[tuple[int, int, Any, Any]]) -> list[Outcome]:
-        return [self._run("step", *order) for order in orders]
-
-    def close(self, at_once: bool) -> None:
-        runners, self._runners = self._runners, []
-        for runner in runners:
-            runner.close()
-
-    def _run(self, verb: Literal["reset", "step"], slot: int, episode: int, state: Any, argument: Any) -> Outcome:
-        runner = self._runners[slot]
-        try:
-            outcome = runner.reset(state, argument) if verb == "reset" else runner.step(argument)
-            if outcome.obs is not None:
-                write_row(self.batch, slot, outcome.obs)
-        except Exception as error:
-            # Of the same class as a worker's error, so that the environment type makes no difference.
-            raise WorkerError(
-                f"{type(error).__name__} in {verb} of episode {episode} ({describe(state)}): {error}"
-            ) from error
-        return outcome
+def check_env_type(finite_env_type: str, concurrency: int, types: Sequence[str]) -> None:
+    """Raise `ConfigError` unless the type is one of `types` and the concurrency a whole number from 1 on."""
+    if finite_env_type not in types:
+        raise ConfigError(f"finite_env_type is {finite_env_type!r}; choose one of {', '.join(types)}.")
+    if isinstance(concurrency, bool) or not isinstance(concurrency, (int, np.integer)) or concurrency < 1:
+        raise ConfigError(f"concurrency is {concurrency!r}; give the number of parallel episodes, at least 1.")
 
 
 def vectorize_env(
@@ -281,7 +283,6 @@ def vectorize_env(
     *,
     finite_env_type: str = "dummy",
     concurrency: int = 1,
-    loggers: Sequence[LogWriter] | LogWriter = (),
     seed: int = 0,
 ) -> SlotVectorEnv:
     """Make a vector environment.
@@ -292,8 +293,9 @@ def vectorize_env(
     Parameters
     ----------
     env_fn
-        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot. Workers get it by
-        cloudpickle, so it may be a lambda or a function of a notebook; large arrays in it are shared, not copied.
+        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot, and once more in this
+        process for the spaces where there are workers. They get it by cloudpickle, so it may be a lambda or a function
+        of a notebook; large arrays in it are shared, not copied.
     initial_states
         The stream: a sequence, a `DataQueue`, any iterable. Read in this process, each state handed out once.
     finite_env_type
@@ -301,8 +303,6 @@ def vectorize_env(
         through shared memory. Processes pay off when a step costs more than about a millisecond.
     concurrency
         Most episodes at a time, and most processes.
-    loggers
-        Writers that get what the episodes log.
     seed
         Episode number ``e`` is reset with a seed drawn from ``(seed, e)``.
 
@@ -311,17 +311,5 @@ def vectorize_env(
     WorkerError
         From `reset` and `step`, when an environment raises or its process dies; the vector environment is closed then.
     """
-    if isinstance(concurrency, bool) or not isinstance(concurrency, (int, np.integer)) or concurrency < 1:
-        raise ConfigError(f"concurrency is {concurrency!r}; give the number of parallel episodes, at least 1.")
-    writers = (loggers,) if isinstance(loggers, LogWriter) else tuple(loggers)
-    level = wanted_level(writers)
-    slots: Slots
-    if finite_env_type == "dummy":
-        slots = DummySlots(env_fn, concurrency, level)
-    elif finite_env_type in ("subproc", "shmem"):
-        from rlwb.env.workers import WorkerSlots
-
-        slots = WorkerSlots(env_fn, concurrency, level, shared=finite_env_type == "shmem")
-    else:
-        raise ConfigError(f"finite_env_type is {finite_env_type!r}; choose 'dummy', 'subproc' or 'shmem'.")
-    return SlotVectorEnv(slots, initial_states, concurrency, writers, seed)
+    check_env_type(finite_env_type, concurrency, FINITE_ENV_TYPES)
+    return SlotVectorEnv(env_fn, initial_states, finite_env_type, concurrency, seed)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import functools
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from rlwb.bound import Bound
 from rlwb.env.data_queue import DataQueue, Dataset, stream
-from rlwb.env.logs import LogCollector, LogLevel
 from rlwb.errors import ConfigError, DataError, InterpreterError, RlwbError
-from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.reward import AuxiliaryInfoCollector, Reward
-from rlwb.simulator import Simulator
-
-InitialStateT = TypeVar("InitialStateT")
-StateT = TypeVar("StateT")
-ObsT = TypeVar("ObsT")
-PolicyActionT = TypeVar("PolicyActionT")
-ActionT = TypeVar("ActionT")
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
+from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
+from rlwb.simulator import Simulator, State
 
 
 class ExhaustedError(RlwbError):
@@ -31,185 +23,155 @@ class ExhaustedError(RlwbError):
 
 
 @dataclass
-class EnvWrapperStatus(Generic[InitialStateT, ObsT, PolicyActionT]):
+class EnvWrapperStatus:
     """What has happened in the current episode, in the words of reinforcement learning.
 
     Attributes
     ----------
+    initial_state
+        What the episode started from.
     cur_step
         Number of decisions made.
     done
         Whether the episode has ended.
-    initial_state
-        What the episode started from.
     obs_history, action_history, reward_history
         Observations (one more than decisions, from the reset on), the policy's actions, rewards.
     """
 
-    initial_state: InitialStateT
+    initial_state: Any
     cur_step: int = 0
     done: bool = False
-    obs_history: list[ObsT] = field(default_factory=list)
-    action_history: list[PolicyActionT] = field(default_factory=list)
+    obs_history: list[Any] = field(default_factory=list)
+    action_history: list[Any] = field(default_factory=list)
     reward_history: list[float] = field(default_factory=list)
 
 
-class EnvWrapper(gym.Env[Any, Any], Generic[InitialStateT, StateT, ActionT, ObsT, PolicyActionT]):
+class EnvWrapper(gym.Env[Any, Any]):
     """One environment: a simulator seen through interpreters and judged by a reward.
 
     An episode starts from ``options["initial_state"]`` of `reset` if it is given, else from the next state of
-    `seed_iterator`. ``reset(seed=…)`` seeds `np_random`, which simulators find at ``self.env.np_random``, and starts
+    `seed_iterator`. ``reset(seed=…)`` seeds the episode's random numbers and those of the episodes after it, and starts
     `seed_iterator` over (a `DataQueue` with that seed; a plain iterator cannot start over and goes on).
 
-    ``info`` holds ``log`` (what was logged, for `LogWriter`s), ``aux_info`` (from the collector) and, at the last
-    step, ``metrics`` (of the simulator).
+    ``info`` holds ``aux_info`` (from the collector), after a step ``reward_parts`` (the reward's summands), and at the
+    last step ``metrics`` (of the simulator).
 
     Parameters
     ----------
-    simulator_fn
-        Makes the simulator of an episode from its initial state.
+    simulator
+        The dynamics.
     state_interpreter, action_interpreter
-        Make observations out of states, and the simulator's actions out of the policy's.
+        Make observations of what is known, and the simulator's actions of the policy's.
     seed_iterator
         The initial states; None when each reset brings its own.
-    reward_fn
+    reward
         The reward; None is 0 at every step.
     aux_info_collector
-        Gathers ``info["aux_info"]``.
-    logger
-        Gathers ``info["log"]``; simulators and interpreters find it at ``self.env.logger``.
+        Gathers ``info["aux_info"]`` after each step.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(
         self,
-        simulator_fn: Callable[[InitialStateT], Simulator[InitialStateT, StateT, ActionT]],
-        state_interpreter: StateInterpreter[StateT, ObsT],
-        action_interpreter: ActionInterpreter[StateT, PolicyActionT, ActionT],
-        seed_iterator: Iterable[InitialStateT] | Dataset[InitialStateT] | None = None,
-        reward_fn: Reward[StateT] | None = None,
-        aux_info_collector: AuxiliaryInfoCollector[StateT] | None = None,
-        logger: LogCollector | None = None,
+        simulator: Simulator[Any],
+        state_interpreter: StateInterpreter[Any],
+        action_interpreter: ActionInterpreter[Any],
+        seed_iterator: Iterable[Any] | Dataset[Any] | None = None,
+        reward: Reward[Any] | None = None,
+        aux_info_collector: AuxiliaryInfoCollector[Any] | None = None,
     ) -> None:
-        self.simulator_fn = simulator_fn
+        self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter
-        self.reward_fn = reward_fn
+        self.reward = reward
         self.aux_info_collector = aux_info_collector
-        self.logger = logger if logger is not None else LogCollector()
         self.observation_space = state_interpreter.observation_space
         self.action_space = action_interpreter.action_space
         self._states = seed_iterator
-        self.seed_iterator: Iterator[InitialStateT] = stream(() if seed_iterator is None else seed_iterator)
-        self._simulator: Simulator[InitialStateT, StateT, ActionT] | None = None
-        self._status: EnvWrapperStatus[InitialStateT, ObsT, PolicyActionT] | None = None
+        self.seed_iterator: Iterator[Any] = stream(() if seed_iterator is None else seed_iterator)
+        self._state: State | None = None
+        self._status: EnvWrapperStatus | None = None
         # A spec, so that gymnasium's tools can make an environment of the same parts.
-        again = functools.partial(
-            EnvWrapper,
-            simulator_fn,
-            state_interpreter,
-            action_interpreter,
-            seed_iterator,
-            reward_fn,
-            aux_info_collector,
-            logger,
-        )
-        self.spec = EnvSpec("rlwb/EnvWrapper-v0", entry_point=again)
+        parts = (simulator, state_interpreter, action_interpreter, seed_iterator, reward, aux_info_collector)
+        self.spec = EnvSpec("rlwb/EnvWrapper-v0", entry_point=functools.partial(EnvWrapper, *parts))
 
     @property
-    def simulator(self) -> Simulator[InitialStateT, StateT, ActionT]:
-        """The simulator of the current episode."""
-        if self._simulator is None:
+    def state(self) -> State:
+        """The simulator's state of the current episode, of one row."""
+        if self._state is None:
             raise ConfigError("The environment has no episode yet; call reset first.")
-        return self._simulator
+        return self._state
 
     @property
-    def status(self) -> EnvWrapperStatus[InitialStateT, ObsT, PolicyActionT]:
+    def status(self) -> EnvWrapperStatus:
         """What has happened in the current episode."""
         if self._status is None:
             raise ConfigError("The environment has no episode yet; call reset first.")
         return self._status
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ObsT, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; raise `ExhaustedError` after the last initial state."""
         super().reset(seed=seed)
         if options is not None and "initial_state" in options:
-            state = options["initial_state"]
+            initial = options["initial_state"]
         else:
-            state = self._next_state(seed)
+            initial = self._next_state(seed)
+        own = int(self.np_random.integers(2**63)) if seed is None else seed
         try:
-            return self._start(state)
+            return self._start(initial, np.array([own], dtype=np.uint64))
         except StopIteration as error:
             raise self._not_the_end("reset") from error
 
-    def step(self, action: PolicyActionT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Let the policy decide once. An episode ends by itself only: it is never truncated."""
         if self.status.done:
-            raise ConfigError(f"The episode of {self.simulator.describe()} has ended; call reset before the next step.")
+            raise ConfigError(f"The episode of {self.status.initial_state} has ended; call reset before the next step.")
         try:
             return self._advance(action)
         except StopIteration as error:
             raise self._not_the_end("step") from error
 
-    def _start(self, initial_state: InitialStateT) -> tuple[ObsT, dict[str, Any]]:
-        self.logger.reset()
+    def _start(self, initial_state: Any, seeds: np.ndarray) -> tuple[Any, dict[str, Any]]:
         self._status = EnvWrapperStatus(initial_state)
-        self._simulator = self.simulator_fn(initial_state)
-        self._bind()
-        if self._simulator.done():
-            raise DataError(
-                f"The episode of {self._simulator.describe()} is over before its first decision; leave it out."
-            )
-        state = self._simulator.get_state()
-        obs = self.state_interpreter(state)
-        self._status.obs_history.append(obs)
-        return obs, self._info(state)
+        self._state = self.simulator.start([initial_state], seeds)
+        if self._state.done[0]:
+            raise DataError(f"The episode of {initial_state} is over before its first decision; leave it out.")
+        return self._observe(), {"aux_info": {}}
 
-    def _advance(self, policy_action: PolicyActionT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
-        simulator, status = self.simulator, self.status
-        self._bind()
-        self.logger.reset()
-        action = self.action_interpreter(simulator.get_state(), policy_action)
+    def _advance(self, policy_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        status = self.status
+        name = f"the action given to {type(self.action_interpreter).__name__}"
+        check_in_space(self.action_space, policy_action, name)
+        action = self.action_interpreter.interpret(self.state.known, np.asarray(policy_action)[None])
         status.action_history.append(policy_action)
-        # Rewards and interpreters see the step already counted, and know whether it was the last.
         status.cur_step += 1
-        simulator.step(action)
-        status.done = bool(simulator.done())
-        state = simulator.get_state()
-        obs = self.state_interpreter(state)
-        status.obs_history.append(obs)
-        reward = 0.0 if self.reward_fn is None else self.reward_fn(state)
+        self._state = self.simulator.step(self.state, action)
+        status.done = bool(self._state.done[0])
+        obs, outcome = self._observe(), self._state.outcome
+        parts = {} if self.reward is None else self.reward.parts(outcome)
+        reward = float(sum_parts(parts)[0]) if parts else 0.0
         status.reward_history.append(reward)
-        if self.logger.wants(LogLevel.DEBUG):
-            self.logger.add_any("obs", obs, LogLevel.DEBUG)
-            self.logger.add_any("policy_act", policy_action, LogLevel.DEBUG)
-        info = self._info(state)
+        collected = {} if self.aux_info_collector is None else self.aux_info_collector.collect(outcome)
+        info: dict[str, Any] = {"aux_info": _first(collected), "reward_parts": _first(parts)}
         if status.done:
-            info["metrics"] = self._metrics()
+            info["metrics"] = _first(self._state.metrics())
         return obs, reward, status.done, False, info
 
-    def _info(self, state: StateT) -> dict[str, Any]:
-        aux_info = {} if self.aux_info_collector is None else self.aux_info_collector(state)
-        return {"log": self.logger.logs(), "aux_info": aux_info}
-
-    def _metrics(self) -> dict[str, float]:
-        metrics = self.simulator.metrics()
-        if not isinstance(metrics, dict):
+    def _observe(self) -> Any:
+        name = type(self.state_interpreter).__name__
+        batch = self.state_interpreter.interpret(self.state.known)
+        try:
+            obs = row_of(batch, 0, self.observation_space)
+        except (IndexError, KeyError, TypeError, ValueError):
             raise InterpreterError(
-                f"{type(self.simulator).__name__}.metrics returned {metrics!r}; return a dict of names and numbers."
-            )
-        result = {}
-        for name, value in metrics.items():
-            try:
-                result[name] = float(value)
-            except (TypeError, ValueError):
-                raise InterpreterError(
-                    f"{type(self.simulator).__name__}.metrics[{name!r}] is {value!r}; return a number, NaN if missing."
-                ) from None
-        return result
+                f"{name}.interpret returned {type(batch).__name__}; return a batch with a row for each episode."
+            ) from None
+        check_in_space(self.observation_space, obs, name)
+        self.status.obs_history.append(obs)
+        return obs
 
-    def _next_state(self, seed: int | None) -> InitialStateT:
+    def _next_state(self, seed: int | None) -> Any:
         if self._states is None:
             raise ConfigError(
                 'This environment has no seed_iterator; give reset its initial state: options={"initial_state": …}.'
@@ -225,16 +187,13 @@ class EnvWrapper(gym.Env[Any, Any], Generic[InitialStateT, StateT, ActionT, ObsT
                 "The initial states are used up; reset with a new one, or use DataQueue(repeat=-1)."
             ) from None
 
-    def _bind(self) -> None:
-        # At every step: parts may be shared by several environments, and none may keep an environment alive.
-        proxy = weakref.proxy(self)
-        parts = (self._simulator, self.state_interpreter, self.action_interpreter)
-        for part in (*parts, self.reward_fn, self.aux_info_collector):
-            if isinstance(part, Bound):
-                part.bind(proxy)
-
-    def _not_the_end(self, where: str) -> InterpreterError:
+    @staticmethod
+    def _not_the_end(where: str) -> InterpreterError:
         return InterpreterError(
             f"A StopIteration was raised inside {where} by the simulator, an interpreter or the reward; "
             "see the traceback above and raise another exception there."
         )
+
+
+def _first(columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {name: values[0] if np.ndim(values[0]) else float(values[0]) for name, values in columns.items()}

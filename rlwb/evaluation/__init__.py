@@ -1,10 +1,9 @@
 """Judging a result: which checkpoints, how good, how sure. Figures live in `rlwb.evaluation.plots`."""
 
-from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval
+from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval, statistic_interval
 from rlwb.evaluation.ceiling import above_ceiling
-from rlwb.evaluation.comparison import Comparison, comparison
+from rlwb.evaluation.figures import FIGURES, SUMMARY_COLUMNS, figure_table, summary, wide
 from rlwb.evaluation.gap import gap_table, rule_steps
-from rlwb.evaluation.headline import Headline, headline
 from rlwb.evaluation.overfitting import (
     Overfitting,
     expected_shrinkage,
@@ -13,19 +12,18 @@ from rlwb.evaluation.overfitting import (
 )
 from rlwb.evaluation.results import PolicyResult, day_matrix, day_means
 from rlwb.evaluation.select import Checkpoint, Exclusion, Selection, read_validation, select_checkpoints
-from rlwb.evaluation.statistics import gain_loss_ratio, value_weighted_mean, win_rate
-from rlwb.evaluation.summary import SUMMARY_COLUMNS, summarise
+from rlwb.evaluation.tables import Table, comparison, headline
 
 __all__ = [
+    "FIGURES",
     "SUMMARY_COLUMNS",
     "Checkpoint",
-    "Comparison",
     "Exclusion",
-    "Headline",
     "Interval",
     "Overfitting",
     "PolicyResult",
     "Selection",
+    "Table",
     "above_ceiling",
     "average_day_interval",
     "comparison",
@@ -33,7 +31,7 @@ __all__ = [
     "day_matrix",
     "day_means",
     "expected_shrinkage",
-    "gain_loss_ratio",
+    "figure_table",
     "gap_table",
     "headline",
     "mean_of_largest",
@@ -42,7 +40,7 @@ __all__ = [
     "read_validation",
     "rule_steps",
     "select_checkpoints",
-    "summarise",
-    "value_weighted_mean",
-    "win_rate",
+    "statistic_interval",
+    "summary",
+    "wide",
 ]

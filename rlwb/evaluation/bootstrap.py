@@ -100,12 +100,46 @@ def average_day_interval(
     level: float = 0.95,
     resamples: int = 10_000,
 ) -> Interval:
-    """Interval of the mean over K policies of their mean PAs, all policies living through the same drawn days.
+    """Interval of the mean over K policies of their mean PAs, all policies living through the same drawn days."""
+    return statistic_interval([mean_parts(pa) for pa in pas], dates, ratio, rng, level=level, resamples=resamples)
 
-    The D days are drawn D at a time with replacement. With S[k, d] the sum and C[k, d] the count of the PAs of
-    policy k on day d, and w[d] how often day d was drawn, a resampled value is
-    ``mean_k( sum_d w[d] S[k, d] / sum_d w[d] C[k, d] )``. Few days make plain percentiles too narrow; the
-    percentiles are taken further out, where Student's t with D - 1 degrees of freedom puts them.
+
+def mean_parts(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return what `ratio` of sums makes a mean of, float64 of shape ``(orders, 2)``; NaN where a value is missing."""
+    values = finite_or_nan(values)
+    weights = np.where(np.isnan(values), np.nan, 1.0) if weights is None else finite_or_nan(weights)
+    return np.stack([values * weights, weights], axis=1)
+
+
+def ratio(sums: np.ndarray) -> np.ndarray:
+    """Return the first sum over the second, float64 of shape ``(B,)``; NaN where the second is 0."""
+    return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), math.nan), where=sums[:, 1] > 0)
+
+
+def statistic_interval(
+    parts: Sequence[np.ndarray],
+    dates: Sequence[np.ndarray],
+    statistic: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+) -> Interval:
+    """Return the mean over K policies of a statistic of sums over orders, with its day-clustered interval.
+
+    The D days with a value are drawn D at a time with replacement. With S[k, d] the sums of policy k on day d, and w[d]
+    how often day d was drawn, a resampled value is ``mean_k(statistic(sum_d w[d] S[k, d]))``; a policy without a value
+    there is left out of that resample. Few days make plain percentiles too narrow; the percentiles are taken further
+    out, where Student's t with D - 1 degrees of freedom puts them.
+
+    Parameters
+    ----------
+    parts
+        For each policy what is summed, float64 of shape ``(orders, M)``; a row with NaN is left out and counted.
+    dates
+        For each policy the trading day of each order, datetime64 of shape ``(orders,)``.
+    statistic
+        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed.
 
     References
     ----------
@@ -113,58 +147,26 @@ def average_day_interval(
     section 3.4 (the expanded percentile interval).
     """
     _check_settings(level, resamples)
-    sums_kd, counts_kd = _day_sums(pas, dates)
-    orders, days = int(counts_kd.sum()), counts_kd.shape[1]
-    missing = sum(len(pa) for pa in pas) - orders
-    estimate = float(_mean_of_ratios(np.ones((1, days)), sums_kd, counts_kd)[0]) if days else math.nan
+    sums_kdm, orders = _day_sums(parts, dates)
+    days = sums_kdm.shape[1]
+    missing = sum(len(part) for part in parts) - orders
+
+    def values(weights_bd: np.ndarray) -> np.ndarray:
+        values_kb = np.stack([statistic(weights_bd @ sums_dm) for sums_dm in sums_kdm])
+        there = ~np.isnan(values_kb)
+        count = there.sum(axis=0)
+        total = np.where(there, values_kb, 0.0).sum(axis=0)
+        return np.divide(total, count, out=np.full(len(total), math.nan), where=count > 0)
+
+    estimate = float(values(np.ones((1, days)))[0]) if days else math.nan
     if days < 2:
         return Interval(estimate, math.nan, math.nan, math.nan, level, orders, missing, days)
-    resampled = np.concatenate(
-        [_mean_of_ratios(weights, sums_kd, counts_kd) for weights in _draw_weights(days, resamples, rng)]
-    )
+    resampled = np.concatenate([values(weights_bd) for weights_bd in _draw_weights(days, resamples, rng)])
+    resampled = resampled[~np.isnan(resampled)]
+    if len(resampled) < 2:
+        return Interval(estimate, math.nan, math.nan, math.nan, level, orders, missing, days)
     lo, hi = _expanded_percentiles(resampled, days, level)
     return Interval(estimate, lo, hi, float(resampled.std(ddof=1)), level, orders, missing, days)
-
-
-def statistic_interval(
-    parts: np.ndarray,
-    dates: np.ndarray,
-    statistic: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-) -> tuple[float, float, float]:
-    """Return a statistic of sums over orders with the ends of its interval, days drawn as in `average_day_interval`.
-
-    Parameters
-    ----------
-    parts
-        What is summed, float64 of shape ``(orders, M)``, without NaN.
-    dates
-        Trading day of each order, datetime64 of shape ``(orders,)``.
-    statistic
-        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. Such resamples are
-        left out of the interval.
-
-    Returns
-    -------
-    estimate, lo, hi
-        The ends are NaN with fewer days than `fewest_days`, or when no resample can be computed.
-    """
-    _check_settings(level, resamples)
-    days, index = np.unique(np.asarray(dates).astype("datetime64[D]"), return_inverse=True)
-    sums_dm = np.zeros((len(days), parts.shape[1]))
-    np.add.at(sums_dm, index, parts)
-    estimate = float(statistic(sums_dm.sum(axis=0, keepdims=True))[0])
-    if len(days) < fewest_days(level):
-        return estimate, math.nan, math.nan
-    drawn = _draw_weights(len(days), resamples, rng)
-    resampled = np.concatenate([statistic(weights_bd @ sums_dm) for weights_bd in drawn])
-    resampled = resampled[~np.isnan(resampled)]
-    if not len(resampled):
-        return estimate, math.nan, math.nan
-    return estimate, *_expanded_percentiles(resampled, len(days), level)
 
 
 def paired_interval(
@@ -197,21 +199,20 @@ def _expanded_percentiles(resampled: np.ndarray, days: int, level: float) -> tup
     return float(lo), float(hi)
 
 
-def _day_sums(pas: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums and counts by policy and day, each float64 of shape ``(K, D)``; D days have a value."""
-    values = [finite_or_nan(pa) for pa in pas]
-    keep = [~np.isnan(pa) for pa in values]
+def _day_sums(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
+    """Return sums by policy and day, float64 of shape ``(K, D, M)``, and the number of rows in them."""
+    keep = [~np.isnan(part).any(axis=1) for part in parts]
     stamps = [np.asarray(day).astype("datetime64[D]") for day in dates]
-    for pa, day in zip(values, stamps, strict=True):
-        if pa.shape != day.shape:
-            raise DataError(f"PAs have shape {pa.shape} but their dates {day.shape}; give one date an order.")
-    days = np.unique(np.concatenate([day[k] for day, k in zip(stamps, keep, strict=True)])) if pas else np.array([])
-    sums, counts = np.zeros((len(pas), len(days))), np.zeros((len(pas), len(days)))
-    for row, (pa, day, k) in enumerate(zip(values, stamps, keep, strict=True)):
+    for part, day in zip(parts, stamps, strict=True):
+        if part.shape[:1] != day.shape:
+            raise DataError(f"PAs have shape {part.shape[:1]} but their dates {day.shape}; give one date an order.")
+    days = np.unique(np.concatenate([day[k] for day, k in zip(stamps, keep, strict=True)])) if parts else np.array([])
+    sums = np.zeros((len(parts), len(days), parts[0].shape[1] if parts else 0))
+    for row, (part, day, k) in enumerate(zip(parts, stamps, keep, strict=True)):
         index = np.searchsorted(days, day[k])
-        sums[row] = np.bincount(index, weights=pa[k], minlength=len(days))
-        counts[row] = np.bincount(index, minlength=len(days))
-    return sums, counts
+        for column in range(part.shape[1]):
+            sums[row, :, column] = np.bincount(index, weights=part[k, column], minlength=len(days))
+    return sums, int(sum(k.sum() for k in keep))
 
 
 def _draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -221,16 +222,6 @@ def _draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterat
         rows = min(chunk, resamples - start)
         drawn = rng.integers(days, size=(rows, days)) + np.arange(rows)[:, None] * days
         yield np.bincount(drawn.ravel(), minlength=rows * days).reshape(rows, days).astype(np.float64)
-
-
-def _mean_of_ratios(weights_bd: np.ndarray, sums_kd: np.ndarray, counts_kd: np.ndarray) -> np.ndarray:
-    """Return the mean over policies of their weighted means, float64 of shape ``(B,)``.
-
-    A policy without a single PA on the drawn days has no mean there and is left out of that resample.
-    """
-    counts_bk = weights_bd @ counts_kd.T
-    means_bk = np.divide(weights_bd @ sums_kd.T, counts_bk, out=np.zeros_like(counts_bk), where=counts_bk > 0)
-    return means_bk.sum(axis=1) / (counts_bk > 0).sum(axis=1)
 
 
 def _check_settings(level: float, resamples: int = 100) -> None:

@@ -23,7 +23,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "price field": ("price_field",),
     "volume cap": ("volume_limit",),
     "no forced completion": ("complete_at_end",),
-    "lots": ("lot_size", "odd_remainder"),
+    "lots": ("lot_size", "odd_lot"),
     "price limits": ("price_limit", "price_tick"),
     "halts": ("halts",),
     "spread": ("half_spread_bps",),

@@ -1,73 +1,74 @@
 """Trade execution: orders, rules, the engine, and everything a policy needs to act on it."""
 
+from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
 from rlwb.execution.baselines import (
     POV,
     TWAP,
     VWAP,
     AlmgrenChriss,
-    AmountItself,
+    Baseline,
     BertsimasLo,
-    HindsightBound,
+    HindsightOptimum,
     ImpactParameters,
     SignalParameters,
-    StateItself,
     hindsight_table,
 )
-from rlwb.execution.bind import BindReport, bind_orders
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
+    AmountActionInterpreter,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     FullHistoryStateInterpreter,
+    KnownStateInterpreter,
     TwapRelativeActionInterpreter,
 )
+from rlwb.execution.liquidity import RandomLiquidity
 from rlwb.execution.metrics import order_metrics, price_advantage
 from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
-from rlwb.execution.rewards import PAPenaltyReward, PPOReward
+from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
-from rlwb.execution.simulator import OrderExecutionFactory, SingleAssetOrderExecution
-from rlwb.execution.state import BatchState, OrderState
+from rlwb.execution.simulator import OrderExecution
+from rlwb.execution.state import ExecutionState, Known, Outcome
 from rlwb.execution.table import order_table, read_order_settings, read_orders, write_orders
-from rlwb.execution.vector_env import BatchedOrderExecution
 
 __all__ = [
     "POV",
     "TWAP",
     "VWAP",
     "AlmgrenChriss",
-    "AmountItself",
-    "BatchState",
-    "BatchedOrderExecution",
+    "AmountActionInterpreter",
+    "Baseline",
     "Benchmarks",
     "BertsimasLo",
-    "BindReport",
     "CategoricalActionInterpreter",
     "CurrentStepStateInterpreter",
     "Direction",
     "Engine",
     "EngineState",
     "ExecutionRules",
+    "ExecutionState",
     "Fills",
     "FullHistoryStateInterpreter",
-    "HindsightBound",
+    "HindsightOptimum",
     "ImpactParameters",
+    "Known",
+    "KnownStateInterpreter",
     "Order",
     "OrderBatch",
-    "OrderExecutionFactory",
+    "OrderExecution",
     "OrderSettings",
-    "OrderState",
+    "Outcome",
     "PAPenaltyReward",
-    "PPOReward",
+    "RandomLiquidity",
     "SignalParameters",
-    "SingleAssetOrderExecution",
+    "SparseReward",
     "SplitSettings",
-    "StateItself",
     "TickRecord",
     "TwapRelativeActionInterpreter",
+    "align_orders",
     "audit",
-    "bind_orders",
     "generate_orders",
     "hindsight_table",
     "order_metrics",

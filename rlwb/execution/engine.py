@@ -4,34 +4,47 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
 
 1. The session is cut into cells of `ticks_per_step` ticks, anchored at the start of each segment. A
    step covers the part of one cell that lies in the order's window.
-2. The ask is spread equally over the step's ticks that have a price (finite and above 0). After the
-   k-th of n such ticks, ``ask * k / n`` is due; the tick asks for what has become due with it.
-3. A tick fills what it asks, cut to 0 when the session is halted or a price limit blocks the side, and
+2. The request is spread equally over the step's ticks that have a price (finite and above 0). After the
+   k-th of n such ticks, ``request * k / n`` is due; the tick requests what has become due with it.
+3. A tick fills what it requests, cut to 0 when the session is halted or a price limit blocks the side, and
    to ``volume_limit * volume`` when there is a cap. What is cut stays in the position.
-4. In the order's last step a tick asks for all that is due and unfilled (catch-up), and the last priced
-   tick asks for the whole position, with `complete_at_end` off only if the step's ask was all of it.
+4. In the order's last step a tick requests all that is due and unfilled (catch-up), and the last priced
+   tick requests the whole position, with `complete_at_end` off only if the step's request was all of it.
 5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
-   rounded down, and the part of the amount below one lot trades where the last priced tick asks for the whole
-   position, or never.
+   rounded down, and the odd lot (the part of the amount below one lot) trades where the last priced tick requests
+   the whole position, or never.
 6. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
-   ``"quotes"``, and ``fill * price * (moved + temporary * f(fill / volume))`` of impact, after which the fill moves
-   the price of the order's later fills: ``moved += permanent * g(fill / volume)``, with f and g the identity or the
-   square root. The benchmark is not moved.
-7. An order is done when at most 1e-9 of its amount is left, or only an odd remainder that may not
-   trade, or when its window has ended.
+   ``"quotes"``, and ``fill * price * (P + temporary * f(fill / volume))`` of impact, after which the fill moves
+   the price of the order's later fills: ``P += permanent * g(fill / volume)``, with P the order's permanent impact so
+   far and f and g the identity or the square root. The benchmark is not moved.
+7. An order is done when at most 1e-9 of its amount is left, or only an odd lot that may not trade, or when its window
+   has ended.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution.kernel import TOLERANCE, advance, count_priced, window_prices, window_room
+from rlwb.execution.kernel import (
+    TOLERANCE,
+    Market,
+    Progress,
+    StepSums,
+    TickArrays,
+    Windows,
+    advance,
+    count_priced,
+    window_prices,
+    window_room,
+)
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.prices import check_data, half_spreads, tick_prices
-from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
+from rlwb.execution.rows import Rows
+from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
 from rlwb.market.mapped import prefetch
 from rlwb.market.references import previous_close
@@ -40,7 +53,7 @@ _NO_ROWS = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
-class EngineState:
+class EngineState(Rows):
     """Where N orders stand.
 
     Attributes
@@ -49,65 +62,89 @@ class EngineState:
         Next tick and number of steps taken.
     position : float64 of shape (N,)
         Amount left.
-    asked, filled, notional : float64 of shape (N,)
-        Sum of the asks, of the fills (the amount once nothing is left), and of fill times price.
+    requested, filled, notional : float64 of shape (N,)
+        Sum of the requests, of the fills (the amount once nothing is left), and of fill times price.
     done : bool of shape (N,)
     cost : float64 of shape (N,)
         Currency paid for the spread of the quotes and for impact, beside the notional; fees are not in it.
-    moved : float64 of shape (N,)
-        How far the order's fills have moved the price against it for good, as a share of the price.
+    permanent_impact : float64 of shape (N,)
+        Cumulative permanent impact of this order's fills, as a fraction of the price.
     """
 
     tick: np.ndarray
     step: np.ndarray
     position: np.ndarray
-    asked: np.ndarray
+    requested: np.ndarray
     filled: np.ndarray
     notional: np.ndarray
     done: np.ndarray
     cost: np.ndarray
-    moved: np.ndarray
+    permanent_impact: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tick)
 
 
 @dataclass(frozen=True)
-class Fills:
+class Fills(Rows):
     """What one step did to N orders; rows of orders that were done hold 0.
 
     Attributes
     ----------
-    ask, fill, notional, squares : float64 of shape (N,)
-        Amount asked and filled, sum over ticks of fill times price, and of squared fill.
+    requested, fill, notional, sum_sq_fill : float64 of shape (N,)
+        Amount requested and filled, sum over ticks of fill times price, and of squared fill (shares²).
     cost : float64 of shape (N,)
         Currency paid for the spread of the quotes and for impact.
     """
 
-    ask: np.ndarray
+    requested: np.ndarray
     fill: np.ndarray
     notional: np.ndarray
-    squares: np.ndarray
+    sum_sq_fill: np.ndarray
     cost: np.ndarray
+
+    @classmethod
+    def none(cls, orders: int) -> Fills:
+        """Return the fills before the first step: zeros."""
+        zero = np.zeros(orders)
+        return cls(zero, zero, zero, zero, zero)
+
+    def __len__(self) -> int:
+        return len(self.fill)
 
 
 @dataclass(frozen=True)
-class TickRecord:
-    """What each tick did, of shape (N, T): amount asked, amount filled, what bound it (a code), and cost paid."""
+class TickRecord(Rows):
+    """What each tick did to N orders.
 
-    ask: np.ndarray
+    Attributes
+    ----------
+    requested, fill, cost : float64 of shape (N, T)
+        Amount requested (after catch-up and lot rounding) and filled, and currency paid for spread and impact.
+    constraint : int8 of shape (N, T)
+        What cut the fill: an index of `rlwb.execution.kernel.CONSTRAINTS`.
+    """
+
+    requested: np.ndarray
     fill: np.ndarray
-    bound: np.ndarray
+    constraint: np.ndarray
     cost: np.ndarray
 
     @classmethod
     def empty(cls, orders: int, ticks: int) -> TickRecord:
-        ask, fill, cost = (np.zeros((orders, ticks)) for _ in range(3))
-        return cls(ask, fill, np.zeros((orders, ticks), dtype=np.int8), cost)
+        """Return a record of nothing."""
+        requested, fill, cost = (np.zeros((orders, ticks)) for _ in range(3))
+        return cls(requested, fill, np.zeros((orders, ticks), dtype=np.int8), cost)
+
+    def __len__(self) -> int:
+        return len(self.fill)
 
 
 _NO_RECORD = TickRecord.empty(0, 0)
 
 
 @dataclass(frozen=True)
-class Benchmarks:
+class Benchmarks(Rows):
     """Prices of each order's window, float64 of shape (N,): NaN where there is none.
 
     Attributes
@@ -126,6 +163,29 @@ class Benchmarks:
     vwap: np.ndarray
     arrival: np.ndarray
     volume: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.twap)
+
+
+class Window(Protocol):
+    """What the step grid reads of orders."""
+
+    @property
+    def session(self) -> np.ndarray: ...
+
+    @property
+    def end(self) -> np.ndarray: ...
+
+
+class Clock(Protocol):
+    """What the step grid reads of where orders stand."""
+
+    @property
+    def tick(self) -> np.ndarray: ...
+
+    @property
+    def done(self) -> np.ndarray: ...
 
 
 def _plain(array: np.ndarray, dtype: type = np.float64) -> np.ndarray:
@@ -159,18 +219,34 @@ class Engine:
         check_data(self.rules, sessions)
         self.sessions = sessions
         self.ticks_per_step = ticks_per_step
-        #: Price of each tick, float64 of shape (S, T): the field of the rules, or the mid of the quotes.
-        self.price = _plain(tick_prices(sessions, self.rules))
-        self.volume = _plain(sessions.fields["volume"])
-        self._half_spread = _plain(half_spreads(sessions)) if self.rules.price_field == "quotes" else _plain(_NO_ROWS)
+        half_spread = half_spreads(sessions) if self.rules.price_field == "quotes" else _NO_ROWS
         halted = sessions.halted if self.rules.halts else None
-        self._halted = _plain(_NO_ROWS if halted is None else halted, np.bool_)
-        self._lower, self._upper = self._price_limits()
-        self._cap = np.inf if self.rules.volume_limit is None else self.rules.volume_limit
+        #: What the ticks offer: price (the field of the rules, or the mid of the quotes), volume, halts and limits.
+        self.market = Market(
+            _plain(tick_prices(sessions, self.rules)),
+            _plain(sessions.fields["volume"]),
+            _plain(half_spread),
+            _plain(_NO_ROWS if halted is None else halted, np.bool_),
+            *self._price_limits(),
+        )
+        self._terms = self.rules.terms()
         self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
         self._cell_stop = np.searchsorted(self.cell, self.cell, side="right").astype(np.int32)
         #: Largest number of steps an order can have on this clock.
         self.max_step = int(self.cell[-1]) + 1
+
+    @property
+    def price(self) -> np.ndarray:
+        """Price of each tick, float64 of shape (S, T); a tick whose price is not finite or not above 0 has none."""
+        return self.market.price
+
+    @property
+    def volume(self) -> np.ndarray:
+        """Volume of each tick, float64 of shape (S, T)."""
+        return self.market.volume
+
+    def __repr__(self) -> str:
+        return f"Engine({self.sessions!r}, ticks_per_step={self.ticks_per_step}, {self.rules.describe()})"
 
     def num_steps(self, orders: OrderBatch) -> np.ndarray:
         """Return how many cells of the step grid each window meets, int32 of shape (N,)."""
@@ -189,19 +265,8 @@ class Engine:
         where nothing caps it, as everywhere with `capped` off; in whole lots. It is of the whole session, and so knows
         the future.
         """
-        return window_room(
-            self.price,
-            self.volume,
-            self._halted,
-            self._lower,
-            self._upper,
-            orders.session,
-            orders.side,
-            orders.start,
-            orders.end,
-            self._cap if capped else np.inf,
-            self.rules.lot_size,
-        )
+        cap = self._terms.volume_limit if capped else np.inf
+        return window_room(self.market, self._windows(orders), cap, self.rules.lot_size)
 
     def reset(self, orders: OrderBatch) -> EngineState:
         """Return the state before the first step."""
@@ -210,25 +275,30 @@ class Engine:
             tick=orders.start.copy(),
             step=np.zeros(n, dtype=np.int32),
             position=orders.amount.astype(np.float64, copy=True),
-            asked=np.zeros(n),
+            requested=np.zeros(n),
             filled=np.zeros(n),
             notional=np.zeros(n),
             done=np.zeros(n, dtype=bool),
             cost=np.zeros(n),
-            moved=np.zeros(n),
+            permanent_impact=np.zeros(n),
         )
 
-    def step_stop(self, orders: OrderBatch, state: EngineState) -> np.ndarray:
-        """Return the tick at which each order's next step ends, int32 of shape (N,)."""
+    def step_stop(self, orders: Window, state: Clock) -> np.ndarray:
+        """Return the tick at which each order's next step ends, int32 of shape (N,); `orders` as in `even_share`."""
         return np.where(
             state.done, state.tick, np.minimum(orders.end, self._cell_stop[np.minimum(state.tick, len(self.cell) - 1)])
         ).astype(np.int32)
 
-    def even_share(self, orders: OrderBatch, state: EngineState) -> np.ndarray:
+    def even_share(self, orders: Window, state: Clock) -> np.ndarray:
         """Return the share of the position that an even schedule trades in the next step, float64 of shape (N,).
 
         Even means even over the ticks that have a price, as the TWAP benchmark weighs them: which ticks
         have a price is taken as known, what the prices are is not.
+
+        Parameters
+        ----------
+        orders, state
+            The orders and where they stand; a `Known` is both.
         """
         stop = self.step_stop(orders, state)
         now = count_priced(self.price, orders.session, state.tick, stop)
@@ -236,7 +306,7 @@ class Engine:
         return np.divide(now, left, out=np.zeros(len(now)), where=left > 0)
 
     def step(
-        self, orders: OrderBatch, state: EngineState, ask: np.ndarray, record: TickRecord | None = None
+        self, orders: OrderBatch, state: EngineState, request: np.ndarray, record: TickRecord | None = None
     ) -> tuple[EngineState, Fills]:
         """Execute one step of every order that is not done.
 
@@ -244,7 +314,7 @@ class Engine:
         ----------
         orders, state
             The orders and where they stand; neither is changed.
-        ask
+        request
             Amount to trade in this step, float64 of shape (N,), in ``[0, position]``; 0 for orders that
             are done.
         record
@@ -253,77 +323,49 @@ class Engine:
         Raises
         ------
         OrderError
-            When an ask is not finite, negative, or above the position by more than the tolerance.
+            When a request is not finite, negative, or above the position by more than the tolerance.
         """
-        ask = np.array(ask, dtype=np.float64)
+        request = np.array(request, dtype=np.float64)
         left = np.where(state.done, 0.0, state.position)
-        wrong = ~((ask >= 0.0) & (ask <= left + TOLERANCE * orders.amount))
+        wrong = ~((request >= 0.0) & (request <= left + TOLERANCE * orders.amount))
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
             raise OrderError(
-                f"{orders.label(i)}: step {state.step[i]} asks for {ask[i]!r} with {left[i]!r} left to trade; "
-                "ask for an amount between 0 and the position."
+                f"{orders.label(i)}: step {state.step[i]} requests {float(request[i])!r} with {float(left[i])!r} left "
+                "to trade; request an amount between 0 and the position."
             )
-        ask = np.minimum(ask, left)
+        request = np.minimum(request, left)
         stop = self.step_stop(orders, state)
-        rules = self.rules
-        trades_odd = rules.trades_odd(orders.side)
-        position, asked, moved = state.position.copy(), state.asked.copy(), state.moved
-        if rules.permanent_impact_bps:
-            moved = moved.copy()
-        fill, notional, squares, cost = (np.zeros(len(ask)) for _ in range(4))
+        windows = self._windows(orders)
+        impact = state.permanent_impact.copy() if self._terms.permanent else state.permanent_impact
+        progress = Progress(state.position.copy(), state.requested.copy(), impact)
+        sums = StepSums(*(np.zeros(len(request)) for _ in StepSums._fields))
         ticks = record or _NO_RECORD
-        advance(
-            self.price,
-            self.volume,
-            self._halted,
-            self._lower,
-            self._upper,
-            orders.session,
-            orders.side,
-            orders.amount,
-            orders.end,
-            stop,
-            state.tick,
-            ask,
-            position,
-            asked,
-            fill,
-            notional,
-            squares,
-            cost,
-            moved,
-            self._cap,
-            rules.complete_at_end,
-            rules.lot_size,
-            trades_odd,
-            self._half_spread,
-            rules.temporary_impact_bps / BASIS_POINTS,
-            rules.temporary_impact_shape == "square_root",
-            rules.permanent_impact_bps / BASIS_POINTS,
-            rules.permanent_impact_shape == "square_root",
-            ticks.ask,
-            ticks.fill,
-            ticks.bound,
-            ticks.cost,
-        )
+        arrays = TickArrays(ticks.requested, ticks.fill, ticks.constraint, ticks.cost)
+        advance(self.market, self._terms, windows, state.tick, stop, request, progress, sums, arrays)
+        position, lot = progress.position, self.rules.lot_size
         nothing_left = position <= TOLERANCE * orders.amount
-        if rules.lot_size and not trades_odd.all():
-            lots = np.floor(orders.amount / rules.lot_size + TOLERANCE) * rules.lot_size
-            nothing_left |= ~trades_odd & (position - (orders.amount - lots) <= TOLERANCE * orders.amount)
+        if lot and not windows.trades_odd.all():
+            whole = np.floor(orders.amount / lot + TOLERANCE) * lot
+            nothing_left |= ~windows.trades_odd & (position - (orders.amount - whole) <= TOLERANCE * orders.amount)
         after = EngineState(
             tick=stop,
             step=np.where(state.done, state.step, state.step + 1).astype(np.int32),
             position=position,
-            asked=asked,
+            requested=progress.requested,
             # Not the amount less the position, which has no digits for small fills of a huge order.
-            filled=np.where(position == 0.0, orders.amount, state.filled + fill),
-            notional=state.notional + notional,
+            filled=np.where(position == 0.0, orders.amount, state.filled + sums.fill),
+            notional=state.notional + sums.notional,
             done=state.done | nothing_left | (stop >= orders.end),
-            cost=state.cost + cost if rules.costs_by_tick else state.cost,
-            moved=moved,
+            cost=state.cost + sums.cost if self.rules.costs_by_tick else state.cost,
+            permanent_impact=impact,
         )
-        return after, Fills(ask, fill, notional, squares, cost)
+        return after, Fills(request, *sums)
+
+    def _windows(self, orders: OrderBatch) -> Windows:
+        return Windows(
+            orders.session, orders.side, orders.amount, orders.start, orders.end, self.rules.trades_odd(orders.side)
+        )
 
     def _price_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper limit of each session, of shape (S,); no rows without the rule."""

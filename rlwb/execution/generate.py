@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
+from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
 from rlwb.market.clock import day_of
-from rlwb.market.references import blocks
+from rlwb.seeds import Stream, check_seed, normal
 
 PARTS = ("train", "valid", "test")
-_SIDES = ("BUY", "SELL")
+_BLOCK_BARS = 1 << 20  # bars looked at together
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,7 @@ def generate_orders(
         When no order can be made.
     """
     settings = settings or OrderSettings()
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ConfigError(f"the seed is {seed!r}; give a whole number of 0 or more.")
+    check_seed(seed)
     calendar = sessions.calendar
     first = calendar.first_tick(settings.start_time) if settings.start_time else 0
     last = calendar.end_tick(settings.end_time) if settings.end_time else calendar.num_ticks
@@ -113,73 +112,62 @@ def generate_orders(
             f"the window {settings.start_time} to {settings.end_time} holds no tick of the session; widen it."
         )
     notes: list[str] = []
-    names = sessions.index.names
-    if settings.instruments is not None:
-        if settings.instruments > len(names):
-            notes.append(f"{settings.instruments} instruments were asked for, the data have {len(names)}")
-        names = names[: settings.instruments]
+    names = sessions.index.names[: settings.instruments]
+    if settings.instruments is not None and settings.instruments > len(names):
+        notes.append(f"{settings.instruments} instruments were asked for, the data have {len(names)}")
     # Rows are sorted by instrument, so that the first instruments have the first rows.
-    rows = np.arange(sessions.index.stop[len(names) - 1] if len(names) else 0)
-    stop = np.minimum(last, sessions.num_ticks[rows])
-    mean = _mean_volume(sessions, rows, first, stop)
+    length = sessions.index.stop[: len(names)] - sessions.index.first[: len(names)]
+    code = np.repeat(np.arange(len(names)), length)
+    stop = np.minimum(last, sessions.num_ticks[: len(code)])
+    mean = _mean_volume(sessions, first, stop)
     empty = int((~(mean > 0)).sum())
     if empty:
         notes.append(f"{empty} sessions have no volume in the window and got no order")
-    rows, stop, mean = (values[mean > 0] for values in (rows, stop, mean))
+    rows = np.flatnonzero(mean > 0)
     if not len(rows):
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
-    # Both sides are always drawn, so that asking for one side gives the same amounts.
-    amounts = _draw(sessions, rows, settings, seed) * mean[:, None]
+    rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
     sides = sorted(settings.directions)
+    rows, buy = np.repeat(rows, len(sides)), np.tile(np.array(sides) == "BUY", len(rows))
+    text = np.array([zlib.crc32(name.encode()) for name in names.tolist()], dtype=np.int64)
+    draws = normal((seed, Stream.ORDER), text[code[rows]], sessions.dates[rows].astype(np.int64), buy)
+    amount = np.exp(settings.log_mean + settings.log_std * draws) * mean[rows]
     if lot_size:
-        small = int((amounts[:, [_SIDES.index(side) for side in sides]] < lot_size / 2).sum())
-        amounts = np.maximum(np.floor(amounts / lot_size + 0.5), 1.0) * lot_size
+        small = int((amount < lot_size / 2).sum())
+        amount = np.maximum(np.floor(amount / lot_size + 0.5), 1.0) * lot_size
         if small:
             notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
-    order = np.argsort(sessions.dates[rows], kind="stable")  # by date, then instrument as the rows are
-    rows, stop, amounts = rows[order], stop[order], amounts[order]
-    date = np.repeat(sessions.dates[rows], len(sides)).astype("datetime64[ns]")
-    text = np.repeat(sessions.instruments[rows].astype(object), len(sides))
-    direction = np.tile(np.array(sides, dtype=object), len(rows))
-    close = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
-    days, at = np.unique(date, return_inverse=True)
-    day_text = pd.DatetimeIndex(days).strftime("%Y%m%d").to_numpy()[at]
+    date = sessions.dates[rows].astype("datetime64[ns]")
+    edge = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
+    instrument = names.astype(object)[code[rows]]
     table = pd.DataFrame(
         {
-            "order_id": [f"{name}-{day}-{side[0]}" for name, day, side in zip(text, day_text, direction, strict=True)],
-            "instrument": text,
+            "order_id": made_ids(instrument, date, buy),
+            "instrument": instrument,
             "date": date,
-            "direction": direction,
-            "amount": amounts[:, [_SIDES.index(side) for side in sides]].ravel(),
-            "start": date + np.timedelta64(calendar.seconds_at(first), "s"),
-            "end": date + np.repeat(close[stop], len(sides)),
+            "direction": np.where(buy, "BUY", "SELL").astype(object),
+            "amount": amount,
+            "start": date + edge[first],
+            "end": date + edge[stop[rows]],
         }
     )
     table.attrs["notes"] = notes
     return table
 
 
-def _mean_volume(sessions: Sessions, rows: np.ndarray, first: int, stop: np.ndarray) -> np.ndarray:
-    """Return the mean volume of the ticks in ``[first, stop)`` that have one, float64 of shape (n,), or 0."""
-    mean = np.zeros(len(rows))
-    for end in np.unique(stop):
-        for part in blocks(np.flatnonzero(stop == end), sessions.calendar.num_ticks):
-            traded = sessions.fields["volume"][rows[part], first:end]
-            count = np.isfinite(traded).sum(axis=1)
-            mean[part] = np.nansum(traded, axis=1) / np.maximum(count, 1)
+def _mean_volume(sessions: Sessions, first: int, stop: np.ndarray) -> np.ndarray:
+    """Return the mean volume of each session's ticks in ``[first, stop)`` that have one, or 0.
+
+    `stop` and the result have the shape (n,), for the first n sessions of the panel.
+    """
+    mean = np.zeros(len(stop))
+    size = max(1, _BLOCK_BARS // sessions.calendar.num_ticks)
+    for low in range(0, len(stop), size):
+        block = slice(low, min(low + size, len(stop)))
+        traded = sessions.fields["volume"][block, first:]
+        inside = np.isfinite(traded) & (np.arange(first, sessions.calendar.num_ticks) < stop[block, None])
+        mean[block] = np.where(inside, traded, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
     return mean
-
-
-def _draw(sessions: Sessions, rows: np.ndarray, settings: OrderSettings, seed: int) -> np.ndarray:
-    """Return each session's amounts to buy and to sell in units of its mean volume, float64 of shape (n, 2)."""
-    draws = np.empty((len(rows), 2))
-    codes = {name: zlib.crc32(name.encode()) for name in sessions.index.names.tolist()}
-    keys = zip(sessions.instruments[rows].tolist(), sessions.dates[rows].astype(np.int64).tolist(), strict=True)
-    for row, (name, day) in enumerate(keys):
-        # A stream of (seed, instrument, date), so that no other order moves when data are added or reordered.
-        rng = np.random.default_rng([seed, codes[name], day + 2**20])
-        draws[row] = rng.normal(settings.log_mean, settings.log_std, 2)
-    return np.exp(draws)
 
 
 def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> dict[str, pd.DataFrame]:
@@ -198,53 +186,45 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
     OrderError
         When a part is empty, with the orders of each part and the dates of the data.
     """
-    settings = settings or SplitSettings()
     dates = np.sort(table["date"].unique())
-    ranges = _ranges(settings, dates)
-    part = pd.Series("", index=table.index)
-    for name, (low, high) in zip(PARTS, ranges, strict=True):
-        part[(table["date"] >= low) & (table["date"] <= high)] = name
-    parts = {name: table[part == name].reset_index(drop=True) for name in PARTS}
+    taken = _dates_of_parts(settings or SplitSettings(), dates)
+    inside = {name: table["date"].isin(dates[mask]) for name, mask in zip(PARTS, taken, strict=True)}
+    parts = {name: table[rows].reset_index(drop=True) for name, rows in inside.items()}
     if any(frame.empty for frame in parts.values()):
         counts = ", ".join(f"{name} {len(frame)}" for name, frame in parts.items())
-        span = f"{pd.Timestamp(dates[0]):%Y-%m-%d} to {pd.Timestamp(dates[-1]):%Y-%m-%d}"
         raise OrderError(
-            f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from {span}. "
+            f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from "
+            f"{np.datetime_as_string(dates[0], 'D')} to {np.datetime_as_string(dates[-1], 'D')}. "
             "Change the splits or bring more dates."
         )
-    union = table[part != ""].reset_index(drop=True)
-    left = int((part == "").sum())
-    if left:
-        first = table["date"][part == ""].min()
-        union.attrs["notes"] = [f"{left} orders lie outside train, valid and test, the first on {first:%Y-%m-%d}"]
+    used = np.logical_or.reduce(list(inside.values()))
+    union, left = table[used].reset_index(drop=True), table["date"][~used]
+    if len(left):
+        note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
+        union.attrs["notes"] = [note]
     return {**parts, "all": union}
 
 
-def _ranges(settings: SplitSettings, dates: np.ndarray) -> list[tuple[pd.Timestamp, pd.Timestamp]]:
-    given: Sequence[float | tuple[str, str]] = (settings.train, settings.valid, settings.test)
+def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarray]:
+    """Return for each part which of the sorted `dates` it takes, bool of shape (D,)."""
+    given: Sequence[Any] = (settings.train, settings.valid, settings.test)
     if all(isinstance(value, (int, float)) for value in given):
-        shares = np.array(given, dtype=np.float64)
-        if not (shares > 0).all() or shares.sum() > 1 + 1e-9:
-            raise ConfigError(f"the split shares {tuple(given)} must each be above 0 and sum to at most 1.")
-        cuts = np.round(np.concatenate([[0.0], np.cumsum(shares)]) * len(dates)).astype(int)
-        empty = (pd.Timestamp.max, pd.Timestamp.min)
-        return [
-            (pd.Timestamp(dates[a]), pd.Timestamp(dates[b - 1])) if b > a else empty
-            for a, b in itertools.pairwise(cuts)
-        ]
-    ranges: list[tuple[pd.Timestamp, pd.Timestamp]] = []
+        if not all(share > 0 for share in given) or sum(given) > 1 + 1e-9:
+            raise ConfigError(f"the split shares {given} must each be above 0 and sum to at most 1.")
+        place = np.searchsorted(np.round(np.cumsum(given) * len(dates)), np.arange(len(dates)), side="right")
+        return [place == part for part in range(len(PARTS))]
+    taken: list[np.ndarray] = []
+    last: np.datetime64 | None = None
     for name, value in zip(PARTS, given, strict=True):
-        if isinstance(value, (int, float)):
-            raise ConfigError(
-                f"the split mixes shares and dates at {name}={value!r}; give three shares or three date pairs."
-            )
         try:
-            low, high = (pd.Timestamp(day_of(day)) for day in value)
+            first, end = (day_of(day) for day in value)
         except (TypeError, ValueError, ConfigError):
             raise ConfigError(
-                f"the split {name}={value!r} is not a pair of dates; write for example ('2024-01-02', '2024-06-28')."
+                f"the split {name}={value!r} is not a pair of dates; give three shares of the dates, or three "
+                "pairs such as ('2024-01-02', '2024-06-28')."
             ) from None
-        if low > high or (ranges and low <= ranges[-1][1]):
+        if first > end or (last is not None and first <= last):
             raise ConfigError(f"the split {name} {value} must come after the part before it, its first date first.")
-        ranges.append((low, high))
-    return ranges
+        taken.append((dates >= first) & (dates <= end))
+        last = end
+    return taken

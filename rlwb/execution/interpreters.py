@@ -1,7 +1,4 @@
-"""Observations and actions of order execution.
-
-Every interpreter here computes on a `BatchState`; one state is a batch of one, so both give the same bits.
-"""
+"""Observations and actions of order execution."""
 
 from __future__ import annotations
 
@@ -12,20 +9,15 @@ import gymnasium as gym
 import numpy as np
 
 from rlwb.errors import ConfigError, InterpreterError
-from rlwb.execution.state import BatchState, OrderState
+from rlwb.execution.engine import Engine
+from rlwb.execution.state import Known
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.market import MarketFeatures, Sessions
+from rlwb.market import MarketFeatures
 
 Observation = dict[str, Any]
 
 
-def _as_batch(states: Sequence[OrderState]) -> BatchState:
-    if isinstance(states, BatchState):
-        return states
-    raise ConfigError("the built-in interpreters read a BatchState; pass one, or call the interpreter state by state.")
-
-
-class CurrentStepStateInterpreter(StateInterpreter[OrderState, Observation]):
+class CurrentStepStateInterpreter(StateInterpreter[Known]):
     """The scalars of the order alone.
 
     ============== ======= ========================================
@@ -60,30 +52,20 @@ class CurrentStepStateInterpreter(StateInterpreter[OrderState, Observation]):
             }
         )
 
-    def interpret(self, state: OrderState) -> Observation:
-        obs = {key: np.asarray(value[0]) for key, value in self.interpret_batch(state.batch).items()}
-        # gymnasium's checker wants a number for a Discrete and an array for a Box.
-        return {**obs, "acquiring": obs["acquiring"][()]}
-
-    def interpret_batch(self, states: Sequence[OrderState]) -> Observation:
-        batch = _as_batch(states)
-        self.check_steps(batch)
-        return {
-            "acquiring": (batch.orders.side > 0).astype(np.int64),
-            "cur_step": batch.now.step,
-            "num_step": batch.num_steps,
-            "target": batch.orders.amount.astype(np.float32),
-            "position": batch.now.position.astype(np.float32),
-        }
-
-    def check_steps(self, batch: BatchState) -> None:
-        """Raise `ConfigError` when an order has more steps than `max_step`."""
-        longest = int(batch.num_steps.max(initial=0))
+    def interpret(self, known: Known) -> Observation:
+        longest = int(known.num_steps.max(initial=0))
         if longest > self.max_step:
             raise ConfigError(
                 f"max_step is {self.max_step} but an order has {longest} steps; "
-                f"set max_step to {batch.engine.max_step}, the most that this clock allows."
+                f"set max_step to {known.max_step}, the most that this clock allows."
             )
+        return {
+            "acquiring": (known.side > 0).astype(np.int64),
+            "cur_step": known.step,
+            "num_step": known.num_steps,
+            "target": known.amount.astype(np.float32),
+            "position": known.position.astype(np.float32),
+        }
 
 
 class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
@@ -103,7 +85,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     Parameters
     ----------
     features
-        Normalised features of the panel that the orders are bound to.
+        Normalised features of the panel that the orders belong to.
     max_step
         See `CurrentStepStateInterpreter`.
     """
@@ -111,7 +93,6 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     def __init__(self, features: MarketFeatures, max_step: int) -> None:
         super().__init__(max_step)
         self.features = features
-        self._checked: Sessions | None = None
         _, self.ticks, self.channels = features.shape
 
     @property
@@ -128,39 +109,29 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
             }
         )
 
-    def interpret_batch(self, states: Sequence[OrderState]) -> Observation:
-        batch = _as_batch(states)
-        reference = self.refer_batch(batch)
-        session = reference.pop("session")
-        del reference["features"]
+    def interpret(self, known: Known) -> Observation:
         return {
-            **reference,
-            "data_processed": self.features.block(session, reference["cur_tick"]),
-            "data_processed_prev": self.features.block_previous(session),
+            **self._history(known),
+            "data_processed": self.features.block(known.session, known.tick),
+            "data_processed_prev": self.features.block_previous(known.session),
         }
 
-    def refer_batch(self, batch: BatchState) -> Observation:
-        """Return the observation with ``session``, int32 of shape (N,), and ``features`` in place of the two blocks.
+    def refer(self, known: Known) -> Observation:
+        """Return the observations with the panel in place of the two blocks, so that no step copies them.
 
-        A network reads the blocks of the panel under ``features`` by session and tick, so that no step copies them.
+        ``features`` is the `MarketFeatures` itself, ``session`` each order's row in it, int32 of shape (N,).
         """
-        sessions = batch.engine.sessions
-        if self._checked is not sessions:
-            self.features.check_matches(sessions)
-            self._checked = sessions
-        history = np.zeros((len(batch), self.max_step), dtype=np.float32)
-        steps = min(self.max_step, batch.history.shape[1])
-        history[:, :steps] = np.nan_to_num(batch.history[:, :steps])
-        return {
-            **super().interpret_batch(batch),
-            "cur_tick": batch.now.tick,
-            "position_history": history,
-            "session": batch.orders.session,
-            "features": self.features,
-        }
+        return {**self._history(known), "session": known.session, "features": self.features}
+
+    def _history(self, known: Known) -> Observation:
+        known.check_features(self.features)
+        history = np.zeros((len(known), self.max_step), dtype=np.float32)
+        steps = min(self.max_step, known.max_step + 1)
+        history[:, :steps] = np.nan_to_num(known.position_history[:, :steps])
+        return {**super().interpret(known), "cur_tick": known.tick, "position_history": history}
 
 
-class CategoricalActionInterpreter(ActionInterpreter[OrderState, int, float]):
+class CategoricalActionInterpreter(ActionInterpreter[Known]):
     """A choice among fixed shares of the order's amount.
 
     Parameters
@@ -170,10 +141,10 @@ class CategoricalActionInterpreter(ActionInterpreter[OrderState, int, float]):
 
     Notes
     -----
-    The share is cut to the position; the order's own last step asks for everything that is left.
+    The share is cut to the position; the order's own last step requests everything that is left.
     """
 
-    def __init__(self, values: int | Sequence[float]) -> None:
+    def __init__(self, values: int | Sequence[float] = 4) -> None:
         if isinstance(values, (int, np.integer)) and values >= 1:
             shares = np.linspace(0.0, 1.0, int(values) + 1)
         else:
@@ -186,49 +157,64 @@ class CategoricalActionInterpreter(ActionInterpreter[OrderState, int, float]):
     def action_space(self) -> gym.spaces.Discrete:
         return gym.spaces.Discrete(len(self.shares))
 
-    def interpret(self, state: OrderState, action: int) -> float:
-        return float(self.interpret_batch(state.batch, np.array([action]))[0])
-
-    def interpret_batch(self, states: Sequence[OrderState], actions: np.ndarray) -> np.ndarray:
-        batch = _as_batch(states)
-        position = batch.now.position
-        chosen = np.asarray(actions)
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        chosen = np.asarray(action)
         if chosen.dtype.kind not in "iu" or ((chosen < 0) | (chosen >= len(self.shares))).any():
             raise InterpreterError(
                 f"the actions {chosen} are not whole numbers from 0 to {len(self.shares) - 1}; "
                 "each names one of the action interpreter's shares."
             )
-        ask = np.minimum(self.shares[chosen] * batch.orders.amount, position)
-        return np.where(batch.is_last_step, position, ask)
+        request = np.minimum(self.shares[chosen] * known.amount, known.position)
+        return np.where(known.is_last_step, known.position, request)
 
 
-class TwapRelativeActionInterpreter(ActionInterpreter[OrderState, Any, float]):
+class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
     """A ratio of the rate that would finish the order evenly: 1 is TWAP.
 
     Parameters
     ----------
+    engine
+        Tells the even rate: the position times `Engine.even_share`.
     max_ratio
         Upper bound of the action space.
 
     Notes
     -----
-    The even rate is the position times `Engine.even_share`. The order's own last step asks for everything
-    that is left.
+    The order's own last step requests everything that is left.
     """
 
-    def __init__(self, max_ratio: float = 10.0) -> None:
+    def __init__(self, engine: Engine, max_ratio: float = 10.0) -> None:
+        self.engine = engine
         self.max_ratio = max_ratio
 
     @property
     def action_space(self) -> gym.spaces.Box:
         return gym.spaces.Box(0.0, self.max_ratio, (), np.float32)
 
-    def interpret(self, state: OrderState, action: Any) -> float:
-        return float(self.interpret_batch(state.batch, np.array([action], dtype=np.float64))[0])
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        ratio = np.asarray(action, dtype=np.float64).reshape(len(known))
+        request = np.clip(ratio * known.position * self.engine.even_share(known, known), 0.0, known.position)
+        return np.where(known.is_last_step, known.position, request)
 
-    def interpret_batch(self, states: Sequence[OrderState], actions: np.ndarray) -> np.ndarray:
-        batch = _as_batch(states)
-        position = batch.now.position
-        share = batch.engine.even_share(batch.orders, batch.now)
-        ask = np.clip(np.asarray(actions, dtype=np.float64) * position * share, 0.0, position)
-        return np.where(batch.is_last_step, position, ask)
+
+class KnownStateInterpreter(StateInterpreter[Known]):
+    """The identity: passes `Known` itself to policies that are written on it, such as the baselines."""
+
+    @property
+    def observation_space(self) -> gym.Space[Any]:
+        return gym.spaces.Dict({})
+
+    def interpret(self, known: Known) -> Known:
+        return known
+
+
+class AmountActionInterpreter(ActionInterpreter[Known]):
+    """The identity: takes the amount to trade as the action; cut to the position, everything in the last step."""
+
+    @property
+    def action_space(self) -> gym.spaces.Box:
+        return gym.spaces.Box(0.0, np.inf, (), np.float64)
+
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        request = np.clip(np.asarray(action, dtype=np.float64), 0.0, known.position)
+        return np.where(known.is_last_step, known.position, request)

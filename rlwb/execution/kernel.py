@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
@@ -9,8 +11,77 @@ import numpy as np
 TOLERANCE = 1e-9
 
 FREE, CAP, BLOCKED, NO_PRICE, LOT = 0, 1, 2, 3, 4
-#: What bound a tick's fill, by code.
-BOUND_NAMES = ("", "volume cap", "halt or price limit", "no price", "lot")
+#: What cut a tick's fill, by code.
+CONSTRAINTS = ("", "volume cap", "halt or price limit", "no price", "lot")
+
+
+class Market(NamedTuple):
+    """What the ticks of S sessions offer; arrays of rules that are off have no rows.
+
+    Attributes
+    ----------
+    price, volume, half_spread : float64 of shape (S, T)
+        Price, shares traded, and half the distance from bid to ask in currency.
+    halted : bool of shape (S, T)
+    lower, upper : float64 of shape (S,)
+        Price limits: a sell at or below the one and a buy at or above the other do not fill.
+    """
+
+    price: np.ndarray
+    volume: np.ndarray
+    half_spread: np.ndarray
+    halted: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class Terms(NamedTuple):
+    """The rules in numbers: impacts as shares of the price, no cap as infinity, no lots as 0."""
+
+    volume_limit: float
+    complete_at_end: bool
+    lot: float
+    temporary: float
+    temporary_root: bool
+    permanent: float
+    permanent_root: bool
+
+
+class Windows(NamedTuple):
+    """N orders: row of the session, side, amount, window ``[start, end)``, and whether an odd lot is traded."""
+
+    session: np.ndarray
+    side: np.ndarray
+    amount: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    trades_odd: np.ndarray
+
+
+class Progress(NamedTuple):
+    """Where N orders stand, changed in place: amount left, sum of requests, and permanent impact so far."""
+
+    position: np.ndarray
+    requested: np.ndarray
+    permanent_impact: np.ndarray
+
+
+class StepSums(NamedTuple):
+    """What a step did to N orders, written in place; float64 of shape (N,) each."""
+
+    fill: np.ndarray
+    notional: np.ndarray
+    sum_sq_fill: np.ndarray
+    cost: np.ndarray
+
+
+class TickArrays(NamedTuple):
+    """What each tick did to N orders, written in place where the arrays of shape (N, T) have rows."""
+
+    requested: np.ndarray
+    fill: np.ndarray
+    constraint: np.ndarray
+    cost: np.ndarray
 
 
 @numba.njit(cache=True)
@@ -43,84 +114,47 @@ def _impact(participation: float, square_root: bool) -> float:
 
 
 @numba.njit(cache=True)
-def window_room(
-    price: np.ndarray,
-    volume: np.ndarray,
-    halted: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    session: np.ndarray,
-    side: np.ndarray,
-    start: np.ndarray,
-    end: np.ndarray,
-    volume_limit: float,
-    lot: float,
-) -> np.ndarray:
+def window_room(market: Market, windows: Windows, volume_limit: float, lot: float) -> np.ndarray:
     """Return the most that each tick of each window can fill, float64 of shape (N, T); see `Engine.room`."""
-    room = np.zeros((session.shape[0], price.shape[1]))
-    limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
-    for i in range(session.shape[0]):
-        s = session[i]
-        low, high = (lower[s], upper[s]) if limits else (-np.inf, np.inf)
-        for t in range(start[i], end[i]):
+    price = market.price
+    room = np.zeros((windows.session.shape[0], price.shape[1]))
+    limits, halts = market.lower.shape[0] > 0, market.halted.shape[0] > 0
+    for i in range(windows.session.shape[0]):
+        s = windows.session[i]
+        low, high = (market.lower[s], market.upper[s]) if limits else (-np.inf, np.inf)
+        for t in range(windows.start[i], windows.end[i]):
             p = price[s, t]
-            if _has_price(p) and not (halts and halted[s, t]) and not _limit_blocks(side[i], p, low, high):
-                room[i, t] = _cap(volume[s, t], volume_limit, lot)
+            halted = halts and market.halted[s, t]
+            if _has_price(p) and not halted and not _limit_blocks(windows.side[i], p, low, high):
+                room[i, t] = _cap(market.volume[s, t], volume_limit, lot)
     return room
 
 
 @numba.njit(cache=True)
 def advance(
-    price: np.ndarray,
-    volume: np.ndarray,
-    halted: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    session: np.ndarray,
-    side: np.ndarray,
-    amount: np.ndarray,
-    end: np.ndarray,
-    stop: np.ndarray,
+    market: Market,
+    terms: Terms,
+    windows: Windows,
     tick: np.ndarray,
-    ask: np.ndarray,
-    position: np.ndarray,
-    asked: np.ndarray,
-    fill: np.ndarray,
-    notional: np.ndarray,
-    squares: np.ndarray,
-    cost: np.ndarray,
-    moved: np.ndarray,
-    volume_limit: float,
-    complete_at_end: bool,
-    lot: float,
-    trade_odd: np.ndarray,
-    half_spread: np.ndarray,
-    temporary: float,
-    temporary_root: bool,
-    permanent: float,
-    permanent_root: bool,
-    tick_ask: np.ndarray,
-    tick_fill: np.ndarray,
-    tick_bound: np.ndarray,
-    tick_cost: np.ndarray,
+    stop: np.ndarray,
+    request: np.ndarray,
+    progress: Progress,
+    sums: StepSums,
+    record: TickArrays,
 ) -> None:
-    """Execute one step of every order in place; see `Engine.step` for the meaning of the arrays.
-
-    `lower`, `upper`, `halted` and `half_spread` may have no rows (no such rule); so may the four ``tick_`` arrays
-    of shape (N, T), which are filled only when they have rows. `temporary` and `permanent` are shares of the price;
-    `trade_odd` tells of each
-    order whether an odd remainder is traded; `moved` is how far it has moved the price for good, as such a share.
-    """
-    record = tick_fill.shape[0] > 0
-    spread, impact = half_spread.shape[0] > 0, temporary > 0.0 or permanent > 0.0
+    """Execute the ticks ``[tick, stop)`` of every order in place, trading `request` in them; see `Engine.step`."""
+    price, volume, lot = market.price, market.volume, terms.lot
+    position, asked, moved = progress.position, progress.requested, progress.permanent_impact
+    recording = record.fill.shape[0] > 0
+    spread, impact = market.half_spread.shape[0] > 0, terms.temporary > 0.0 or terms.permanent > 0.0
     charged = spread or impact
-    limits, halts = lower.shape[0] > 0, halted.shape[0] > 0
-    for i in range(session.shape[0]):
-        s = session[i]
-        low, high = (lower[s], upper[s]) if limits else (-np.inf, np.inf)
-        last_step = stop[i] == end[i]
-        everything = ask[i] >= position[i] - TOLERANCE * amount[i]
-        odd = amount[i] - np.floor(amount[i] / lot + TOLERANCE) * lot if lot > 0.0 else 0.0
+    limits, halts = market.lower.shape[0] > 0, market.halted.shape[0] > 0
+    for i in range(windows.session.shape[0]):
+        s, amount, ask = windows.session[i], windows.amount[i], request[i]
+        low, high = (market.lower[s], market.upper[s]) if limits else (-np.inf, np.inf)
+        last_step = stop[i] == windows.end[i]
+        everything = ask >= position[i] - TOLERANCE * amount
+        odd = amount - np.floor(amount / lot + TOLERANCE) * lot if lot > 0.0 else 0.0
         priced = 0
         for t in range(tick[i], stop[i]):
             if _has_price(price[s, t]):
@@ -134,15 +168,15 @@ def advance(
         for t in range(tick[i], stop[i]):
             p = price[s, t]
             if not _has_price(p):
-                if record:
-                    tick_bound[i, t] = NO_PRICE
+                if recording:
+                    record.constraint[i, t] = NO_PRICE
                 continue
             seen += 1
-            closing = last_step and seen == priced and (complete_at_end or everything)
-            due = ask[i] if seen == priced else ask[i] * seen / priced
+            closing = last_step and seen == priced and (terms.complete_at_end or everything)
+            due = ask if seen == priced else ask * seen / priced
             if lot > 0.0:
                 due = _round_lot(asked[i] + due, lot) - _round_lot(asked[i], lot)
-            available = position[i] if (closing and trade_odd[i]) else position[i] - odd
+            available = position[i] if (closing and windows.trades_odd[i]) else position[i] - odd
             if closing:
                 want = available
             elif last_step:
@@ -152,42 +186,42 @@ def advance(
             scheduled = due
             want = max(min(want, available), 0.0)
             traded = want
-            bound = FREE
-            if (halts and halted[s, t]) or _limit_blocks(side[i], p, low, high):
+            constraint = FREE
+            if (halts and market.halted[s, t]) or _limit_blocks(windows.side[i], p, low, high):
                 traded = 0.0
-                bound = BLOCKED
-            elif volume_limit < np.inf:
-                room = _cap(volume[s, t], volume_limit, lot)
+                constraint = BLOCKED
+            elif terms.volume_limit < np.inf:
+                room = _cap(volume[s, t], terms.volume_limit, lot)
                 if traded > room:
                     traded = room
-                    bound = CAP
-            if bound == FREE and traded > 0.0 and position[i] - traded <= TOLERANCE * amount[i]:
+                    constraint = CAP
+            if constraint == FREE and traded > 0.0 and position[i] - traded <= TOLERANCE * amount:
                 traded = position[i]
-            if bound == FREE and lot > 0.0 and want == 0.0 and ask[i] > 0.0:
-                bound = LOT
+            if constraint == FREE and lot > 0.0 and want == 0.0 and ask > 0.0:
+                constraint = LOT
             position[i] -= traded
             filled += traded
             value += traded * p
             square += traded * traded
             if charged and traded > 0.0:
-                extra = traded * half_spread[s, t] if spread else 0.0
+                extra = traded * market.half_spread[s, t] if spread else 0.0
                 if impact:
                     taken = min(traded / volume[s, t], 1.0)
-                    extra += traded * p * (moved[i] + temporary * _impact(taken, temporary_root))
-                    if permanent > 0.0:
-                        moved[i] += permanent * _impact(taken, permanent_root)
+                    extra += traded * p * (moved[i] + terms.temporary * _impact(taken, terms.temporary_root))
+                    if terms.permanent > 0.0:
+                        moved[i] += terms.permanent * _impact(taken, terms.permanent_root)
                 paid += extra
-                if record:
-                    tick_cost[i, t] = extra
-            if record:
-                tick_ask[i, t] = want
-                tick_fill[i, t] = traded
-                tick_bound[i, t] = bound
-        asked[i] += ask[i]
-        fill[i] = filled
-        notional[i] = value
-        squares[i] = square
-        cost[i] = paid
+                if recording:
+                    record.cost[i, t] = extra
+            if recording:
+                record.requested[i, t] = want
+                record.fill[i, t] = traded
+                record.constraint[i, t] = constraint
+        asked[i] += ask
+        sums.fill[i] = filled
+        sums.notional[i] = value
+        sums.sum_sq_fill[i] = square
+        sums.cost[i] = paid
 
 
 @numba.njit(cache=True)

@@ -28,7 +28,8 @@ def price_advantage(price: np.ndarray, benchmark: np.ndarray, side: np.ndarray) 
 
 def average_price(notional: np.ndarray, fill: np.ndarray) -> np.ndarray:
     """Return notional / fill, NaN where nothing was filled."""
-    return np.divide(notional, fill, out=np.full(len(fill), np.nan), where=fill > 0)
+    fill = np.asarray(fill)
+    return np.divide(notional, fill, out=np.full(fill.shape, np.nan), where=fill > 0)
 
 
 def order_metrics(

@@ -1,16 +1,19 @@
-"""Orders: one as a value, many as a table, many as arrays."""
+"""Orders: one as a value, and many as arrays that are aligned with a panel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import OrderError
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution.rows import Rows
+from rlwb.market.clock import day_of, seconds_of
 
 
 class Direction(IntEnum):
@@ -20,8 +23,11 @@ class Direction(IntEnum):
     SELL = -1
 
 
-_FIELDS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
-_TEXT = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
+#: Columns of a canonical order table, which are the fields of an `Order`.
+COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
+_SIDES = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
+_SIGNS = {"1": "BUY", "+1": "BUY", "-1": "SELL"}
+_DAY = pd.Timedelta(days=1)
 
 
 def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direction:
@@ -30,51 +36,60 @@ def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direc
     Parameters
     ----------
     value
-        What the table holds.
+        A cell of a table.
     codes
-        Own codes to ``"BUY"`` or ``"SELL"``, for example ``{0: "SELL", 1: "BUY"}``. They replace the
-        numeric convention, so that 0 and 1 are never guessed.
+        The table's own codes, for example ``{0: "SELL", 1: "BUY"}``. They replace ``+1/-1``, so that 0 and 1 are
+        never guessed.
 
     Raises
     ------
     OrderError
-        For a value that is none of these.
+        If the value is none of these.
     """
     if isinstance(value, Direction):
         return value
-    if codes is not None:
-        value = {_code(key): side for key, side in codes.items()}.get(_code(value), value)
-    text = str(value).strip().upper()
-    if isinstance(value, str) and text in _TEXT:
-        return _TEXT[text]
-    if codes is None and not isinstance(value, (bool, np.bool_)) and _code(value) in ("1", "+1", "-1"):
-        return Direction(int(_code(value)))
-    raise OrderError(
-        f"direction {value!r} is not BUY or SELL (also B/S, +1/-1); other codes must be named, "
-        'for example codes={0: "SELL", 1: "BUY"}.'
-    )
+    named = {text_of(code).upper(): side for code, side in (_SIGNS if codes is None else codes).items()}
+    text = text_of(value).upper()
+    side = named.get(text, text if isinstance(value, str) else "")
+    if side.strip().upper() not in _SIDES:
+        raise OrderError(
+            f"direction {value!r} is not BUY or SELL (also B/S, +1/-1); other codes must be named, "
+            'for example codes={0: "SELL", 1: "BUY"}.'
+        )
+    return _SIDES[side.strip().upper()]
 
 
-def _code(value: Any) -> str:
-    """Return a code as text, so that 0, 0.0 and a file's "0" are the same one."""
+def text_of(value: Any) -> str:
+    """Return a cell of a table as text: "" where it is missing, and "7" for each of 7, 7.0 and " 7"."""
+    if isinstance(value, str):
+        return value.strip()
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return ""
     whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value) if whole else value).strip().upper()
+    return str(int(value) if whole else value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Order:
-    """One amount of one instrument to trade within one session.
+    """An amount of one instrument to buy or sell within one session.
 
     Attributes
     ----------
     instrument, date
-        The session that the order belongs to.
-    direction, amount
-        Side, and how much in the units of the volume; above 0.
+        The session. A date is a stamp or text ("2024-03-01"); its time of day is dropped.
+    direction
+        A `Direction`, or what `parse_direction` reads.
+    amount
+        Above 0, in the units of the volume.
     start, end
-        The window ``[start, end)`` in session-local time; None means the session's open or close.
+        The window ``[start, end)``, session-local: stamps or times of the day ("10:30"); None is the open or close.
     order_id
-        Unique in its table; made from the other fields when empty.
+        Unique among orders that are executed together; made from the other fields there if it is empty.
+
+    Raises
+    ------
+    OrderError
+        Naming the field and value at fault.
     """
 
     instrument: str
@@ -85,19 +100,69 @@ class Order:
     end: pd.Timestamp | None = None
     order_id: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.instrument, str) or not self.instrument.strip():
+            raise OrderError(f"instrument {self.instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
+        amount: Any = self.amount
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, (int, float, np.integer, np.floating))
+            or not 0 < amount < np.inf
+        ):
+            raise OrderError(f"amount {amount!r} of {self.instrument} is not a number above 0.")
+        for name in ("date", "start", "end"):
+            object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
+        object.__setattr__(self, "direction", parse_direction(self.direction))
+        object.__setattr__(self, "amount", float(amount))
+
+    def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
+        if name != "date" and (value is None or value is pd.NaT):
+            return None
+        if getattr(value, "tzinfo", None) is not None:
+            raise OrderError(
+                f"{name} {value} of {self.instrument} carries the time zone {value.tzinfo}; give session-local stamps, "
+                "for example stamp.tz_convert('Asia/Shanghai').tz_localize(None)."
+            )
+        try:
+            if name == "date":
+                return pd.Timestamp(day_of(value))
+            is_time = re.fullmatch(r"[\d:]{4,8}", str(value))  # "10:30" or datetime.time
+            stamp = self.date + pd.Timedelta(seconds=seconds_of(value)) if is_time else pd.Timestamp(value)
+        except (TypeError, ValueError, ConfigError):
+            raise OrderError(
+                f"{name} {value!r} of {self.instrument} cannot be read; write a pandas.Timestamp."
+            ) from None
+        if not self.date <= stamp <= self.date + _DAY:
+            raise OrderError(f"{name} {stamp} of {self.instrument} is not on the order's date {self.date:%Y-%m-%d}.")
+        return stamp
+
     def __str__(self) -> str:
-        side = Direction(self.direction).name
-        return f"order {self.order_id or '(no id)'}: {side} {self.amount:g} {self.instrument} on {self.date:%Y-%m-%d}"
+        name, side = self.order_id or "(no id)", self.direction.name
+        return f"order {name}: {side} {self.amount:,.12g} {self.instrument} on {self.date:%Y-%m-%d}"
+
+    def __repr__(self) -> str:
+        start, end = ("" if stamp is None else f"{stamp:%H:%M:%S}" for stamp in (self.start, self.end))
+        return f"<{self}, {start or 'open'} to {end or 'close'}>"
+
+    def _repr_html_(self) -> str:
+        return order_frame([self]).to_html(index=False)
 
 
-@dataclass(frozen=True, eq=False)
-class OrderBatch(Sequence[Order]):
-    """N orders as arrays, bound to the sessions of one panel.
+def order_frame(orders: Iterable[Order]) -> pd.DataFrame:
+    """Return orders as a canonical table; ids are as they are in the orders."""
+    frame = pd.DataFrame([[getattr(order, name) for name in COLUMNS] for order in orders], columns=COLUMNS)
+    stamps = {name: frame[name].astype("datetime64[ns]") for name in ("date", "start", "end")}
+    return frame.assign(direction=[Direction(side).name for side in frame["direction"]], **stamps)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OrderBatch(Rows, Sequence[Order]):
+    """N orders as arrays, aligned with the sessions of one panel.
 
     Attributes
     ----------
     source
-        What the batch was bound from: a canonical order table, or the orders.
+        The canonical order table, or the orders, that the batch was made from.
     row : int64 of shape (N,)
         Row of each order in `source`.
     session : int32 of shape (N,)
@@ -105,8 +170,11 @@ class OrderBatch(Sequence[Order]):
     side : int8 of shape (N,)
         +1 buy, -1 sell.
     amount : float64 of shape (N,)
+        In the units of the volume.
     start, end : int32 of shape (N,)
         Ticks of the window ``[start, end)``.
+    refused, noted
+        Reason to the ids of the orders of `source` that were left out for it, or are only remarkable for it.
     """
 
     source: pd.DataFrame | tuple[Order, ...]
@@ -116,6 +184,8 @@ class OrderBatch(Sequence[Order]):
     amount: np.ndarray
     start: np.ndarray
     end: np.ndarray
+    refused: Mapping[str, list[str]] = field(default_factory=dict)
+    noted: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.session)
@@ -126,26 +196,33 @@ class OrderBatch(Sequence[Order]):
             row = int(self.row[index])
             if isinstance(self.source, tuple):
                 return self.source[row]
-            values = {name: self.source[name].iat[row] for name in _FIELDS}
-            values["direction"] = parse_direction(values["direction"])
-            values |= {name: None for name in ("start", "end") if values[name] is pd.NaT}
-            return Order(**{**values, "amount": float(values["amount"])})
-        arrays = (self.row, self.session, self.side, self.amount, self.start, self.end)
-        return OrderBatch(self.source, *(array[index] for array in arrays))
+            return Order(**{name: self.source[name].iat[row] for name in COLUMNS})
+        arrays = ("row", "session", "side", "amount", "start", "end")
+        return replace(self, **{name: getattr(self, name)[index] for name in arrays})
 
     def __iter__(self) -> Iterator[Order]:
         return (self[i] for i in range(len(self)))
 
     @property
     def table(self) -> pd.DataFrame:
-        """The orders as a table, one row an order in the batch's sequence."""
-        if not isinstance(self.source, tuple):
-            return self.source.iloc[self.row].reset_index(drop=True)
-        orders = [self.source[row] for row in self.row]
-        table = pd.DataFrame([[getattr(order, name) for name in _FIELDS] for order in orders], columns=_FIELDS)
-        stamps = {name: pd.to_datetime(table[name]).astype("datetime64[ns]") for name in ("date", "start", "end")}
-        return table.assign(direction=[order.direction.name for order in orders], **stamps)
+        """The orders as a canonical table, one row an order in the batch's sequence."""
+        if isinstance(self.source, tuple):
+            return order_frame(self)
+        return self.source.iloc[self.row].reset_index(drop=True)
 
     def label(self, index: int) -> str:
         """Return a short text that names order `index` in an error."""
         return str(self[int(index)])
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "OrderBatch(0 orders)"
+        table = self.table
+        days, count = table["date"], table[["date", "instrument"]].nunique()
+        return (
+            f"OrderBatch({len(self):,} orders, {count['date']:,} days, {count['instrument']:,} instruments, "
+            f"{days.min():%Y-%m-%d} to {days.max():%Y-%m-%d})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self!r}; the first of them:</p>{self[:5].table.to_html(index=False)}"

@@ -13,7 +13,7 @@ commission_bps 3.1, min_fee 5
     3 and at least 5 CNY for the broker are an assumption, a matter between broker and client: the defaults of
     ``set_commission`` in the brokers' platform PTrade (0.0003 and 5). 0.1 for ChinaClear's transfer fee, 0.001 %
     from both sides since 2022-04-29 (its notice of 2022-04-28).
-lot_size 100, odd_remainder sell_at_end
+lot_size 100, odd_lot sell_at_end
     Buys in multiples of 100 shares, what is left below that sold in one order: trading rules of the exchanges, 2026
     revision, in force since 2026-07-06; Shenzhen's 3.3.8,
     http://docs.static.szse.cn/www/lawrules/rule/trade/current/W020260424690713155663.pdf
@@ -52,7 +52,7 @@ from typing import Any
 PRESETS: dict[str, dict[str, Any]] = {
     "cn": {
         "lot_size": 100.0,
-        "odd_remainder": "sell_at_end",
+        "odd_lot": "sell_at_end",
         "price_limit": 0.1,
         "price_tick": 0.01,
         "commission_bps": 3.1,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlwb.errors import ConfigError
+from rlwb.execution.kernel import Terms
 from rlwb.execution.presets import PRESETS
 
 PRICE_FIELDS = ("open", "high", "low", "close", "vwap", "quotes")
@@ -18,7 +19,7 @@ _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{n
 _NUMBERS = ("volume_limit", "lot_size", "price_limit", "price_tick", *_COSTS)
 _CHOICES = {
     "price_field": PRICE_FIELDS,
-    "odd_remainder": ("trade_at_end", "sell_at_end", "leave"),
+    "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
 
@@ -45,7 +46,7 @@ class ExecutionRules:
     lot_size
         Child amounts are multiples of this; 0 means any amount. Rounding follows the cumulative
         schedule to the nearest lot, so nothing drifts; by that rounding a tighter cap may fill one lot more.
-    odd_remainder
+    odd_lot
         What happens to the part of an amount below one lot: ``"trade_at_end"`` trades it at the last
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
         shortfall, ``"sell_at_end"`` trades that of a sell and leaves that of a buy.
@@ -82,7 +83,7 @@ class ExecutionRules:
     volume_limit: float | None = None
     complete_at_end: bool = True
     lot_size: float = 0.0
-    odd_remainder: Literal["trade_at_end", "sell_at_end", "leave"] = "trade_at_end"
+    odd_lot: Literal["trade_at_end", "sell_at_end", "leave"] = "trade_at_end"
     price_limit: float | None = None
     price_tick: float = 0.01
     commission_bps: float = 0.0
@@ -118,10 +119,8 @@ class ExecutionRules:
         self._refuse_what_has_no_effect()
 
     def _refuse_what_has_no_effect(self) -> None:
-        if self.odd_remainder != type(self).odd_remainder and self.lot_size == 0:
-            raise ConfigError(
-                f"odd_remainder {self.odd_remainder!r} has no effect without a lot_size; set one or drop it."
-            )
+        if self.odd_lot != type(self).odd_lot and self.lot_size == 0:
+            raise ConfigError(f"odd_lot {self.odd_lot!r} has no effect without a lot_size; set one or drop it.")
         if self.price_limit is None and self.price_tick != type(self).price_tick:
             raise ConfigError("price_tick has no effect without a price_limit; set one or drop it.")
         if self.price_field == "quotes" and self.half_spread_bps:
@@ -149,6 +148,18 @@ class ExecutionRules:
             raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls(**{**PRESETS[name], **changes})
 
+    def terms(self) -> Terms:
+        """Return the rules that the compiled loop reads, as numbers."""
+        return Terms(
+            np.inf if self.volume_limit is None else float(self.volume_limit),
+            self.complete_at_end,
+            float(self.lot_size),
+            self.temporary_impact_bps / BASIS_POINTS,
+            self.temporary_impact_shape == "square_root",
+            self.permanent_impact_bps / BASIS_POINTS,
+            self.permanent_impact_shape == "square_root",
+        )
+
     @property
     def costs_by_tick(self) -> bool:
         """Whether what a fill costs depends on its tick."""
@@ -160,10 +171,10 @@ class ExecutionRules:
         return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
 
     def trades_odd(self, side: np.ndarray) -> np.ndarray:
-        """Return whether orders of these sides, 1 buys and -1 sells, trade an odd remainder; bool of shape (N,)."""
-        if self.odd_remainder == "sell_at_end":
+        """Return whether orders of these sides, 1 buys and -1 sells, trade an odd lot; bool of shape (N,)."""
+        if self.odd_lot == "sell_at_end":
             return np.asarray(side < 0)
-        return np.full(len(side), self.odd_remainder == "trade_at_end")
+        return np.full(len(side), self.odd_lot == "trade_at_end")
 
     @property
     def judged_by(self) -> Literal["pa", "pa_net"]:
@@ -176,7 +187,7 @@ class ExecutionRules:
         parts = ["buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}"]
         parts.append(f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap")
         parts.append("completes at the window's end" if self.complete_at_end else "may stay incomplete")
-        parts.append(f"lots of {self.lot_size:g}, odd remainder {self.odd_remainder}" if self.lot_size else "no lots")
+        parts.append(f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots")
         limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
         parts.append(limit or "price limit rule off")
         parts.append("halted bars do not fill" if self.halts else "halted bars fill")

@@ -1,112 +1,57 @@
-"""The simulator of one order, and the factory that makes it or the batched environment."""
+"""The simulator of orders: the engine behind the protocol of simulators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.audit import step_audit, tick_audit
-from rlwb.execution.bind import bind_orders
-from rlwb.execution.engine import Engine, TickRecord
-from rlwb.execution.metrics import order_metrics
+from rlwb.execution.align import align_orders
+from rlwb.execution.engine import Engine
 from rlwb.execution.order import Order, OrderBatch
-from rlwb.execution.rules import ExecutionRules
-from rlwb.execution.state import BatchState, OrderState
-from rlwb.market import Sessions
+from rlwb.execution.state import ExecutionState
 from rlwb.simulator import Simulator
 
 
-class SingleAssetOrderExecution(Simulator[Order, OrderState, float]):
-    """Executes one order: the engine with N = 1.
+class OrderExecution(Simulator[ExecutionState]):
+    """Executes orders by the engine; an initial state is an order, an action the amount to trade in the step.
+
+    A simulator of one's own subclasses it and overrides `step`, for example to fill what a liquidity of its own allows
+    (`ExecutionState.traded` does the bookkeeping); all interpreters, rewards, baselines and reports work with it.
 
     Parameters
     ----------
-    order
-        The order.
     engine
-        What executes it.
-
-    Raises
-    ------
-    OrderError
-        When the order cannot be executed on the engine's sessions.
+        What executes the orders.
     """
 
-    def __init__(self, order: Order, engine: Engine) -> None:
-        super().__init__(order)
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.orders = bind_orders([order], engine.sessions, engine.rules)
-        self.state = BatchState.start(engine, self.orders)
-        self.record = TickRecord.empty(1, engine.sessions.calendar.num_ticks)
-        self._steps: list[dict[str, float]] = []
 
-    def step(self, action: float) -> None:
-        """Trade `action` units in the next step; see `Engine.step` for what is refused."""
-        before = self.state
+    def align(self, orders: pd.DataFrame | Iterable[Order]) -> OrderBatch:
+        """Align orders with the sessions; see `rlwb.execution.align_orders`."""
+        return align_orders(orders, self.engine.sessions, self.engine.rules)
+
+    def start(self, initial_states: Sequence[Order], seeds: np.ndarray) -> ExecutionState:
+        """Return the state of orders that have not traded yet.
+
+        Raises
+        ------
+        OrderError
+            When an order cannot be executed on the engine's sessions.
+        """
+        orders = initial_states if isinstance(initial_states, OrderBatch) else self.align(initial_states)
+        return ExecutionState.start(self.engine, orders, seeds)
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        """Trade `action` units, float64 of shape (N,), in the next step; see `Engine.step` for what is refused."""
         try:
-            ask = np.array([float(action)])
+            request = np.asarray(action, dtype=np.float64).reshape(len(state))
         except (TypeError, ValueError):
-            raise OrderError(f"{self.orders.label(0)}: the amount to trade is {action!r}, not one number.") from None
-        now, fills = self.engine.step(self.orders, before.now, ask, self.record)
-        self.state = before.advance(now, fills)
-        self._steps.append(
-            {
-                "step": int(before.now.step[0]),
-                "start_tick": int(before.now.tick[0]),
-                "end_tick": int(now.tick[0]),
-                "ask": float(fills.ask[0]),
-                "fill": float(fills.fill[0]),
-                "price": OrderState(self.state).step_price,
-                "position": float(now.position[0]),
-            }
-        )
-
-    def get_state(self) -> OrderState:
-        return OrderState(self.state)
-
-    def done(self) -> bool:
-        return bool(self.state.now.done[0])
-
-    def metrics(self) -> dict[str, float]:
-        figures = order_metrics(self.orders, self.state.now, self.state.benchmarks, self.engine.rules)
-        return {name: float(values[0]) for name, values in figures.items()}
-
-    @property
-    def history_exec(self) -> pd.DataFrame:
-        """One row a tick of the steps so far: time, asked, filled, price, left, bound."""
-        return tick_audit(self.engine, self.orders, self.record, stop=int(self.state.now.tick[0]))
-
-    @property
-    def history_steps(self) -> pd.DataFrame:
-        """One row a step so far: asked, filled, price, left."""
-        return step_audit(self._steps)
-
-
-class OrderExecutionFactory:
-    """Makes the simulator of one order, or the batched environment of many.
-
-    Parameters
-    ----------
-    sessions, ticks_per_step, rules
-        See `Engine`.
-    """
-
-    def __init__(self, sessions: Sessions, ticks_per_step: int, rules: ExecutionRules | None = None) -> None:
-        self.engine = Engine(sessions, ticks_per_step, rules)
-
-    def __call__(self, order: Order) -> SingleAssetOrderExecution:
-        return SingleAssetOrderExecution(order, self.engine)
-
-    def bind(self, orders: pd.DataFrame | Iterable[Order]) -> OrderBatch:
-        """Bind orders to the sessions; see `bind_orders`."""
-        return bind_orders(orders, self.engine.sessions, self.engine.rules)
-
-    def vectorize(self, orders: OrderBatch, **parts: Any) -> Any:
-        """Return the batched environment of `orders`; see `BatchedOrderExecution`."""
-        from rlwb.execution.vector_env import BatchedOrderExecution
-
-        return BatchedOrderExecution(self.engine, orders, **parts)
+            raise OrderError(
+                f"{state.orders.label(0)}: the amounts to trade are {action!r}; give one number for each of "
+                f"{len(state)} orders."
+            ) from None
+        return state.after(*self.engine.step(state.orders, state.now, request))

@@ -1,167 +1,422 @@
-"""What interpreters, rewards and policies read: a batch of orders, or one order that reads like a book."""
+"""Where N orders stand: what may be known of them at a decision, and what a step led to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills
-from rlwb.execution.order import Order, OrderBatch
+from rlwb.errors import OrderError
+from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
+from rlwb.execution.kernel import TOLERANCE
+from rlwb.execution.metrics import average_price, order_metrics, price_advantage
+from rlwb.execution.order import OrderBatch
+from rlwb.execution.rows import Rows
+from rlwb.execution.rules import ExecutionRules
+from rlwb.market import MarketFeatures, Sessions
 
 
-@dataclass(frozen=True, eq=False)
-class BatchState(Sequence["OrderState"]):
-    """N orders in flight. A sequence of `OrderState`, so that code for one state serves a batch by a loop.
+@dataclass(frozen=True)
+class StepRecord(Rows):
+    """One past step of N orders.
 
     Attributes
     ----------
-    engine, orders
-        What executes, and what is executed.
+    requested, fill, notional : float64 of shape (N,)
+        Amount requested and filled, and sum over ticks of fill times price.
+    position : float64 of shape (N,)
+        Amount left after the step.
+    """
+
+    requested: np.ndarray
+    fill: np.ndarray
+    notional: np.ndarray
+    position: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+@dataclass(frozen=True, eq=False)
+class Known(Rows):
+    """What may be known of N orders at a decision: the orders, how they stand, and the market so far.
+
+    It is all that interpreters and policies receive. No public attribute or method gives a bar at or after `tick`, a
+    benchmark of the window, or a total of the order's day. ``known[i]`` is order i alone.
+
+    Attributes
+    ----------
+    side : int8 of shape (N,)
+        +1 buy, -1 sell.
+    amount : float64 of shape (N,)
+    start, end : int32 of shape (N,)
+        Ticks of the order's window ``[start, end)``.
+    session : int32 of shape (N,)
+        Row of the order's session in the panel, by which features are looked up.
+    num_steps : int32 of shape (N,)
+        Steps of the whole order.
+    tick, step : int32 of shape (N,)
+        Next tick, and number of steps taken.
+    position, filled, notional : float64 of shape (N,)
+        Amount left and filled, and sum of fill times price, so far.
+    done : bool of shape (N,)
+    max_step
+        Largest number of steps that an order can have on this clock.
+    """
+
+    side: np.ndarray
+    amount: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    session: np.ndarray
+    num_steps: np.ndarray
+    tick: np.ndarray
+    step: np.ndarray
+    position: np.ndarray
+    filled: np.ndarray
+    notional: np.ndarray
+    done: np.ndarray
+    max_step: int
+    _steps: tuple[StepRecord, ...] = field(repr=False)
+    _sessions: Sessions = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.amount)
+
+    @property
+    def is_last_step(self) -> np.ndarray:
+        """Whether the step to come is the order's last, bool of shape (N,)."""
+        return np.asarray(self.step >= self.num_steps - 1)
+
+    @property
+    def ticks_left(self) -> np.ndarray:
+        """Ticks left in the window, int32 of shape (N,); a lunch break has none."""
+        return np.asarray(self.end - self.tick)
+
+    @property
+    def instrument(self) -> np.ndarray:
+        """Instrument of each order, text of shape (N,)."""
+        return np.asarray(self._sessions.instruments[self.session])
+
+    @property
+    def date(self) -> np.ndarray:
+        """Date of each order, datetime64[D] of shape (N,)."""
+        return np.asarray(self._sessions.dates[self.session])
+
+    @property
+    def time(self) -> np.ndarray:
+        """Start of the next tick in session-local time, datetime64[s] of shape (N,); the close when the day is over."""
+        calendar = self._sessions.calendar
+        seconds = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], "timedelta64[s]")
+        return np.asarray(self.date.astype("datetime64[s]") + seconds[self.tick])
+
+    @property
+    def position_history(self) -> np.ndarray:
+        """Position before step 0, 1, …, float64 of shape (N, max_step + 1); NaN beyond the steps taken."""
+        return self._by_step([self.amount, *(step.position for step in self._steps)], self.max_step + 1, self.step + 1)
+
+    @property
+    def requested_history(self) -> np.ndarray:
+        """Amount requested in step 0, 1, …, float64 of shape (N, max_step); NaN beyond the steps taken."""
+        return self._by_step([step.requested for step in self._steps], self.max_step, self.step)
+
+    @property
+    def fill_history(self) -> np.ndarray:
+        """Amount filled in step 0, 1, …, float64 of shape (N, max_step); NaN beyond the steps taken."""
+        return self._by_step([step.fill for step in self._steps], self.max_step, self.step)
+
+    @property
+    def price_history(self) -> np.ndarray:
+        """Average price of step 0, 1, …, float64 of shape (N, max_step); NaN where nothing was filled."""
+        prices = [average_price(step.notional, step.fill) for step in self._steps]
+        return self._by_step(prices, self.max_step, self.step)
+
+    def bars(self, name: str = "close") -> np.ndarray:
+        """Return a field of today's bars so far, float64 of shape (N, T); NaN from `tick` on and where missing."""
+        values = self._field(name)[self.session]
+        return np.where(np.arange(values.shape[-1]) < self.tick[..., None], values, np.nan)
+
+    def yesterday(self, name: str = "close") -> np.ndarray:
+        """Return a field of the previous session's bars, float64 of shape (N, T); NaN where there is none."""
+        row = self._sessions.previous[self.session]
+        return np.where((row >= 0)[..., None], self._field(name)[np.maximum(row, 0)], np.nan)
+
+    def steps_table(self) -> pd.DataFrame:
+        """Return the steps so far for reading, one row an order and step: requested, fill, price, position."""
+        known = self if np.ndim(self.amount) else _as_batch(self)
+        count = len(known._steps)
+        step = np.broadcast_to(np.arange(count), (len(known), count))
+        columns = {
+            "order": np.broadcast_to(np.arange(len(known))[:, None], step.shape),
+            "step": step,
+            "requested": known.requested_history[:, :count],
+            "fill": known.fill_history[:, :count],
+            "price": known.price_history[:, :count],
+            "position": known.position_history[:, 1 : count + 1],
+        }
+        taken = step < known.step[:, None]
+        return pd.DataFrame({name: values[taken] for name, values in columns.items()})
+
+    def bars_table(self, row: int = 0) -> pd.DataFrame:
+        """Return the bars so far of one order's session for reading, one row a tick, by the time of its start."""
+        known = self[row] if np.ndim(self.amount) else self
+        times = [self._sessions.calendar.time_of(tick) for tick in range(int(known.tick))]
+        return pd.DataFrame({name: known.bars(name)[: len(times)] for name in self._sessions.fields}, index=times)
+
+    def check_features(self, features: MarketFeatures) -> None:
+        """Raise `DataError` unless `features` were made of the sessions that the orders belong to."""
+        features.check_matches(self._sessions)
+
+    def _field(self, name: str) -> np.ndarray:
+        if name not in self._sessions.fields:
+            raise OrderError(f"the bars have no field {name!r}; they have {', '.join(sorted(self._sessions.fields))}.")
+        return np.asarray(self._sessions.fields[name])
+
+    def _by_step(self, columns: Sequence[Any], width: int, count: np.ndarray) -> np.ndarray:
+        table = np.full((*np.shape(self.amount), width), np.nan)
+        least = int(np.min(count, initial=width))
+        for step, values in enumerate(columns):
+            table[..., step] = values if step < least else np.where(step < count, values, np.nan)
+        return table
+
+
+def _as_batch(known: Known) -> Known:
+    return known[None]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Rows):
+    """What the last step of N orders led to: what rewards and metrics receive.
+
+    Attributes
+    ----------
+    known
+        What is known after the step.
+    requested, fill, notional : float64 of shape (N,)
+        Amount requested and filled in the step, and sum over its ticks of fill times price.
+    sum_sq_fill : float64 of shape (N,)
+        Sum over the step's ticks of the squared fill, in squared units of the amount.
+    cost : float64 of shape (N,)
+        Currency that the step paid for quoted spread and impact; fees are not in it.
+    total_cost : float64 of shape (N,)
+        The same since the order's start.
+    twap, vwap, arrival, volume : float64 of shape (N,)
+        Benchmarks of the order's whole window: mean of the valid prices, volume-weighted mean, first valid price, and
+        volume traded; NaN where there is none.
+    done : bool of shape (N,)
+        Whether the step was the order's last.
+    rules
+        The rules of execution, for costs.
+    """
+
+    known: Known
+    requested: np.ndarray
+    fill: np.ndarray
+    notional: np.ndarray
+    sum_sq_fill: np.ndarray
+    cost: np.ndarray
+    total_cost: np.ndarray
+    twap: np.ndarray
+    vwap: np.ndarray
+    arrival: np.ndarray
+    volume: np.ndarray
+    done: np.ndarray
+    rules: ExecutionRules
+
+    def __len__(self) -> int:
+        return len(self.fill)
+
+    @property
+    def step_price(self) -> np.ndarray:
+        """Average price of the step's fills, float64 of shape (N,); NaN where nothing was filled."""
+        return average_price(self.notional, self.fill)
+
+    @property
+    def step_pa(self) -> np.ndarray:
+        """Price advantage of the step's fills against the TWAP of the window, in basis points, float64 of shape (N,).
+
+        NaN where nothing was filled.
+        """
+        return price_advantage(self.step_price, self.twap, self.known.side)
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionState(Rows):
+    """N orders in flight.
+
+    Attributes
+    ----------
+    engine
+        What executes them.
+    orders
+        The orders.
+    seeds : uint64 of shape (N,)
+        Seeds of random numbers that a simulator may draw.
     now
         Where the orders stand.
     fills
         What the last step did; zeros before the first.
     benchmarks
-        Prices of the windows. They know the future: for rewards and reports, never for observations.
+        Prices of the windows; they know the future.
     num_steps : int32 of shape (N,)
-    history : float64 of shape (N, max_step + 1)
-        Position before step 0, 1, 2, … as far as the order has come; NaN beyond.
+    steps
+        The steps so far.
     """
 
     engine: Engine
     orders: OrderBatch
+    seeds: np.ndarray
     now: EngineState
     fills: Fills
     benchmarks: Benchmarks
     num_steps: np.ndarray
-    history: np.ndarray
+    steps: tuple[StepRecord, ...] = ()
 
     @classmethod
-    def start(cls, engine: Engine, orders: OrderBatch) -> BatchState:
+    def start(cls, engine: Engine, orders: OrderBatch, seeds: np.ndarray | None = None) -> ExecutionState:
         """Return the state of orders that have not traded yet."""
-        zero = np.zeros(len(orders))
-        history = np.full((len(orders), engine.max_step + 1), np.nan)
-        history[:, 0] = orders.amount
+        n = len(orders)
         return cls(
             engine,
             orders,
+            np.zeros(n, dtype=np.uint64) if seeds is None else seeds,
             engine.reset(orders),
-            Fills(zero, zero, zero, zero, zero),
+            Fills.none(n),
             engine.benchmarks(orders),
             engine.num_steps(orders),
-            history,
         )
 
-    def advance(self, now: EngineState, fills: Fills) -> BatchState:
-        """Return the state after a step."""
-        history = self.history.copy()
-        moved = np.flatnonzero(~self.now.done)
-        history[moved, now.step[moved]] = now.position[moved]
-        return replace(self, now=now, fills=fills, history=history)
+    def after(self, now: EngineState, fills: Fills) -> ExecutionState:
+        """Return the state after a step that the engine, or a simulator of one's own, has made."""
+        step = StepRecord(fills.requested, fills.fill, fills.notional, now.position)
+        return replace(self, now=now, fills=fills, steps=(*self.steps, step))
 
-    def take(self, rows: np.ndarray) -> BatchState:
-        """Return the rows `rows` as a batch of their own."""
+    def traded(self, requested: np.ndarray, fill: np.ndarray, price: np.ndarray) -> ExecutionState:
+        """Return the state after a step whose fills a simulator of one's own has found; it does all bookkeeping.
 
-        def pick(value: object) -> dict[str, np.ndarray]:
-            return {name: array[rows] for name, array in vars(value).items()}
+        Parameters
+        ----------
+        requested : float64 of shape (N,)
+            Amount requested.
+        fill, price : float64 of shape (N, K)
+            Amount filled in each of the step's ticks, and at which price; see `step_ticks`. Where nothing is filled,
+            the price may be NaN.
 
-        return BatchState(
-            self.engine,
-            self.orders[rows],
-            EngineState(**pick(self.now)),
-            Fills(**pick(self.fills)),
-            Benchmarks(**pick(self.benchmarks)),
-            self.num_steps[rows],
-            self.history[rows],
+        Raises
+        ------
+        OrderError
+            When a fill is negative, not finite or has no price, or an order would fill more than its position.
+        """
+        now, amount = self.now, self.orders.amount
+        done = np.asarray(fill).sum(axis=1)
+        left = np.where(now.done, 0.0, now.position)
+        wrong = ~((fill >= 0) & (fill < np.inf) & ((fill == 0) | (price > 0))).all(axis=1)
+        wrong |= done > left + TOLERANCE * amount
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            raise OrderError(
+                f"{self.orders.label(i)}: step {now.step[i]} fills {fill[i].tolist()} at {price[i].tolist()} with "
+                f"{float(left[i])!r} left; a fill is a finite amount of 0 or more at a price above 0, and all "
+                "fit in the position."
+            )
+        value = np.where(fill > 0, fill * price, 0.0).sum(axis=1)
+        position = np.where(now.done, now.position, now.position - done)
+        position[position <= TOLERANCE * amount] = 0.0
+        stop = self.engine.step_stop(self.orders, now)
+        zero = np.zeros(len(self))
+        after = replace(
+            now,
+            tick=stop,
+            step=np.where(now.done, now.step, now.step + 1).astype(np.int32),
+            position=position,
+            requested=now.requested + requested,
+            filled=np.where(position == 0.0, amount, now.filled + done),
+            notional=now.notional + value,
+            done=now.done | (position == 0.0) | (stop >= self.orders.end),
+        )
+        return self.after(after, Fills(requested, done, value, (np.asarray(fill) ** 2).sum(axis=1), zero))
+
+    def step_ticks(self) -> np.ndarray:
+        """Return the ticks of the step to come, int64 of shape (N, K); -1 where an order's step has fewer than K."""
+        stop = self.engine.step_stop(self.orders, self.now)
+        ticks = self.now.tick[:, None] + np.arange(max(int((stop - self.now.tick).max(initial=0)), 1))
+        return np.where(ticks < stop[:, None], ticks, -1)
+
+    def tick_record(self) -> TickRecord:
+        """Return what each tick so far did, by executing the requests again; of shape (N, T)."""
+        record = TickRecord.empty(len(self), self.engine.sessions.calendar.num_ticks)
+        now = self.engine.reset(self.orders)
+        for step in self.steps:
+            now, _ = self.engine.step(self.orders, now, step.requested, record)
+        return record
+
+    @property
+    def done(self) -> np.ndarray:
+        """Whether each order has ended, bool of shape (N,)."""
+        return self.now.done
+
+    @cached_property
+    def known(self) -> Known:
+        """What interpreters and policies may see."""
+        orders, now = self.orders, self.now
+        return Known(
+            orders.side,
+            orders.amount,
+            orders.start,
+            orders.end,
+            orders.session,
+            self.num_steps,
+            now.tick,
+            now.step,
+            now.position,
+            now.filled,
+            now.notional,
+            now.done,
+            self.engine.max_step,
+            self.steps,
+            self.engine.sessions,
+        )
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What rewards and metrics may see."""
+        fills, prices = self.fills, self.benchmarks
+        return Outcome(
+            self.known,
+            fills.requested,
+            fills.fill,
+            fills.notional,
+            fills.sum_sq_fill,
+            fills.cost,
+            self.now.cost,
+            prices.twap,
+            prices.vwap,
+            prices.arrival,
+            prices.volume,
+            self.now.done,
+            self.engine.rules,
         )
 
     def __len__(self) -> int:
         return len(self.orders)
 
-    def __getitem__(self, index: int) -> OrderState:  # type: ignore[override]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return OrderState(self.take(np.array([index])))
+    def take(self, rows: np.ndarray) -> ExecutionState:
+        """Return the given orders as a state of their own."""
+        return self[rows]
 
-    @cached_property
-    def is_last_step(self) -> np.ndarray:
-        """Whether the step to come is the order's last, bool of shape (N,)."""
-        return self.now.step >= self.num_steps - 1
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Return the figures of the orders as they stand; see `order_metrics`."""
+        return order_metrics(self.orders, self.now, self.benchmarks, self.engine.rules)
 
+    def details(self) -> dict[str, np.ndarray]:
+        """Return ``inventory``: the share of the amount left after 0, 1, … steps, float64 of shape (N, max_step + 1).
 
-class OrderState:
-    """One order in flight.
-
-    Parameters
-    ----------
-    batch
-        The same as a batch of one.
-    """
-
-    def __init__(self, batch: BatchState) -> None:
-        self.batch = batch
-
-    @property
-    def order(self) -> Order:
-        """The order."""
-        order: Order = self.batch.orders[0]
-        return order
-
-    @property
-    def cur_step(self) -> int:
-        """Number of steps taken."""
-        return int(self.batch.now.step[0])
-
-    @property
-    def num_steps(self) -> int:
-        """Number of steps of the whole order."""
-        return int(self.batch.num_steps[0])
-
-    @property
-    def cur_tick(self) -> int:
-        """Next tick, counted from the session's open."""
-        return int(self.batch.now.tick[0])
-
-    @property
-    def cur_time(self) -> pd.Timestamp:
-        """Start of the next tick; the close when the session is over."""
-        seconds = self.batch.engine.sessions.calendar.seconds_at(self.cur_tick)
-        return pd.Timestamp(self.order.date).normalize() + pd.Timedelta(seconds=seconds)
-
-    @property
-    def position(self) -> float:
-        """Amount left to trade."""
-        return float(self.batch.now.position[0])
-
-    @property
-    def position_history(self) -> np.ndarray:
-        """Position before each step so far and after the last, of shape (cur_step + 1,)."""
-        history: np.ndarray = self.batch.history[0, : self.cur_step + 1]
-        return history
-
-    @property
-    def ticks_left(self) -> int:
-        """Trading ticks left in the window; a lunch break counts for nothing."""
-        return int(self.batch.orders.end[0]) - self.cur_tick
-
-    @property
-    def step_fill(self) -> float:
-        """Amount filled in the last step."""
-        return float(self.batch.fills.fill[0])
-
-    @property
-    def step_price(self) -> float:
-        """Average price of the last step; NaN when it filled nothing."""
-        fill = self.step_fill
-        return float(self.batch.fills.notional[0]) / fill if fill > 0 else float("nan")
-
-    @property
-    def bars(self) -> pd.DataFrame:
-        """The bars of the session seen so far, one row a tick; missing ticks are NaN."""
-        sessions, row, stop = self.batch.engine.sessions, int(self.batch.orders.session[0]), self.cur_tick
-        times = [sessions.calendar.time_of(tick) for tick in range(stop)]
-        return pd.DataFrame({name: np.asarray(f[row, :stop]) for name, f in sessions.fields.items()}, index=times)
+        After its end an order keeps its last value.
+        """
+        left = [self.orders.amount, *(step.position for step in self.steps)]
+        left += [left[-1]] * (self.engine.max_step + 1 - len(left))
+        return {"inventory": np.stack(left, axis=1) / self.orders.amount[:, None]}

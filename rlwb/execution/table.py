@@ -1,27 +1,33 @@
-"""Order tables: users' own forms in, one canonical form out, Parquet and CSV files."""
+"""Order tables: the forms that people bring, one canonical form, and files of it."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.moments import order_dates, order_stamps
-from rlwb.execution.order import Order, parse_direction
+from rlwb.execution.order import COLUMNS, Order, order_frame, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
-from rlwb.market.readers.content import one_line
-from rlwb.market.tables import holds_nul
+from rlwb.market.clock import DAY_SECONDS
 
-COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
 _SETTINGS = b"rlwb.order_settings"
+_DAY = pd.Timedelta(days=1)
+# A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
+_STAMP = (
+    r"^(?P<date>\d{8}|\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2})?"
+    r"(?:(?:^|(?<=\d)[T ])(?P<time>\d{1,2}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?)(?P<zone>\s*(?:Z|[+-]\d{2}(?::?\d{2})?))?)?$"
+)
 
 
 def order_table(
@@ -44,7 +50,7 @@ def order_table(
     codes
         Meaning of the table's own direction codes; see `parse_direction`.
     source
-        Name that errors show, for example the file.
+        Name of the table in errors, for example its file.
 
     Returns
     -------
@@ -55,104 +61,180 @@ def order_table(
     Raises
     ------
     OrderError
-        Naming the row at fault.
+        Naming the first row at fault, its instrument and value.
     """
-    if not isinstance(orders, pd.DataFrame):
-        orders = [orders] if isinstance(orders, Order) else list(orders)
-        odd = next((order for order in orders if not isinstance(order, Order)), None)
-        if odd is not None or None in orders:
-            raise OrderError(f"{source} hold {odd!r}, which is no Order; give Order values or a table.")
-        orders = pd.DataFrame([[getattr(order, name) for name in COLUMNS] for order in orders], columns=COLUMNS)
-    frame = orders.reset_index(drop=True)
-    frame = frame.rename(columns={name: str(name).strip().lower() for name in frame.columns})
-    doubled = sorted(name for name in COLUMNS if list(frame.columns).count(name) > 1)
+    frame = orders if isinstance(orders, pd.DataFrame) else order_frame(order_values(orders, source))
+    frame = frame.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
     if doubled:
         raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
-    missing = {"instrument", "direction", "amount"} - set(frame.columns)
-    if "date" not in frame and "start" not in frame:
-        missing.add("date")
+    dated = "start" if "start" in frame and "date" not in frame else "date"
+    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
     if missing:
-        raise OrderError(
-            f"{source} lacks the columns {sorted(missing)}; it has {sorted(map(str, frame))}. Rename or add them."
-        )
+        raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
     if frame.empty:
         raise OrderError(f"{source} holds no orders; give at least one.")
-
-    out = pd.DataFrame(index=frame.index)
-    out["instrument"] = _instruments(frame["instrument"], source)
-    out["date"] = order_dates(frame, calendar, source)
-    out["direction"] = [
-        _row(source, i, parse_direction, value, codes).name for i, value in enumerate(frame["direction"])
-    ]
-    out["amount"] = _amounts(frame["amount"])
-    bad = ~(np.isfinite(out["amount"]) & (out["amount"] > 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise OrderError(
-            f"{source}, row {row}: amount {frame['amount'].tolist()[row]!r} of {out['instrument'].iloc[row]} is not a "
-            f"number above 0 ({int(bad.sum())} such rows); the side belongs in the direction."
-        )
+    cells = _Cells(frame, calendar, source)
+    out = pd.DataFrame({"instrument": cells.instruments(), "date": cells.dates(dated)})
+    out["direction"] = cells.directions(codes)
+    out["amount"] = cells.amounts()
     for name in ("start", "end"):
-        values = frame[name] if name in frame else pd.Series(pd.NaT, index=frame.index)
-        out[name] = order_stamps(values, out["date"], calendar, name, source)
-    out["order_id"] = _ids(frame, out, source)
+        out[name] = cells.times(name, out["date"]) if name in frame else pd.Series(pd.NaT, out.index, "datetime64[ns]")
+    given = frame["order_id"].astype(object).map(text_of) if "order_id" in frame else [""] * len(frame)
+    buy = (out["direction"] == "BUY").to_numpy()
+    out["order_id"] = order_ids(given, out["instrument"].to_numpy(), out["date"].to_numpy(), buy, source)
     return out[COLUMNS]
 
 
-def _row(source: str, index: int, parse: Any, *args: Any) -> Any:
-    try:
-        return parse(*args)
-    except OrderError as error:
-        raise OrderError(f"{source}, row {index}: {error}") from None
+def order_values(orders: Order | Iterable[Order], source: str = "orders") -> tuple[Order, ...]:
+    """Return one or more orders as a tuple; anything else than orders, and none at all, are an OrderError."""
+    given = (orders,) if isinstance(orders, Order) else tuple(orders)
+    for order in given:
+        if not isinstance(order, Order):
+            raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
+    if not given:
+        raise OrderError(f"{source} holds no orders; give at least one.")
+    return given
 
 
-def _instruments(values: pd.Series, source: str) -> pd.Series:
-    wrong = [i for i, value in enumerate(values) if not isinstance(value, str) or not value.strip()]
-    if wrong:
-        raise OrderError(
-            f"{source}, row {wrong[0]}: instrument {values.tolist()[wrong[0]]!r} is not text; "
-            "quote it, so that ids such as '000001' keep their zeros."
-        )
-    return pd.Series([str(value) for value in values], index=values.index, dtype=object)
+def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.ndarray:
+    """Return ids such as ``AAA-20240301-B``, object of the arrays' shape (N,)."""
+    at, days = pd.factorize(date)
+    text = pd.DatetimeIndex(days).strftime("-%Y%m%d-").to_numpy(dtype=object)
+    ids: np.ndarray = instrument.astype(object) + text[at]
+    return ids + np.where(buy, "B", "S").astype(object)
 
 
-def _amounts(values: pd.Series) -> np.ndarray:
-    """Return amounts as float64 of shape ``(N,)``, NaN where the value is not a number."""
-    if pd.api.types.is_any_real_numeric_dtype(values.dtype):
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
+def order_ids(
+    given: Iterable[str], instrument: np.ndarray, date: np.ndarray, buy: np.ndarray, source: str = "orders"
+) -> np.ndarray:
+    """Return the given ids, and made ones where they are empty, object of shape (N,).
 
-
-def _amount(value: Any) -> float:
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, str) and "_" in value):
-        return np.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
-
-
-def _ids(frame: pd.DataFrame, out: pd.DataFrame, source: str) -> pd.Series:
-    made = out["instrument"] + "-" + out["date"].dt.strftime("%Y%m%d") + "-" + out["direction"].str[0]
-    count = made.groupby(made).cumcount()
-    made = made.where(count == 0, made + "-" + count.astype(str))
-    if "order_id" not in frame:
-        return made
-    given = pd.Series([_id_text(value) for value in frame["order_id"].astype(object)], index=frame.index, dtype=object)
-    ids = given.where(given != "", made)
-    twice = ids[ids.duplicated()]
-    if len(twice):
-        raise OrderError(f"{source}: order_id {twice.iloc[0]!r} occurs more than once; ids must be unique in a table.")
+    Made ids that occur twice are numbered; any other id that does is an OrderError.
+    """
+    ids = np.array(list(given), dtype=object)
+    empty = ids == ""
+    if empty.any():
+        made = made_ids(instrument[empty], date[empty], buy[empty])
+        count = pd.Series(made).groupby(made).cumcount().to_numpy()
+        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
+    if len(set(ids.tolist())) < len(ids):
+        twice = ids[pd.Series(ids).duplicated()][0]
+        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
     return ids
 
 
-def _id_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value.strip()
-    if pd.api.types.is_scalar(value) and pd.isna(value):
-        return ""
-    whole = isinstance(value, float) and value.is_integer()  # whole numbers beside missing ones
-    return str(int(value) if whole else value)
+class _Stamps(NamedTuple):
+    """A column's stamps, each a Series with the column's index."""
+
+    given: pd.Series  # bool: the cell is not empty
+    dated: pd.Series  # bool: it has a date
+    date: pd.Series  # the date as written
+    time: pd.Series  # the time of day as written, 0 where there is none, NaT where it cannot be read
+    local: pd.Series  # date and time in the session's zone, NaT where there is no date or it cannot be read
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The columns of one table, read into their canonical types or refused by row."""
+
+    frame: pd.DataFrame
+    calendar: Calendar
+    source: str
+
+    def refuse(self, bad: Any, name: str, why: str) -> None:
+        rows = np.flatnonzero(bad)
+        if len(rows):
+            instrument, value = (self.frame[column].tolist()[rows[0]] for column in ("instrument", name))
+            shown = value if isinstance(value, (str, int, float)) else str(value)
+            raise OrderError(
+                f"{self.source}, row {rows[0]} ({instrument}): {name} {shown!r} {why} ({len(rows)} such rows)."
+            )
+
+    def instruments(self) -> np.ndarray:
+        values = self.frame["instrument"].tolist()
+        wrong = [not isinstance(value, str) or not value.strip() for value in values]
+        self.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
+        return np.array(values, dtype=object)
+
+    def directions(self, codes: Mapping[Any, str] | None) -> np.ndarray:
+        values = self.frame["direction"].astype(object)
+        labels = pd.factorize(values.map(repr))[0]  # repr tells 1, "1" and True apart
+        first = np.unique(labels, return_index=True)[1]
+        names = []
+        for row in first.tolist():
+            try:
+                names.append(parse_direction(values.iloc[row], codes).name)
+            except OrderError as error:
+                raise OrderError(f"{self.source}, row {row} ({self.frame['instrument'].iloc[row]}): {error}") from None
+        return np.array(names, dtype=object)[labels]
+
+    def amounts(self) -> np.ndarray:
+        values = self.frame["amount"]
+        if pd.api.types.is_any_real_numeric_dtype(values.dtype):
+            amounts = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            amounts = np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
+        bad = ~(np.isfinite(amounts) & (amounts > 0))
+        self.refuse(bad, "amount", "is not a number above 0; the side belongs in the direction")
+        return amounts
+
+    def dates(self, name: str) -> pd.Series:
+        """Return each order's date from the column "date", or from "start" in a table without dates."""
+        stamps = self.stamps(name)
+        self.refuse(stamps.local.isna(), name, "is not a date; write 2024-03-01")
+        day = stamps.local.dt.normalize()
+        if name == "date":
+            moved = (stamps.time == pd.Timedelta(0)) & (day != stamps.date)
+            zone = self.calendar.timezone
+            self.refuse(moved, name, f"is midnight there and another day in {zone}; write the date without a zone")
+        return day
+
+    def times(self, name: str, date: pd.Series) -> pd.Series:
+        """Return starts or ends as session-local stamps on the orders' dates, NaT where there is none.
+
+        A time alone lies on the order's date. The end of the day is 24:00, in a session that runs until midnight also
+        00:00, or midnight of the next date.
+        """
+        stamps = self.stamps(name)
+        time = stamps.time
+        if name == "end" and self.calendar.close_seconds == DAY_SECONDS:
+            time = time.where(time != pd.Timedelta(0), _DAY)
+        local = stamps.local.where(stamps.dated, date + time).where(stamps.given)
+        self.refuse(local.isna() & stamps.given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
+        moved = (local < date) | (local > date + _DAY)
+        if moved.any():
+            self.refuse(moved, name, f"is not on the order's date {date[moved].iloc[0]:%Y-%m-%d}")
+        return local
+
+    def stamps(self, name: str) -> _Stamps:
+        values = self.frame[name]
+        values = values.map(text_of) if values.dtype == object else values
+        labels, distinct = pd.factorize(values, use_na_sentinel=False)
+        text = pd.Series([text_of(value) for value in distinct], dtype=object)
+        parts = text.str.extract(_STAMP)
+        dated, timed, zoned = (parts[part].notna() for part in ("date", "time", "zone"))
+        date = pd.to_datetime(parts["date"], errors="coerce", format="mixed")
+        time = pd.to_timedelta(parts["time"].fillna("0:00").str.replace(r"^(\d+:\d+)$", r"\1:00", regex=True))
+        exists = (time < _DAY) | (time == _DAY) & (name == "end")  # 24:00 is an end alone
+        time = time.where(exists & (dated | timed & ~zoned))
+        local = date + time
+        if zoned.any():
+            zone = self.calendar.timezone
+            if zone is None:
+                self.refuse(zoned.to_numpy()[labels], name, "has a time zone and the calendar none; set its timezone")
+            moved = pd.to_datetime(text.where(dated & zoned), utc=True, errors="coerce", format="mixed")
+            local = local.where(~zoned, moved.dt.tz_convert(zone).dt.tz_localize(None))
+        found = _Stamps(text != "", dated, date, time, local)
+        return _Stamps(*(series.take(labels).set_axis(values.index) for series in found))
+
+
+def _amount(value: Any) -> float:
+    """Return a cell as a number, NaN if it is none; True and Python's 1_000 are none."""
+    try:
+        return np.nan if isinstance(value, (bool, np.bool_)) or "_" in str(value) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> None:
@@ -173,27 +255,32 @@ def read_orders(
     path = Path(path)
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
-    suffix = path.suffix.lower()
+    if path.suffix.lower() not in (".parquet", ".csv", ".gz"):
+        raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
     try:
-        if suffix == ".parquet":
-            frame = pd.read_parquet(path)
-        elif suffix in (".csv", ".gz"):
-            if holds_nul(path):
-                raise OrderError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)  # rows that are longer than the header
-                frame = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig")
-        else:
-            raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
+        frame = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
     except OrderError:
         raise
-    except pd.errors.ParserWarning:
-        raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
     except Exception as error:
-        raise OrderError(
-            f"{path} cannot be read as orders ({one_line(error)}); write it again or convert it."
-        ) from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise OrderError(f"{path} cannot be read as orders ({reason}); write it again or convert it.") from error
     return order_table(frame, calendar, codes=codes, source=str(path))
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        content = gzip.decompress(content)
+    if b"\0" in content:  # at which the parser would cut a value short in silence
+        raise OrderError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
+        try:
+            return pd.read_csv(
+                io.BytesIO(content), dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
+            )
+        except pd.errors.ParserWarning:
+            raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
 
 
 def read_order_settings(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -1,29 +1,148 @@
-"""The configuration of a run: one frozen tree, checked whole before any work."""
+"""The configuration of a run: one frozen tree of parts and a few sections, checked before any work."""
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from rlwb.errors import ConfigError
-from rlwb.experiment.parameters import Layer, Section, build, descriptions, flatten, leaves
-from rlwb.experiment.sections import (
-    BacktestConfig,
-    Count,
-    CountOrZero,
-    ExecutionConfig,
-    MarketConfig,
-    OrdersConfig,
-    PolicyConfig,
-    TrainConfig,
-)
-from rlwb.experiment.yamlfile import dump_yaml, parse_yaml, read_yaml
+from rlwb.execution import ExecutionRules, SplitSettings
+from rlwb.execution.presets import PRESETS
+from rlwb.experiment.layers import Layer, build, parse_assignments
+from rlwb.experiment.yamlfile import dump_yaml, read_yaml
 from rlwb.market import FeatureSettings
-from rlwb.market.own import is_file
+from rlwb.parts import Part, complete, describe, names
+from rlwb.signatures import parameter_texts
+
+__all__ = ["SLOTS", "Layer", "RunConfig", "parse_assignments"]
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A frozen group of settings that refuses other names; its docstring's ``Parameters`` describe them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+class ExecutionConfig(Section):
+    """How orders are executed, in training and backtest alike.
+
+    Parameters
+    ----------
+    ticks_per_step
+        Bars between two decisions; larger means fewer, coarser decisions.
+    preset
+        Rules of a market to start from, ``cn``, ``us`` or ``crypto``, whose sources and assumptions are in
+        ``rlwb.execution.presets``; `rules` changes them. None starts from the simple rules.
+    rules
+        Market rules and costs.
+    """
+
+    ticks_per_step: Count = 6
+    preset: Literal["cn", "us", "crypto"] | None = None
+    rules: ExecutionRules = ExecutionRules()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("preset") in PRESETS:
+            given = values.get("rules") or {}
+            if isinstance(given, Mapping):
+                return {**values, "rules": {**PRESETS[values["preset"]], **given}}
+        return values
+
+
+class HeadConfig(Section):
+    """What stands on the network.
+
+    Parameters
+    ----------
+    mask_actions
+        Whether duplicate actions are masked: where several request the same quantity, only one can be selected.
+    even_start
+        Whether the untrained policy, and random actions, trade evenly on average instead of choosing evenly.
+    """
+
+    mask_actions: bool = False
+    even_start: bool = False
+
+
+class TrainConfig(Section):
+    """How long the policy is trained, and with what.
+
+    Parameters
+    ----------
+    iterations
+        Collects of episodes, each followed by an update, those before a resume included; a run that has trained for
+        more refuses fewer.
+    episodes_per_iteration
+        Orders executed a collect; larger gives a steadier gradient and takes longer.
+    validate_every
+        Iterations between validations; only validated iterations can be chosen for the backtest.
+    checkpoint_every
+        Iterations between checkpoints.
+    keep
+        Checkpoints kept: the best by validation and the newest; 0 keeps all.
+    patience
+        Validations without improvement until training stops; none trains to the end.
+    env
+        Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
+        one simulator an order, in this process or in workers. All give the same numbers.
+    concurrency
+        Orders in progress at a time with ``dummy``, workers with ``subproc`` and ``shmem``; ``native`` takes all orders
+        at once and has no use for it.
+    device
+        ``cpu``, ``cuda``, or ``auto``.
+    """
+
+    iterations: Count = 40
+    episodes_per_iteration: Count = 1000
+    validate_every: Count = 1
+    checkpoint_every: Count = 1
+    keep: CountOrZero = 0
+    patience: Count | None = None
+    env: Literal["native", "dummy", "subproc", "shmem"] = "native"
+    concurrency: Count = 4
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+
+
+class BacktestConfig(Section):
+    """How the result is judged.
+
+    Parameters
+    ----------
+    top
+        Checkpoints chosen by validation PA.
+    bootstrap_samples
+        Draws of the bootstrap; larger steadies the last digit of the interval.
+    confidence
+        Coverage of the intervals.
+    """
+
+    top: Count = 10
+    bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+
+
+def _baseline_names(baselines: tuple[Part, ...]) -> tuple[Part, ...]:
+    labels = [label(one) for one in baselines]
+    twice = next((name for name in labels if labels.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is named twice; keep one.")
+    return baselines
+
+
+def label(part: Part) -> str:
+    """Return what a part is called in tables: its name, of one's own the name of the class."""
+    return part.name.rpartition(":")[2]
 
 
 class RunConfig(Section):
@@ -32,89 +151,116 @@ class RunConfig(Section):
     Parameters
     ----------
     market
-        Where bars come from.
+        Where bars come from: ``synthetic`` generates a market; ``{source: bars/}`` reads bars of your own.
     features
         What the policy sees of the market.
     orders
-        Which orders are executed.
+        Which orders are executed: ``generated``, or ``{source: orders.csv}`` for a table of your own.
+    split
+        Which dates are for training, validation and test.
     execution
         How they are executed.
-    policy
-        The network.
+    simulator
+        The market's answer to a decision.
+    state_interpreter
+        What the policy sees of the order.
+    action_interpreter
+        What its answers mean.
+    network
+        What reads the observations.
+    head
+        What stands on the network.
+    algorithm
+        What learns.
+    reward
+        What a step is worth to it.
+    baselines
+        What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss`` and ``bertsimas_lo``
+        trade without knowing the future; ``hindsight`` is the ceiling that no policy passes under the run's rules, and
+        ``hindsight_uncapped`` the same as if they had no volume cap.
     train
-        How it is trained.
+        How long it is trained, and with what.
     backtest
         How it is judged.
     seed
-        Of orders, weights, actions and minibatches; the embedded market has its own.
+        Of orders, weights, actions and minibatches; the synthetic market has its own.
     threads
         Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
         other work shares the machine.
     """
 
-    market: MarketConfig = MarketConfig()
-    features: FeatureSettings = FeatureSettings(previous_day=False)
-    orders: OrdersConfig = OrdersConfig()
+    market: Annotated[Part, AfterValidator(partial(complete, "market"))] = Part(name="synthetic")
+    features: FeatureSettings = FeatureSettings()
+    orders: Annotated[Part, AfterValidator(partial(complete, "orders"))] = Part(name="generated")
+    split: SplitSettings = SplitSettings()
     execution: ExecutionConfig = ExecutionConfig()
-    policy: PolicyConfig = PolicyConfig()
+    simulator: Annotated[Part, AfterValidator(partial(complete, "simulator"))] = Part(name="market")
+    state_interpreter: Annotated[Part, AfterValidator(partial(complete, "state_interpreter"))] = Part(
+        name="full_history"
+    )
+    action_interpreter: Annotated[Part, AfterValidator(partial(complete, "action_interpreter"))] = Part(
+        name="categorical"
+    )
+    network: Annotated[Part, AfterValidator(partial(complete, "network"))] = Part(name="recurrent")
+    head: HeadConfig = HeadConfig()
+    algorithm: Annotated[Part, AfterValidator(partial(complete, "algorithm"))] = Part(name="ppo")
+    reward: Annotated[Part, AfterValidator(partial(complete, "reward"))] = Part(name="pa_penalty")
+    baselines: Annotated[
+        tuple[Annotated[Part, AfterValidator(partial(complete, "baseline"))], ...], AfterValidator(_baseline_names)
+    ] = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))
     train: TrainConfig = TrainConfig()
     backtest: BacktestConfig = BacktestConfig()
     seed: CountOrZero = 0
     threads: Count = 1
 
     @model_validator(mode="after")
-    def _reads_its_features(self) -> RunConfig:
-        seen = self.policy.network != "mlp" or self.train.algorithm == "opd"  # a teacher reads bars in any case
-        if not seen and self.features != type(self).model_fields["features"].default:
-            raise ValueError(
-                "features has no effect with policy.network 'mlp', which sees the order's own state alone; drop it or "
-                "change the network."
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_kept(self) -> RunConfig:
-        reads_bars = self.policy.network != "mlp"
-        if self.train.algorithm == "dqn" and reads_bars and self.train.env != "native":
-            raise ValueError(
-                f"train.algorithm dqn keeps what it has seen, and train.env {self.train.env} copies the session's bars "
-                "into each observation; set train.env to native, or policy.network to mlp."
-            )
-        if self.train.algorithm == "opd" and self.train.env != "native":
-            raise ValueError(
-                f"train.algorithm opd asks a teacher that reads the rest of the day, and the observations of train.env "
-                f"{self.train.env} end at the current bar; set train.env to native."
-            )
-        if "hindsight_uncapped" in self.backtest.baselines and self.execution.rules.volume_limit is None:
-            raise ValueError(
-                "backtest.baselines names hindsight_uncapped, but the rules have no cap to leave out; use hindsight, "
-                "or set execution.rules.volume_limit."
-            )
+    def _learns_to_the_end(self) -> RunConfig:
+        own, iterations = self.algorithm.settings, self.train.iterations
+        if "teacher_iterations" in own and own["teacher_iterations"] is None:
+            # Settled once, so that a student that is trained for longer keeps its teacher.
+            settled = Part(**{**self.algorithm.model_dump(), "teacher_iterations": iterations})
+            object.__setattr__(self, "algorithm", settled)
+            own = settled.settings
+        within = own.get("decay_updates")
+        for name, asked in (("train.iterations", iterations), ("teacher_iterations", own.get("teacher_iterations"))):
+            if within is not None and asked is not None and asked > within:
+                raise ValueError(
+                    f"algorithm.decay_updates is {within} and {name} {asked}, so the last {asked - within} would learn "
+                    f"nothing; set it to {asked} or more."
+                )
         return self
 
     @classmethod
     def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:
-        """Return the defaults with what `file` and then `changes` say.
+        """Return the defaults with what `file` and then `changes` say; no code that they name is run.
 
         Parameters
         ----------
         file
             A YAML file, relative paths in which start at its folder; None for the defaults alone.
         changes
-            More layers, the later ones winning; relative paths in them start at the current directory.
+            More layers, the later ones winning.
 
         Raises
         ------
         ConfigError
             For an unknown name, a wrong type or an impossible value, naming the parameter and where it stands.
         """
-        return build(cls, cls.layers(file, *changes))
+        layers = [] if file is None else [Layer(str(file), read_yaml(file), file.parent)]
+        return build(cls, [*layers, *changes], SLOTS)
 
-    @classmethod
-    def layers(cls, file: Path | None = None, *changes: Layer) -> list[Layer]:
-        """Return what `load` builds from: values by dotted name, a layer a place, paths absolute."""
-        layers = [] if file is None else [_rooted(Layer(str(file), read_yaml(file)), file.parent)]
-        return layers + [_rooted(change, Path()) for change in changes]
+    def parts(self) -> Iterator[tuple[str, str, Part]]:
+        """Yield place, kind and part of all parts, parts in their settings and own features among them."""
+        for place, kind in SLOTS.items():
+            found = getattr(self, place)
+            for part in found if isinstance(found, tuple) else (found,):
+                yield place, kind, part
+                for setting in describe(kind, part.name):
+                    if setting.is_part and part.settings.get(setting.name):
+                        yield f"{place}.{setting.name}", setting.name, Part(**part.settings[setting.name])
+        for column in self.features.columns:
+            if ":" in column:
+                yield "features.columns", "feature", Part(name=column)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the whole tree as values that YAML and JSON can hold."""
@@ -124,60 +270,48 @@ class RunConfig(Section):
         """Return the whole tree as YAML; `describe` puts what each parameter does above it."""
         return "\n".join(_described(self)) + "\n" if describe else dump_yaml(self.as_dict())
 
-    def get(self, name: str) -> Any:
-        """Return the value at a dotted name."""
-        value: Any = self
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
+
+SLOTS: dict[str, str] = {
+    name: "baseline" if name == "baselines" else name
+    for name, field in RunConfig.model_fields.items()
+    if field.annotation in (Part, tuple[Part, ...]) or name == "baselines"
+}
+"""Place in the tree to kind of the part that stands there."""
 
 
-def parse_assignments(assignments: Sequence[str]) -> Layer:
-    """Return the layer that ``--set name=value`` options make; values are read as YAML."""
-    values: dict[str, Any] = {}
-    for assignment in assignments:
-        name, found, text = assignment.partition("=")
-        name = name.strip()
-        if not found or not name:
-            raise ConfigError(f"--set {assignment}: write it as name=value, for example train.iterations=20.")
-        if name in values:
-            raise ConfigError(f"--set {name} is given twice; keep one of the two.")
-        values[name] = parse_yaml(text, f"--set {name}")
-    return Layer("--set", values)
+def _described(config: RunConfig) -> Iterator[str]:
+    """Yield the tree as YAML lines with what each parameter does above it."""
+    texts = parameter_texts(RunConfig.__doc__ or "")
+    for name, value in config.as_dict().items():
+        yield from _comment(texts[name], "")
+        own = getattr(config, name)
+        if isinstance(own, Part):
+            yield from _comment(f"By name: {', '.join(names(SLOTS[name]))}, or your own as file.py:Name.", "")
+            meanings = {one.name: one.meaning for one in describe(SLOTS[name], own.name)}
+        elif isinstance(own, Section) or dataclasses.is_dataclass(own):
+            meanings = parameter_texts(type(own).__doc__ or "")
+        else:
+            yield f"{name}: {dump_yaml(value, flow=True).rstrip()}"
+            continue
+        yield f"{name}:"
+        yield from _group(value, meanings, type(own), "  ")
 
 
-def _rooted(layer: Layer, base: Path) -> Layer:
-    values = flatten(layer.values, RunConfig, layer.origin)
-    for name, keyword in (("market.source", "synthetic"), ("orders.source", "generated")):
-        if isinstance(path := values.get(name), str) and path != keyword:
-            values[name] = _from(base, path)
-    if isinstance(sources := values.get("features.imports"), (list, tuple)):
-        values["features.imports"] = [_from(base, s) if isinstance(s, str) and is_file(s) else s for s in sources]
-    return Layer(layer.origin, values)
+def _group(values: Mapping[str, Any], texts: Mapping[str, str], owner: type[Any], indent: str) -> Iterator[str]:
+    said = ""
+    for key, value in values.items():
+        text = texts.get(key, "")
+        if text != said:  # one text may describe several parameters in a row
+            yield from _comment(text, indent)
+        said = text
+        inner = owner.model_fields[key].annotation if issubclass(owner, Section) else None
+        if isinstance(value, Mapping) and isinstance(inner, type):
+            yield f"{indent}{key}:"
+            yield from _group(value, parameter_texts(inner.__doc__ or ""), inner, indent + "  ")
+        else:
+            yield f"{indent}{key}: {dump_yaml(value, flow=True).rstrip()}"
 
 
-def _from(base: Path, path: str) -> str:
-    return str((base / Path(path).expanduser()).resolve())
-
-
-def _described(config: RunConfig) -> list[str]:
-    """Return the tree as YAML lines with what each parameter does above it."""
-    texts, plain = descriptions(RunConfig), leaves(RunConfig)
-    lines: list[str] = []
-
-    def add(values: Mapping[str, Any], prefix: str, indent: str) -> None:
-        said = ""
-        for key, value in values.items():
-            name = f"{prefix}{key}"
-            text = texts.get(name, "").replace("``", "").replace("`", "")
-            if text != said:  # one text may describe several parameters in a row
-                lines.extend(f"{indent}# {line}" for line in textwrap.wrap(text, 116 - len(indent)))
-            said = text
-            if name in plain:
-                lines.append(f"{indent}{key}: {dump_yaml(value, flow=True).rstrip()}")
-            else:
-                lines.append(f"{indent}{key}:")
-                add(value, f"{name}.", indent + "  ")
-
-    add(config.as_dict(), "", "")
-    return lines
+def _comment(text: str, indent: str) -> list[str]:
+    plain = text.replace("``", "").replace("`", "")
+    return [f"{indent}# {line}" for line in textwrap.wrap(plain, 116 - len(indent))]

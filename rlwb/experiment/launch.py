@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.own_code import check_parts, require_trust, trust
 from rlwb.experiment.run import RunDirectory, default_run_directory, disk_is_full
 from rlwb.experiment.stage import differences, settings_of
 from rlwb.experiment.stages import TRAIN
 
 if TYPE_CHECKING:
-    from rlwb.evaluation import Comparison
+    from rlwb.evaluation import Table
 
 
 def launch(
@@ -24,6 +25,7 @@ def launch(
     run_dir: Path | None,
     *,
     resume: bool,
+    trust_code: bool = False,
     echo: Callable[[str], None] = print,
 ) -> RunDirectory:
     """Start a run, or go on with one, and see it through.
@@ -38,6 +40,8 @@ def launch(
         The run's directory; None makes one under ``runs/``.
     resume
         Go on with the run there is.
+    trust_code
+        Run the code that this run names, wherever it is from.
     echo
         Receives lines on what happens.
     """
@@ -50,13 +54,16 @@ def launch(
     if resume:
         run = RunDirectory.open(run_dir or "")
         config = RunConfig.load(config_file or run.path / "config.yaml", layer)
-        _check_sources(config)
+        trust(config, beside=None if config_file else run.config)
+        require_trust(config, given=trust_code)
+        _check(config)
         _check_iterations(run, config)
     else:
         config = RunConfig.load(config_file, layer)
-        _check_sources(config)
+        trust(config)
+        _check(config)
         run = RunDirectory.create(
-            run_dir or default_run_directory(config_file.stem if config_file else "embedded"), config
+            run_dir or default_run_directory(config_file.stem if config_file else "synthetic"), config
         )
     echo(f"run: {run.path}")
     signal.signal(signal.SIGTERM, _stop)
@@ -91,23 +98,24 @@ def launch_comparison(
     *,
     resume: bool,
     echo: Callable[[str], None] = print,
-) -> Comparison:
-    """Compare methods in a new folder, or go on in one; `methods` empty means all (see `rlwb.experiment.compare`)."""
-    from rlwb.experiment.compare import compare
-    from rlwb.experiment.methods import METHODS, method_configs
+) -> Table:
+    """Compare methods in a new folder, or go on in one; no `methods` means all (see `rlwb.experiment.compare`)."""
+    from rlwb.experiment.compare import METHODS, compare, method_configs, parse_methods
 
     if resume and folder is None:
         raise ConfigError("--resume needs the comparison to go on with; name its directory with --run-dir.")
-    configs = method_configs(methods or tuple(METHODS), config_file, parse_assignments(changes))
+    chosen = parse_methods(methods) if methods else METHODS
+    configs = method_configs(chosen, config_file, parse_assignments(changes))
     for config in configs.values():
-        _check_sources(config)
+        trust(config)
+        _check(config)
     if folder is not None and not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} holds something already; go on there with --resume, or choose another directory.")
     folder = folder or default_run_directory("comparison")
     echo(f"comparison: {folder}")
     signal.signal(signal.SIGTERM, _stop)
     try:
-        table = compare(folder, configs, echo=echo)
+        table = compare(folder, configs, titles={name: one.title for name, one in chosen.items()}, echo=echo)
     except BaseException:
         echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
         raise
@@ -115,16 +123,15 @@ def launch_comparison(
     return table
 
 
-def _check_sources(config: RunConfig) -> None:
-    """Refuse a path that is not there before a run's directory is made."""
-    for name, value, keyword in (
-        ("market.source", config.market.source, "synthetic"),
-        ("orders.source", config.orders.source, "generated"),
-    ):
-        if value != keyword and not Path(value).exists():
-            raise ConfigError(f"{name}: there is no file or folder {value}; check the path, or write {keyword}.")
-    if Path(config.orders.source).is_dir() and config.orders.source != "generated":
-        raise ConfigError(f"orders.source: {config.orders.source} is a folder; name one Parquet or CSV file of orders.")
+def _check(config: RunConfig) -> None:
+    """Refuse a path that is not there and settings that a part refuses, before a run's directory is made."""
+    for name, part in (("market.source", config.market), ("orders.source", config.orders)):
+        source = part.settings.get("source")
+        if source is not None and not Path(source).exists():
+            raise ConfigError(f"{name}: there is no file or folder {source}; check the path.")
+        if source is not None and name == "orders.source" and Path(source).is_dir():
+            raise ConfigError(f"{name}: {source} is a folder; name one Parquet or CSV file of orders.")
+    check_parts(config)
 
 
 def _check_iterations(run: RunDirectory, config: RunConfig) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import rlwb
+from rlwb.experiment.own_code import own_code
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.files import write_json
-from rlwb.market.own import describe
 
 PACKAGES = (
-    *("torch", "tianshou", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
+    *("torch", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
     *("pydantic", "papermill", "ipykernel", "jupyterlab"),
 )
 
@@ -29,8 +29,7 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
     now = _now()
     if path.is_file():
         manifest = read_json(path)
-        imports = describe(run.config.features.imports)
-        again = {"at": now, "command": list(command), **_made_with(), "imports": imports}
+        again = {"at": now, "command": list(command), **_made_with(), "code": _code(run)}
         manifest.setdefault("resumed", []).append(again)
         manifest |= {"ended": None, "status": "running"}
     else:
@@ -38,9 +37,9 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
         manifest = {
             "command": list(command),
             **_made_with(),
-            "seeds": {"seed": config.seed, "market.synthetic.seed": config.market.synthetic.seed},
+            "seeds": {"seed": config.seed, "market.seed": config.market.settings.get("seed")},
             "threads": config.threads,
-            "imports": describe(config.features.imports),
+            "code": _code(run),
             "data": {},
             "started": now,
             "ended": None,
@@ -60,6 +59,11 @@ def update_manifest(run: RunDirectory, **values: Any) -> None:
     manifest = read_json(path) if path.is_file() else {"data": {}, **_made_with()}
     data = {**manifest.get("data", {}), **values.pop("data", {})}
     write_json(path, {**manifest, **values, "data": data})
+
+
+def _code(run: RunDirectory) -> list[dict[str, str]]:
+    """Return name and hash of the code of the user's that the run's configuration names."""
+    return [code.describe() for code in own_code(run.config).values()]
 
 
 def _made_with() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
@@ -13,8 +14,7 @@ from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import begin_manifest, end_manifest
-from rlwb.experiment.notebook import tagged_parameters
-from rlwb.experiment.parameters import short_names, unknown_name
+from rlwb.experiment.own_code import TRUST_ENV
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stage import Stage, is_unchanged
 from rlwb.experiment.stages import STAGES
@@ -80,7 +80,6 @@ def run_pipeline(
         For any other, with where it happened.
     """
     folder = notebooks or find_notebooks()
-    parameters = {stage: _parameters(folder / stage.notebook, run, config) for stage in stages}
     with run.lock():
         run.check_space()
         run.save_config(config)
@@ -88,7 +87,7 @@ def run_pipeline(
         run.update_status(state="running", failure=None)
         try:
             for stage in stages:
-                _run_notebook(stage, run, folder / stage.notebook, parameters[stage], echo)
+                _run_notebook(stage, run, folder / stage.notebook, echo)
             if report is not None:
                 echo(f"report: {report(run)}")
         except BaseException as error:
@@ -100,27 +99,7 @@ def run_pipeline(
         end_manifest(run, "finished")
 
 
-def _parameters(notebook: Path, run: RunDirectory, config: RunConfig) -> dict[str, Any]:
-    """Return the values of the notebook's parameters in this run."""
-    names = short_names(RunConfig)
-    tree = config.as_dict()
-    values: dict[str, Any] = {}
-    for name in tagged_parameters(notebook):
-        if name == "run_dir":
-            values[name] = str(run.path)
-            continue
-        if name not in names:
-            raise unknown_name(name, RunConfig, str(notebook))
-        value: Any = tree
-        for part in names[name].split("."):
-            value = value[part]
-        values[name] = value
-    return values
-
-
-def _run_notebook(
-    stage: Stage, run: RunDirectory, notebook: Path, parameters: dict[str, Any], echo: Callable[[str], None]
-) -> None:
+def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Callable[[str], None]) -> None:
     target = run.notebooks / stage.notebook
     if target.is_file() and is_unchanged(stage, run, run.config):
         echo(f"{stage.name}: unchanged, kept")
@@ -130,7 +109,8 @@ def _run_notebook(
     from rlwb.experiment.kernel import execute, kernel_environment
 
     echo(f"{stage.name}: {stage.notebook}")
-    environment = kernel_environment(run.config.threads, **{PIPELINE_ENV: str(run.path)})
+    environment = kernel_environment(run.config.threads, **{PIPELINE_ENV: str(run.path), TRUST_ENV: "1"})
+    parameters = {"run_dir": str(run.path)}  # all others are in the run's configuration
     try:
         execute(notebook, target, parameters, environment=environment, echo=lambda line: echo(f"  {line}"))
     except PapermillExecutionError as error:
@@ -154,8 +134,6 @@ def _translated(stage: Stage, error: Any) -> Exception:
 
 
 def _plain_trace(lines: Sequence[str]) -> str:
-    import re
-
     return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
 
 

@@ -17,6 +17,8 @@ from typing import Any
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.own_code import keep_code
+from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_json, write_text
 
 MIN_FREE_BYTES = 100 * 2**20
@@ -142,8 +144,8 @@ class RunDirectory:
         return RunConfig.load(self.path / "config.yaml")
 
     def save_config(self, config: RunConfig) -> None:
-        """Write the configuration, resolved to the last default."""
-        write_text(self.path / "config.yaml", config.as_yaml())
+        """Write the configuration, resolved to the last default, and copies of the code that it names."""
+        write_text(self.path / "config.yaml", dump_yaml(keep_code(config, self.path)))
 
     # How far it came.
 

@@ -15,11 +15,14 @@ from typing import Any, Literal
 import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import leaves
+from rlwb.experiment.layers import leaves, value_at
+from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory
-from rlwb.market.own import describe
 
 Work = Callable[[RunDirectory, RunConfig], None]
+
+SOURCES = ("market.source", "orders.source")
+"""Parameters that name files outside a run; the files' contents count, not their place."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,6 @@ class Stage:
         be taken up where it stopped.
     indifferent
         Parameters out of `depends` that do not change the result.
-    sources
-        Parameters out of `depends` that name files outside the run; the files' contents count, not their place.
     """
 
     name: str
@@ -57,27 +58,18 @@ class Stage:
     after: tuple[Stage, ...] = ()
     extends: tuple[str, ...] = ()
     indifferent: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
-    """Return dotted name to value of all that `stage` depends on; for a file or folder its contents' hash."""
+    """Return dotted name to value of all that `stage` depends on; files and code count by their contents."""
     chosen: dict[str, Any] = {"rlwb": rlwb.__version__}
-    tree = config.as_dict()
-    for name in leaves(RunConfig):
+    tree = described(config)
+    for name in leaves(tree):
         if name in stage.indifferent or not any(f"{name}.".startswith(f"{group}.") for group in stage.depends):
             continue
-        value: Any = tree
-        for part in name.split("."):
-            value = value[part]
-        if name in stage.sources:
-            value = describe(value) if name == "features.imports" else _contents(value)
-        chosen[name] = value
+        value = value_at(tree, name)
+        chosen[name] = hash_path(Path(value)) if name in SOURCES else value
     return chosen
-
-
-def _contents(source: str) -> str:
-    return source if source in ("synthetic", "generated") else hash_path(Path(source))
 
 
 def inputs_of(stage: Stage, run: RunDirectory) -> str:
@@ -149,8 +141,7 @@ def run_stage(
     """
     with run.lock():
         _require_earlier(stage, run, config)
-        if config != run.config:
-            run.save_config(config)
+        run.save_config(config)
         if is_unchanged(stage, run, config):
             echo(f"{stage.name}: unchanged, kept")
             return "unchanged"

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from rlwb.experiment.stage import Stage
 
-_MARKET = ("market", "features", "execution", "seed")
+_PROBLEM = ("market", "features", "execution", "simulator", "state_interpreter", "action_interpreter", "reward", "seed")
+_POLICY = ("network", "head", "algorithm")
 
 ORDERS = Stage(
     name="orders",
     notebook="01_orders.ipynb",
-    depends=("market", "orders", "seed", "execution.rules.lot_size", "execution.rules.price_field"),
+    depends=("market", "orders", "split", "seed", "execution.rules.lot_size", "execution.rules.price_field"),
     inputs=(),
     outputs=("orders",),
-    sources=("market.source", "orders.source"),
 )
 
 TRAIN = Stage(
     name="train",
     notebook="02_training.ipynb",
-    depends=(*_MARKET, "policy", "train"),
+    depends=(*_PROBLEM, *_POLICY, "train"),
     inputs=("orders/train.parquet", "orders/valid.parquet"),
     outputs=("checkpoints", "metrics"),
     after=(ORDERS,),
     extends=("train.iterations", "train.patience", "train.keep", "train.checkpoint_every"),
     indifferent=("train.env", "train.concurrency", "train.device"),
-    sources=("market.source", "features.imports"),
 )
 
 BACKTEST = Stage(
     name="backtest",
     notebook="03_backtest.ipynb",
-    depends=(*_MARKET, "backtest"),
+    depends=(*_PROBLEM, *_POLICY, "baselines", "backtest"),
     inputs=(
         "orders/train.parquet",
         "orders/valid.parquet",
@@ -42,7 +41,6 @@ BACKTEST = Stage(
     ),
     outputs=("backtest",),
     after=(ORDERS, TRAIN),
-    sources=("market.source", "features.imports"),
 )
 
 STABILITY = Stage(

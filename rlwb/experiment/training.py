@@ -1,4 +1,4 @@
-"""The trainings of a run, of a policy and of its teacher: each in folders of its own, taken up where it stopped."""
+"""The stage train: the policy, and its teacher if it has one, each taken up where its training stopped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderBatch
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import MarketFeatures
 
 if TYPE_CHECKING:
-    from rlwb.policy import DQN, PPO
+    from rlwb.learner import Learner
     from rlwb.trainer import Callback
 
 Progress = Literal["bar", "lines", "none"]
@@ -22,21 +25,64 @@ Progress = Literal["bar", "lines", "none"]
 _TEACHER_KEEPS = 2
 
 
-@dataclass(frozen=True)
-class Trainings:
-    """What the trainings of a run share.
+def train_policy(
+    run: RunDirectory, config: RunConfig, callbacks: Sequence[Callback] = (), *, progress: Progress | None = None
+) -> None:
+    """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
 
-    Attributes
+    A teacher is trained first, into a folder ``teacher`` of each; its checkpoints say ``sees_future``.
+
+    Parameters
     ----------
-    bench
-        The parts of the run.
-    features
-        What the network reads, normalised by the training part.
-    orders
-        The orders of the parts ``train`` and ``valid``.
+    callbacks
+        Called beside those of the run.
     progress
-        A bar, a line an iteration, or nothing.
+        A bar, or a line an iteration with the time left; None means a bar where someone watches and lines elsewhere.
+
+    Raises
+    ------
+    ConfigError
+        When more iterations are trained already than are asked for; fewer would not be the run that its
+        configuration describes.
     """
+    import torch
+
+    from rlwb.trainer import find_resumable
+
+    settings = config.train
+    resume, _ = find_resumable(run.checkpoints)
+    if resume is not None:
+        refuse_shorter(int(resume.stem), settings.iterations)
+    torch.set_num_threads(config.threads)
+    bench = workbench(run, config)
+    tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
+    orders = {part: bench.align(table) for part, table in tables.items()}
+    features = bench.features(tables["train"])
+    trainings = _Trainings(bench, features, orders, progress or ("bar" if is_attended() else "lines"))
+    teacher = None
+    if bench.is_taught:
+        teacher = bench.teacher(features)
+        print("the teacher, which sees the rest of the day:")  # noqa: T201 - the reader must know whose figures follow
+        iterations = config.algorithm.settings.get("teacher_iterations") or settings.iterations
+        folders = teacher_checkpoints(run), run.metrics / "teacher"
+        trainings.fit(teacher, *folders, iterations, keep_last=_TEACHER_KEEPS, meta={"sees_future": True})
+        print("the student:")  # noqa: T201
+    trainings.fit(
+        bench.learner(features, teacher),
+        run.checkpoints,
+        run.metrics,
+        settings.iterations,
+        every=settings.checkpoint_every,
+        keep_best=settings.keep or None,
+        keep_last=settings.keep or None,
+        patience=settings.patience,
+        callbacks=callbacks,
+    )
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """What the trainings of a run share: its parts, the normalised features, its orders, how progress is shown."""
 
     bench: Workbench
     features: MarketFeatures
@@ -45,7 +91,7 @@ class Trainings:
 
     def fit(
         self,
-        learner: PPO | DQN,
+        learner: Learner,
         checkpoints: Path,
         metrics: Path,
         iterations: int,
@@ -57,46 +103,25 @@ class Trainings:
         meta: Mapping[str, Any] | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Train `learner` to the end, going on from what its folder of checkpoints has.
-
-        Parameters
-        ----------
-        checkpoints, metrics
-            Folders to write to.
-        iterations
-            In all, those of before included.
-        every, keep_best, keep_last
-            See `rlwb.trainer.Checkpoint`.
-        patience
-            Validations without improvement until it stops; none trains to the end.
-        meta
-            Goes into every checkpoint, beside what `Workbench.meta` says.
-        callbacks
-            Called beside those of the run.
-        """
+        """Train to the end, going on from what the folder of checkpoints has; see `rlwb.trainer.Checkpoint`."""
         from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
         from rlwb.trainer.progress import ProgressLines
 
-        bench, settings = self.bench, self.bench.config.train
-        monitor = f"val/{bench.config.execution.rules.judged_by}"
+        bench, settings, rules = self.bench, self.bench.config.train, self.bench.config.execution.rules
+        monitor = f"val/{rules.judged_by}"
         resume, faults = find_resumable(checkpoints)
+        all_meta = {**bench.meta(self.features), **(meta or {})}
+        keep = {"keep_best": keep_best, "keep_last": keep_last}
         own: list[Callback] = [
             MetricsWriter(metrics),
-            Checkpoint(
-                checkpoints,
-                every,
-                keep_best=keep_best,
-                keep_last=keep_last,
-                monitor=monitor,
-                meta={**bench.meta(self.features), **(meta or {})},
-            ),
+            Checkpoint(checkpoints, every, **keep, monitor=monitor, meta=all_meta),
         ]
         if patience is not None:
             own.append(EarlyStopping(monitor, patience))
         if self.progress == "lines":
-            own.append(ProgressLines(progress_figures(bench.config.execution.rules)))
+            own.append(ProgressLines(progress_figures(rules)))
         vessel = TrainingVessel(
-            simulator_fn=bench.simulator,
+            simulator=bench.simulator,
             state_interpreter=bench.state_interpreter(self.features),
             action_interpreter=bench.action_interpreter,
             policy=learner,
@@ -118,26 +143,6 @@ class Trainings:
             print(f"left out: {fault}")  # noqa: T201 - the reader of the notebook must know
         # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
         trainer.fit(vessel, resume, train_on=patience is None)
-
-    def teach(self, run: RunDirectory) -> PPO:
-        """Train the teacher of oracle policy distillation, or what is left of its training, and return it.
-
-        Its folders are ``checkpoints/teacher`` and ``metrics/teacher``; its checkpoints say ``sees_future``.
-        """
-        teacher = self.bench.teacher(self.features)
-        iterations = self.bench.config.train.opd.teacher_iterations
-        assert iterations is not None, "the configuration settles it"
-        print("the teacher, which sees the rest of the day:")  # noqa: T201 - the reader must know whose figures follow
-        self.fit(
-            teacher,
-            teacher_checkpoints(run),
-            run.metrics / "teacher",
-            iterations,
-            keep_last=_TEACHER_KEEPS,
-            meta={"sees_future": True},
-        )
-        print("the student:")  # noqa: T201
-        return teacher
 
 
 def progress_figures(rules: ExecutionRules) -> dict[str, str]:

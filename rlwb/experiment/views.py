@@ -1,9 +1,9 @@
-"""What the notebooks show of a run: tables to read, and one order in every detail."""
+"""What the notebooks and the page show of a run: tables to read, and one order in every detail."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,26 +11,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import CheckpointError, DataError, OrderError
-from rlwb.execution import (
-    AmountItself,
-    BatchedOrderExecution,
-    StateItself,
-    audit,
-)
-from rlwb.experiment.baselines import Estimates
-from rlwb.experiment.report import GAP_COLUMNS, summary_columns
-from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.sections import CEILINGS
+from rlwb.errors import DataError, OrderError
+from rlwb.execution import ExecutionRules, OrderExecution, audit
+from rlwb.experiment.orders import load_orders
+from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.scoring import find_policy
 from rlwb.experiment.stage import Stage
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
-from rlwb.experiment.training import teacher_checkpoints
-from rlwb.experiment.work import load_orders
 from rlwb.experiment.workbench import Workbench
 
 PARTS = {"train": "training", "valid": "validation", "test": "test"}
 
-_SUMMARY = {
+#: Column of ``backtest/summary.csv`` to its title.
+SUMMARY = {
     "policy": "policy",
     "kind": "kind",
     "validation_pa": "validation PA",
@@ -46,6 +39,25 @@ _SUMMARY = {
     "days": "days",
 }
 
+#: Column of ``backtest/gap.csv`` to its title.
+GAP = {
+    "cause": "cause",
+    "pa": "PA",
+    "pa_net": "net PA",
+    "difference": "difference",
+    "difference_lo": "low",
+    "difference_hi": "high",
+    "ffr": "ffr",
+    "orders": "orders",
+    "left_out": "left out",
+}
+
+
+def summary_columns(rules: ExecutionRules) -> dict[str, str]:
+    """Return column to title of the summary: validation has the PA judged by; the net PA is shown where it differs."""
+    shown = {name: title for name, title in SUMMARY.items() if rules.have_costs or name != "pa_net"}
+    return shown | ({"validation_pa": "validation net PA"} if rules.have_costs else {})
+
 
 def _there(path: Path, stage: Stage) -> Path:
     """Refuse a file that its stage has not written."""
@@ -56,6 +68,15 @@ def _there(path: Path, stage: Stage) -> Path:
 
 def _read(path: Path, stage: Stage) -> pd.DataFrame:
     return (pd.read_parquet if path.suffix == ".parquet" else pd.read_csv)(_there(path, stage))
+
+
+def _shown(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Return the columns under their titles, the first as index, rounded, without a minus before a zero."""
+    table = table[list(columns)].rename(columns=columns)
+    table = table.set_index(table.columns[0]).round(3)
+    numbers = table.select_dtypes("float").columns
+    table[numbers] += 0.0
+    return table
 
 
 def order_parts(run: RunDirectory) -> dict[str, pd.DataFrame]:
@@ -71,47 +92,37 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     train = _read(run.metrics / "train.csv", TRAIN).set_index("iteration")
     path = run.metrics / "validation.csv"
     validation = pd.read_csv(path).set_index("iteration") if path.is_file() else pd.DataFrame()
-    figures = {
-        "pa": "PA",
-        **({"pa_net": "net PA"} if run.config.execution.rules.have_costs else {}),
-        "reward": "reward",
-    }
-    table = pd.DataFrame({title: train[name] for name, title in figures.items()})
-    for name, title in {name: f"validation {title}" for name, title in figures.items()}.items():
-        table[title] = validation.get(name, np.nan)
+    costs = {"pa_net": "net PA"} if run.config.execution.rules.have_costs else {}
+    metrics = {"pa": "PA", **costs, "reward": "reward"}
+    table = pd.DataFrame({title: train[name] for name, title in metrics.items()})
+    for name, title in metrics.items():
+        table[f"validation {title}"] = validation.get(name, np.nan)
     learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
     table[learnt] = train[learnt]
     table["seconds"] = train["seconds"]
     rows = np.unique(np.linspace(0, len(table) - 1, min(most, len(table))).round().astype(int))
-    return table.iloc[rows].round(3) + 0.0  # no minus before a zero
+    return table.iloc[rows].round(3) + 0.0
 
 
 def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
-    names = summary_columns(_SUMMARY, run.config.execution.rules)
-    table = _read(run.backtest / "summary.csv", BACKTEST)[list(names)].rename(columns=names)
-    table = table.set_index("policy").round(3)
-    figures = table.columns.difference(["kind", "orders", "days"])
-    table[figures] += 0.0  # no minus before a zero
-    return table
+    return _shown(_read(run.backtest / "summary.csv", BACKTEST), summary_columns(run.config.execution.rules))
 
 
 def rules_gap(run: RunDirectory) -> pd.DataFrame:
     """Return what each rule does to the best checkpoint's net PA, in basis points; no rows under the simple rules."""
     _there(run.backtest / "summary.csv", BACKTEST)
     path = run.backtest / "gap.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(GAP_COLUMNS))
-    return table[list(GAP_COLUMNS)].rename(columns=GAP_COLUMNS).set_index("cause").round(3)
+    return _shown(pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(GAP)), GAP)
 
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
     from rlwb.evaluation.results import PA_TITLES
 
-    selection = json.loads(_there(run.backtest / "selection.json", BACKTEST).read_text(encoding="utf-8"))
-    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
+    selection = read_json(_there(run.backtest / "selection.json", BACKTEST))
     figure = run.config.execution.rules.judged_by
-    validation = validation[figure]
+    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")[figure]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
         {
@@ -121,8 +132,7 @@ def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
             f"validation {PA_TITLES[figure]}": validation.reindex(iterations).to_numpy(),
         }
     ).set_index("rank")
-    excluded = pd.DataFrame(selection["excluded"], columns=["iteration", "reason"])
-    return chosen.round(3), excluded
+    return chosen.round(3), pd.DataFrame(selection["excluded"], columns=["iteration", "reason"])
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     Raises
     ------
     OrderError
-        When there is no such order.
+        When there is no such order, or the run's simulator keeps no ticks.
     CheckpointError
         When there is no such policy.
     """
@@ -176,40 +186,11 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     chosen = orders[orders["order_id"] == order_id]
     if chosen.empty:
         raise OrderError(f"there is no order {order_id!r} in part {part}; the first is {orders['order_id'].iloc[0]!r}.")
-    actor, state, action = _policy(run, bench, policy)
-    env = BatchedOrderExecution(
-        bench.simulator.engine,
-        bench.bind(chosen),
-        state_interpreter=state,
-        action_interpreter=action,
-        reward=bench.reward,
-        record=True,
-    )
-    return OrderAudit(*audit(env, actor))
-
-
-def _policy(run: RunDirectory, bench: Workbench, name: str) -> tuple[Any, Any, Any]:
-    """Return a policy of the summary with its interpreters."""
-    from rlwb.trainer import list_checkpoints, load_checkpoint
-
-    baselines = [one for one in bench.config.backtest.baselines if one not in CEILINGS]
-    if name in baselines:
-        known = json.loads(_there(run.backtest / "baselines.json", BACKTEST).read_text(encoding="utf-8"))
-        return Estimates.from_dict(known).policy(name), StateItself(), AmountItself()
-    if name in CEILINGS:
-        raise CheckpointError(f"{name} is a ceiling and no policy, so it has no trades to show; name a policy.")
-    if name == "teacher" and (taught := list_checkpoints(teacher_checkpoints(run))):
-        path = taught[max(taught)]
-        teacher, features = bench.restore_teacher(load_checkpoint(path), path)
-        return teacher, bench.state_interpreter(features), bench.action_interpreter
-    paths = list_checkpoints(run.checkpoints)
-    named = {f"checkpoint-{iteration:04d}": path for iteration, path in paths.items()}
-    if paths:
-        named["last"] = paths[max(paths)]
-    if name not in named:
-        raise CheckpointError(f"the run has no policy {name!r}; it has {', '.join([*named, *baselines])}.")
-    learner, features = bench.restore(load_checkpoint(named[name]), named[name])
-    return learner, bench.state_interpreter(features), bench.action_interpreter
+    actor, state, action = find_policy(run, bench, policy)
+    if not isinstance(bench.simulator, OrderExecution):
+        raise OrderError("the run's simulator keeps no ticks; derive it from rlwb.execution.OrderExecution.")
+    parts: dict[str, Any] = {"state_interpreter": state, "action_interpreter": action, "reward": bench.reward}
+    return OrderAudit(*audit(bench.simulator, bench.align(chosen), actor, **parts))
 
 
 def typical_order(run: RunDirectory, policy: str) -> str:

@@ -1,48 +1,36 @@
-"""The parts of a run, built from its configuration."""
+"""The parts of a run, made from its configuration."""
 
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
+import inspect
+from collections.abc import Mapping
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pandas as pd
 
 import rlwb
-from rlwb.errors import CheckpointError
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import (
-    BindReport,
     CategoricalActionInterpreter,
-    CurrentStepStateInterpreter,
-    FullHistoryStateInterpreter,
+    Engine,
+    ExecutionRules,
     OrderBatch,
-    OrderExecutionFactory,
-    PAPenaltyReward,
-    PPOReward,
-    bind_orders,
-    generate_orders,
-    read_orders,
+    align_orders,
     split_orders,
 )
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.sections import CalendarConfig, MarketConfig
-from rlwb.market import Calendar, MarketFeatures, Normaliser, Sessions, load_sessions, synthetic_sessions
-from rlwb.market.dataset.layout import is_dataset
-from rlwb.market.own import describe
-from rlwb.market.store import is_panel
-
-if TYPE_CHECKING:
-    from rlwb.policy import DQN, PPO, PPOSettings
-
-    Settings = TypeVar("Settings", bound=PPOSettings)
-
-
-def calendar_for(market: MarketConfig) -> Calendar | None:
-    """Return the calendar of bars; None where they bring their own and no other is asked for."""
-    brings = market.kind is None and (is_dataset(market.source) or is_panel(market.source))
-    return None if brings and market.calendar == CalendarConfig() else market.calendar.build()
+from rlwb.experiment.own_code import described
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.learner import Learner
+from rlwb.market import MarketFeatures, Normaliser, Sessions
+from rlwb.parts import Part, load, make
+from rlwb.reward import Reward
+from rlwb.simulator import Simulator
 
 
 class Workbench:
@@ -61,55 +49,65 @@ class Workbench:
         self.cache_dir = cache_dir
         self._latest: MarketFeatures | None = None
 
+    def make(self, kind: str, part: Part, **provided: Any) -> Any:
+        """Return a part of the run; it is given what it asks for by name (`rlwb.parts.PROVIDED`)."""
+        engine = provided.pop("engine", None) or self.engine
+        given = {"seed": self.config.seed, "sessions": self.sessions, "engine": engine}
+        return make(kind, part, **given, rules=engine.rules, max_step=engine.max_step, **provided)
+
     @cached_property
     def sessions(self) -> Sessions:
         """The panel of all bars."""
-        market = self.config.market
-        if market.source == "synthetic":
-            return synthetic_sessions(market.synthetic)
-        return load_sessions(
-            market.source,
-            calendar_for(market),
-            kind=market.kind,
-            options=market.options or None,
-            columns=market.columns or None,
-            instruments=market.instruments or None,
-            start=market.start,
-            end=market.end,
-            strict=market.strict,
-            min_coverage=market.min_coverage,
-            volume_multiplier=market.volume_multiplier,
-            prices=market.prices,
-            instrument_pattern=market.instrument_pattern,
-            datetime_format=market.datetime_format,
-            source_timezone=market.source_timezone,
-            cache_dir=self.cache_dir,
-        )
+        panel: Sessions = make("market", self.config.market, cache_dir=self.cache_dir)
+        return panel
 
     @cached_property
-    def simulator(self) -> OrderExecutionFactory:
-        """The factory of simulators, with the rules of execution."""
-        execution = self.config.execution
-        return OrderExecutionFactory(self.sessions, execution.ticks_per_step, execution.rules)
+    def engine(self) -> Engine:
+        """What executes orders, under the configured rules."""
+        return Engine(self.sessions, self.config.execution.ticks_per_step, self.config.execution.rules)
+
+    @cached_property
+    def simulator(self) -> Simulator[Any]:
+        """The market's answer to decisions."""
+        return self.simulator_under(self.config.execution.rules)
+
+    def simulator_under(self, rules: ExecutionRules) -> Simulator[Any]:
+        """Return the simulator under rules of execution, the run's or others."""
+        same = rules == self.config.execution.rules
+        engine = self.engine if same else Engine(self.sessions, self.config.execution.ticks_per_step, rules)
+        made: Simulator[Any] = self.make("simulator", self.config.simulator, engine=engine)
+        return made
+
+    @cached_property
+    def action_interpreter(self) -> ActionInterpreter[Any]:
+        """The actions of the policy."""
+        made: ActionInterpreter[Any] = self.make("action_interpreter", self.config.action_interpreter)
+        return made
+
+    @cached_property
+    def reward(self) -> Reward[Any]:
+        """The reward of the learner."""
+        made: Reward[Any] = self.make("reward", self.config.reward)
+        return made
+
+    def check(self) -> None:
+        """Make all parts that need no features, so that each can refuse its settings."""
+        for kind in ("simulator", "action_interpreter", "reward"):
+            self.make(kind, getattr(self.config, kind))
+        for part in self.config.baselines:
+            self.make("baseline", part)
 
     def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
         """Return the order tables of all parts, and in words what was noticed on the way."""
-        settings = self.config.orders
-        if settings.source == "generated":
-            rules = self.config.execution.rules
-            table = generate_orders(self.sessions, settings.generate, seed=self.config.seed, lot_size=rules.lot_size)
-            notes = list(table.attrs["notes"])
-            report = BindReport()
-            batch = bind_orders(table, self.sessions, rules, on_refused="drop", report=report)
-            if report.refused:  # only what was drawn may be left out; orders of one's own are refused as they are
-                table = batch.table.reset_index(drop=True)
-                notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in report.refused.items()]
-        else:
-            table = read_orders(settings.source, self.sessions.calendar)
-            notes = list(table.attrs.get("notes", ()))
-        parts = split_orders(table, settings.split)
+        table = self.make("orders", self.config.orders)
+        notes = list(table.attrs.get("notes", ()))
+        parts = split_orders(table, self.config.split)
         notes += parts["all"].attrs.get("notes", ())
         return parts, list(dict.fromkeys(notes))
+
+    def align(self, table: pd.DataFrame) -> OrderBatch:
+        """Align orders with the sessions, under the configured rules."""
+        return align_orders(table, self.sessions, self.engine.rules)
 
     def features(
         self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None
@@ -124,27 +122,17 @@ class Workbench:
         days = train_orders["date"].to_numpy().astype("datetime64[D]")
         return MarketFeatures.build(self.sessions, self.config.features, fit_rows=np.isin(self.sessions.dates, days))
 
-    def state_interpreter(self, features: MarketFeatures) -> CurrentStepStateInterpreter:
-        """Return what the configured network observes, and its teacher if it has one."""
-        steps = self.simulator.engine.max_step
-        if self.config.policy.network == "mlp" and self.config.train.algorithm != "opd":
-            return CurrentStepStateInterpreter(steps)
-        return FullHistoryStateInterpreter(features, steps)
+    def state_interpreter(self, features: MarketFeatures) -> StateInterpreter[Any]:
+        """Return what the policy observes, and its teacher if it has one."""
+        made: StateInterpreter[Any] = self.make("state_interpreter", self.config.state_interpreter, features=features)
+        return made
 
     @cached_property
-    def action_interpreter(self) -> CategoricalActionInterpreter:
-        """The actions of the policy."""
-        return CategoricalActionInterpreter(self.config.train.action_values)
+    def is_taught(self) -> bool:
+        """Whether the algorithm learns from a teacher, told by its parameter ``teacher``."""
+        return "teacher" in inspect.signature(load("algorithm", self.config.algorithm.name)).parameters
 
-    @cached_property
-    def reward(self) -> PAPenaltyReward | PPOReward:
-        """The reward of the learner."""
-        train = self.config.train
-        if train.reward == "sparse":
-            return PPOReward()
-        return PAPenaltyReward(penalty=train.penalty, scale=train.reward_scale)
-
-    def learner(self, features: MarketFeatures, teacher: PPO | None = None) -> PPO | DQN:
+    def learner(self, features: MarketFeatures, teacher: Learner | None = None) -> Learner:
         """Return the untrained policy.
 
         Parameters
@@ -154,103 +142,80 @@ class Workbench:
         teacher
             The trained teacher, to learn by distillation; to act, a student needs none.
         """
-        from rlwb.policy import DQN, OPD, PPO, DQNSettings, OPDSettings, PPOSettings, QNetwork
+        if self.is_taught and teacher is None:
+            return self._ppo(self.config.network, features)
+        part, provided = self.config.algorithm, self._shapes(features)
+        algorithm = load("algorithm", part.name)
+        if algorithm.head is not None:
+            provided["network"] = self._network(self.config.network, algorithm.head, features)
+        trunk = partial(self._trunk, self.config.network, provided)
+        made: Learner = self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
+        return made
 
-        train = self.config.train
-        if train.algorithm == "dqn":
-            own = train.dqn.model_dump(exclude={"epsilon_iterations"})
-            return DQN(
-                self._network(features, head=QNetwork),
-                DQNSettings(
-                    batch_size=train.batch_size,
-                    repeat=train.repeats,
-                    learning_rate=train.learning_rate,
-                    gamma=train.gamma,
-                    decay_updates=train.decay_iterations,
-                    epsilon_updates=train.dqn.epsilon_iterations,
-                    max_grad_norm=train.max_grad_norm,
-                    **own,
-                ),
-                seed=self.config.seed,
-            )
-        if teacher is not None:
-            settings = self._ppo_settings(OPDSettings, distillation=train.opd.distillation)
-            return OPD(self._network(features), teacher, settings, seed=self.config.seed)
-        return PPO(self._network(features), self._ppo_settings(PPOSettings), seed=self.config.seed)
+    def teacher(self, features: MarketFeatures) -> Learner:
+        """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""
+        hidden = {name: value for name, value in self.config.network.settings.items() if name == "hidden"}
+        return self._ppo(Part(name="rlwb.policy.teacher:Oracle", **hidden), features)
 
-    def teacher(self, features: MarketFeatures) -> PPO:
-        """Return the untrained teacher of oracle policy distillation."""
-        from rlwb.policy import PPO, Oracle, PPOSettings
+    def _ppo(self, network: Part, features: MarketFeatures) -> Learner:
+        from rlwb.policy import PPO, PPOSettings
 
-        net = self._network(features, trunk=Oracle)
-        return PPO(net, self._ppo_settings(PPOSettings), seed=self.config.seed)
+        names = {field.name for field in dataclasses.fields(PPOSettings)}
+        settings = {name: value for name, value in self.config.algorithm.settings.items() if name in names}
+        return PPO(self._network(network, PPO.head, features), PPOSettings(**settings), seed=self.config.seed)
 
-    def _ppo_settings(self, kind: type[Settings], **own: Any) -> Settings:
-        train = self.config.train
-        return kind(
-            batch_size=train.batch_size,
-            repeat=train.repeats,
-            learning_rate=train.learning_rate,
-            decay_updates=train.decay_iterations,
-            gamma=train.gamma,
-            gae_lambda=train.gae_lambda,
-            clip=train.clip,
-            value_coef=train.value_coef,
-            entropy_coef=train.entropy,
-            max_grad_norm=train.max_grad_norm,
-            **own,
-        )
+    def _shapes(self, features: MarketFeatures) -> dict[str, Any]:
+        space = self.action_interpreter.action_space
+        size = int(space.n) if isinstance(space, gym.spaces.Discrete) else int(np.prod(space.shape or ()))
+        sees = self.state_interpreter(features)
+        return {
+            "features": features,
+            "channels": features.shape[2],
+            "ticks": features.shape[1],
+            "previous_day": self.config.features.previous_day,
+            "actions": size,
+            "observation_space": sees.observation_space,
+            "action_space": space,
+        }
 
-    def _network(self, features: MarketFeatures, *, trunk: Any = None, head: Any = None) -> Any:
-        from rlwb.policy import (
-            MLP,
-            ActionMask,
-            ActorCritic,
-            Attention,
-            Convolution,
-            EvenStart,
-            Recurrent,
-            make_network,
-        )
+    def _trunk(self, part: Part, shapes: Mapping[str, Any], seed: int) -> Any:
+        """Return a network without a head, its weights drawn from a seed."""
+        from rlwb.policy import make_network
 
-        policy, shares = self.config.policy, self.action_interpreter.shares
-        kinds = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
+        made = make_network(lambda: self.make("network", part, **shapes), seed)
+        return made.to(device_of(self.config.train.device))
+
+    def _network(self, part: Part, make_head: Any, features: MarketFeatures) -> Any:
+        """Return a network with the head that an algorithm asks for, its weights drawn from the run's seed."""
+        from rlwb.policy import ActionMask, EvenStart, make_network
+
+        shapes, head, acts = self._shapes(features), self.config.head, self.action_interpreter
+        if (head.mask_actions or head.even_start) and not isinstance(acts, CategoricalActionInterpreter):
+            raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
+        shares = acts.shares if isinstance(acts, CategoricalActionInterpreter) else None
+        options = {
+            "mask": ActionMask(shares) if head.mask_actions and shares is not None else None,
+            "start": EvenStart(shares) if head.even_start and shares is not None else None,
+        }
 
         def build() -> Any:
-            if trunk is None and policy.network == "mlp":
-                net: Any = MLP(policy.hidden)
-            else:
-                reads = trunk or kinds[policy.network]
-                net = reads(features.shape[2], policy.hidden, previous_day=self.config.features.previous_day)
-            return (head or ActorCritic)(
-                net,
-                len(shares),
-                mask=ActionMask(shares) if policy.mask_actions else None,
-                start=EvenStart(shares) if policy.even_start else None,
-            )
+            return make_head(self.make("network", part, **shapes), shapes["actions"], **options)
 
         return make_network(build, self.config.seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
-        config = self.config
-        seen = dataclasses.asdict(config.features)
-        imports = seen.pop("imports")
-        if imports:  # known by their content, wherever they lie
-            seen["imports"] = describe(imports)
+        config = described(self.config)
         return {
             "rlwb": rlwb.__version__,
-            "algorithm": config.train.algorithm,
-            "policy": config.policy.model_dump(mode="json"),
-            "action_values": config.train.action_values,
-            "ticks_per_step": config.execution.ticks_per_step,
-            "max_step": self.simulator.engine.max_step,
-            "rules": dataclasses.asdict(config.execution.rules),
-            "features": seen,
+            **{name: config[name] for name in _OF_THE_POLICY},
+            "ticks_per_step": self.config.execution.ticks_per_step,
+            "max_step": self.engine.max_step,
+            "rules": dataclasses.asdict(self.config.execution.rules),
             "normaliser": features.normaliser.as_dict(),
         }
 
-    def restore(self, state: dict[str, Any], path: Path) -> tuple[PPO | DQN, MarketFeatures]:
+    def restore(self, state: Mapping[str, Any], path: Path) -> tuple[Learner, MarketFeatures]:
         """Return the policy of a checkpoint, and the features normalised as in its training.
 
         Raises
@@ -266,16 +231,16 @@ class Workbench:
             )
         return self._restored(state, path, self.learner)
 
-    def restore_teacher(self, state: dict[str, Any], path: Path) -> tuple[PPO, MarketFeatures]:
+    def restore_teacher(self, state: Mapping[str, Any], path: Path) -> tuple[Learner, MarketFeatures]:
         """Return the teacher of a checkpoint, to show what there is to gain; else as `restore`."""
         if not state["meta"].get("sees_future"):
             raise CheckpointError(f"the checkpoint {path} holds no teacher; it can act by `restore`.")
         return self._restored(state, path, self.teacher)
 
-    def _restored(self, state: dict[str, Any], path: Path, build: Any) -> tuple[Any, MarketFeatures]:
+    def _restored(self, state: Mapping[str, Any], path: Path, build: Any) -> tuple[Learner, MarketFeatures]:
         features = self.features(normaliser=Normaliser.from_dict(state["meta"]["normaliser"]))
         wanted, found = self.meta(features), state["meta"]
-        for name in ("algorithm", "policy", "action_values", "max_step", "features"):
+        for name in (*_OF_THE_POLICY, "max_step"):
             if _plain(found.get(name)) != _plain(wanted[name]):
                 raise CheckpointError(
                     f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "
@@ -285,14 +250,14 @@ class Workbench:
         learner.load_state_dict(state["vessel"]["policy"])
         return learner, features
 
-    def bind(self, table: pd.DataFrame) -> OrderBatch:
-        """Bind orders to the sessions, under the configured rules."""
-        return self.simulator.bind(table)
+
+#: Places in the configuration that a policy is made from.
+_OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_interpreter", "features")
 
 
 def _plain(value: Any) -> Any:
     """Return `value` with tuples as lists, which files make of them."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
@@ -304,7 +269,5 @@ def device_of(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        from rlwb.errors import ConfigError
-
         raise ConfigError("train.device is cuda but torch finds no GPU; set it to cpu or auto.")
     return name

@@ -1,15 +1,15 @@
 """Bars in, one dense panel out: calendar, readers, validation, `Sessions`, features, and a synthetic market."""
 
+from rlwb.market.build import build_sessions
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.conflicts import read_conflicts
 from rlwb.market.dataset.importing import import_bars
-from rlwb.market.dataset.state import read_state
+from rlwb.market.dataset.state import read_conflicts, read_state
+from rlwb.market.feature_registry import feature, feature_names
 from rlwb.market.features import FeatureSettings, MarketFeatures
+from rlwb.market.findings import Report
 from rlwb.market.load import load_sessions
 from rlwb.market.normaliser import Normaliser
-from rlwb.market.pieces import feature, feature_names
 from rlwb.market.read import read_bars
-from rlwb.market.report import Report
 from rlwb.market.resample import resample
 from rlwb.market.sessions import Sessions
 from rlwb.market.synthetic import SyntheticSettings, sessions_to_bars, synthetic_bars, synthetic_sessions
@@ -22,6 +22,7 @@ __all__ = [
     "Report",
     "Sessions",
     "SyntheticSettings",
+    "build_sessions",
     "feature",
     "feature_names",
     "import_bars",

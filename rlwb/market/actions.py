@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.market.factors import price_ratio
+from rlwb.market.findings import SPLIT_ADVICE
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions
 
@@ -20,11 +21,6 @@ _TURNOVER_TOLERANCE = 3.0
 _USUAL_SESSIONS = 5
 #: Overnight moves that are compared with all ratios at once.
 _BLOCK = 1 << 14
-#: What to do about a suspected split.
-ADVICE = (
-    "nothing is adjusted: state the splits in a column factor, load bars that are adjusted, or leave the earlier days "
-    "out; as it is, today's prices and volumes are compared with yesterday's across the split"
-)
 COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_before", "open_after", "volume_ratio")
 
 
@@ -86,13 +82,7 @@ def describe_splits(table: pd.DataFrame) -> str:
         f"{row.open_after:g} and the volume a tick times {row.volume_ratio:.3g}"
         for row in table.itertuples()
     ]
-    return "\n".join([*lines, ADVICE + "."])
-
-
-def split_list(table: pd.DataFrame, most: int = 20) -> str:
-    """Return the rows of `suspected_splits` in a few words each, the first `most` of them."""
-    named = [f"{row.instrument} {row.date:%Y-%m-%d} {row.split}" for row in table.head(most).itertuples()]
-    return ", ".join(named) + (f" and {len(table) - most} more" if len(table) > most else "")
+    return "\n".join([*lines, SPLIT_ADVICE + "."])
 
 
 def _nearest(values: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
-"""From bars to the dense panel: at once from a table, or part by part into one that need not fit into memory."""
+"""From bars to the dense panel, some sessions at a time, in little memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,20 +10,33 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.bars import Bars, bars_of, table_of
 from rlwb.market.calendar import Calendar
-from rlwb.market.closes import Closes
-from rlwb.market.factors import bring_back, of_sessions
-from rlwb.market.fit import Fit
-from rlwb.market.notes import note_market, note_missing
+from rlwb.market.calendar_check import CalendarCheck
+from rlwb.market.cleaning import Cleaning
+from rlwb.market.dataset.merge import merge
+from rlwb.market.factors import of_sessions
+from rlwb.market.findings import Finding, Report
 from rlwb.market.references import Levels
-from rlwb.market.report import Report
-from rlwb.market.sessions import Sessions
-from rlwb.market.validate import Bars, drop_duplicates, drop_misplaced, repair_values
+from rlwb.market.sessions import Sessions, join_sessions
+from rlwb.market.soundness import SessionTable, coverage, inspect_sessions, inspect_ticks, tick_index
 
 
 @dataclass(frozen=True, kw_only=True)
 class Building:
-    """How bars become a panel; see `build_sessions`."""
+    """How bars become a panel.
+
+    Parameters
+    ----------
+    strict
+        Refuse with a `DataError` whatever would otherwise be dropped or repaired (`rlwb.market.findings.KINDS`).
+    min_coverage
+        Sessions in which fewer of the ticks than this share have a price are dropped, 0..1.
+    volume_multiplier
+        Shares a unit of volume, 100 for volume in lots. Sizes of quotes are left alone.
+    prices
+        Whether prices are as traded or already adjusted by the factor column; adjusted ones are converted back.
+    """
 
     strict: bool = False
     min_coverage: float = 0.5
@@ -40,14 +53,7 @@ class Building:
 
 
 def build_sessions(
-    frame: pd.DataFrame,
-    calendar: Calendar,
-    *,
-    strict: bool = False,
-    min_coverage: float = 0.5,
-    volume_multiplier: float = 1.0,
-    prices: Literal["traded", "adjusted"] = "traded",
-    report: Report | None = None,
+    frame: pd.DataFrame, calendar: Calendar, *, report: Report | None = None, **options: Any
 ) -> Sessions:
     """Validate bars and lay them on the clock.
 
@@ -59,157 +65,161 @@ def build_sessions(
         The clock. A date on which hardly any instrument trades in the last `calendar.infer_early_close_minutes` of the
         session is shortened to the tick in which the market fell silent, unless that takes more than half of the
         session or what is left is mostly empty.
-    strict
-        Refuse with a `DataError` whatever would otherwise be dropped or repaired (`rlwb.market.report.REASONS`).
-    min_coverage
-        Sessions in which fewer of the ticks than this share have a price are dropped, 0..1.
-    volume_multiplier
-        Shares a unit of volume, 100 for volume in lots. Sizes of quotes are left alone.
-    prices
-        What prices and sizes are in bars with a column factor: as ``"traded"``, or ``"adjusted"`` by it, in which case
-        they are brought back to what was traded.
     report
         Findings from reading, which the panel's report starts with.
+    options
+        Fields of `Building`.
     """
-    building = Building(strict=strict, min_coverage=min_coverage, volume_multiplier=volume_multiplier, prices=prices)
-    report = (report or Report()).merge(Report())
-    survey = _Survey(calendar)
-    bars = _prepare(frame, calendar, building, report, survey)
-    sessions = _panel(bars, calendar, survey.ends(report), building.min_coverage)
-    _refuse(report, building)
-    note_market(sessions, Levels.of(sessions), report)
-    return sessions
+    building, report = Building(**options), (report or Report()).merge(Report())
+    bars = merge(bars_of(table_of(frame, report), calendar.timezone, report), report, {}).bars
+    report.total("bars_read", len(frame) - len(bars))
+    builder = PanelBuilder(lambda: [bars], calendar, building, report, {})
+    return builder.whole()
 
 
-class PanelParts:
-    """The panel of `build_sessions`, some sessions at a time; for `rlwb.market.store.save_parts`.
+class PanelBuilder:
+    """A panel, some sessions at a time: iterate over it, then call `conclude`.
 
     Parameters
     ----------
-    frames
-        Gives the bars, the same each time it is called, in tables that hold whole sessions and are sorted by
-        instrument and stamp, from table to table too. It is called twice, unless there is one table: what all
-        instruments together show, early closes above all, is known after a first pass.
+    parts
+        Gives the bars, the same each time it is called, in parts that hold whole sessions and are sorted by instrument
+        and stamp, from part to part too. It is called twice, unless there is one part: what all instruments together
+        show, early closes above all, is known after a first pass.
     calendar, building
-        As for `build_sessions`.
+        How they are laid out.
     report
         Findings from reading, which the panel's report starts with. It is complete when `conclude` was called.
+    files
+        Names of the sources by number, for findings.
     """
 
     def __init__(
-        self, frames: Callable[[], Iterable[pd.DataFrame]], calendar: Calendar, building: Building, report: Report
+        self,
+        parts: Callable[[], Iterable[Bars]],
+        calendar: Calendar,
+        building: Building,
+        report: Report,
+        files: Mapping[int, str],
     ) -> None:
         self.report = report
-        self._frames = frames
+        self._parts = parts
         self._calendar = calendar
         self._building = building
+        self._files = files
         self._levels: list[Levels] = []
+        self._tables: list[SessionTable] = []
 
     def __iter__(self) -> Iterator[Sessions]:
-        survey, only, count = _Survey(self._calendar), None, 0
-        self.report.totals.setdefault("bars_read", 0)
-        for frame in self._frames():
-            bars = _prepare(frame, self._calendar, self._building, self.report, survey)
-            only, count = (bars if count == 0 else None), count + 1
-        ends = survey.ends(self.report)
-        for bars in self._again() if only is None else [only]:
-            bars.report = self.report
-            part = _panel(bars, self._calendar, ends, self._building.min_coverage)
+        check, only, count = CalendarCheck(self._calendar), None, 0
+        for bars in self._parts():
+            self.report.total("bars_read", len(bars))
+            cleaning = self._clean(bars, self.report, check)
+            only, count = (cleaning if count == 0 else None), count + 1
+        ends = check.validate(self.report)
+        for cleaning in self._again() if only is None else [only]:
+            part = self._lay(cleaning, ends)
             if len(part):
                 self._levels.append(Levels.of(part))
                 yield part
-        _refuse(self.report, self._building)
+        self._refuse()
 
     def conclude(self, panel: Sessions) -> Report:
-        """Note what the whole panel shows, and return its report."""
-        note_market(panel, Levels.join(self._levels), self.report)
+        """Count what the whole panel shows, and return its report."""
+        inspect_sessions(panel, Levels.join(self._levels), SessionTable.join(self._tables), self.report, self._files)
         return self.report
 
-    def _again(self) -> Iterator[Bars]:
-        return (_prepare(frame, self._calendar, self._building, Report(), None) for frame in self._frames())
+    def coverage(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `rlwb.market.soundness.coverage` of all sessions, when all parts were yielded."""
+        return coverage(SessionTable.join(self._tables))
 
-
-class _Survey:
-    """What only all bars together say."""
-
-    def __init__(self, calendar: Calendar) -> None:
-        self.fit = Fit(calendar)
-        self.closes = Closes(calendar)
-
-    def ends(self, report: Report) -> tuple[np.ndarray, np.ndarray]:
-        """Refuse what does not fit the calendar; return days and the ticks of each, early closes applied."""
-        auction = self.fit.judge(report)
-        return self.closes.ends(report, closing_auction=auction)
-
-
-def _prepare(
-    frame: pd.DataFrame, calendar: Calendar, building: Building, report: Report, survey: _Survey | None
-) -> Bars:
-    """Return sorted bars, each tick once, repaired; what they say of the whole goes into `survey`."""
-    survey = _Survey(calendar) if survey is None else survey
-    report.totals["bars_read"] = report.totals.get("bars_read", 0) + len(frame)
-    bars = Bars(frame, calendar, report)
-    drop_misplaced(bars, calendar, survey.fit)
-    drop_duplicates(bars)
-    survey.fit.see_spacing(bars)
-    repair_values(bars, building.volume_multiplier)
-    if building.prices == "adjusted":
-        bring_back(bars)
-    survey.closes.see(bars)
-    return bars
-
-
-def _refuse(report: Report, building: Building) -> None:
-    """Refuse what strict building does, and a panel without sessions."""
-    if building.strict and report.problems():
-        found = "; ".join(report.sentence(reason) for reason in report.problems())
-        raise DataError(f"the bars are not clean: {found}. Mend them, or load with strict=False to repair and count.")
-    if not report.totals.get("sessions"):
-        found = "; ".join(report.sentence(reason) for reason in report.ordered()) or "there are no bars"
-        raise DataError(f"no session is left: {found}. Check calendar, label and time zone.")
-
-
-def _panel(bars: Bars, calendar: Calendar, ends: tuple[np.ndarray, np.ndarray], min_coverage: float) -> Sessions:
-    """Lay sorted bars into the panel; drop what is after early closes, and sparse sessions; note what is missing."""
-
-    def ticks_on(day: np.ndarray) -> np.ndarray:
-        days, ticks = ends
-        if not np.isin(day, days).all():  # of parts that are read twice
-            raise DataError("the bars changed while they were read; load them again.")
-        return ticks[np.searchsorted(days, day)]
-
-    if (ends[1] < calendar.num_ticks).any():
-        bars.drop("after_early_close", bars.placed.tick >= ticks_on(bars.placed.day))
-    code, day, tick = bars.code, bars.placed.day, bars.placed.tick
-    new = np.ones(len(bars), dtype=bool)
-    new[1:] = (np.diff(code) != 0) | (np.diff(day) != 0)
-    row = np.cumsum(new) - 1
-    names, dates = bars.names[code[new]], day[new].astype("datetime64[D]")
-    length = ticks_on(day[new]).astype(np.int32)
-    count = np.bincount(row, np.isfinite(bars.values["close"]), len(names))
-    sparse = (count < min_coverage * length) | (count == 0)
-    if sparse.any():
-        first = int(np.argmax(sparse))
-        example = f"{names[first]} {dates[first]} with {int(count[first])} of {length[first]} ticks"
-        bars.report.add("sparse_session", int(sparse.sum()), example)
-    kept_bars = ~sparse[row] if len(row) else np.zeros(0, dtype=bool)
-    target = np.cumsum(~sparse)[row[kept_bars]] - 1
-    tick, shape = tick[kept_bars], (int((~sparse).sum()), calendar.num_ticks)
-
-    def lay(column: np.ndarray, empty: Any) -> np.ndarray:
-        panel = np.full(shape, empty)
-        panel[target, tick] = column[kept_bars]
+    def whole(self) -> Sessions:
+        """Return the panel in memory."""
+        panel = join_sessions(list(self), self.report)
+        self.conclude(panel)
         return panel
 
-    fields = {name: lay(column, np.nan) for name, column in bars.values.items()}
-    halted = None if bars.halted is None else lay(bars.halted, False)
-    totals = bars.report.totals
-    totals["bars_kept"] = totals.get("bars_kept", 0) + int(kept_bars.sum())
-    totals["sessions"] = totals.get("sessions", 0) + shape[0]
-    used = np.char.str_len(bars.names[np.unique(code[new][~sparse])])
-    names = names[~sparse].astype(f"U{used.max(initial=1)}")  # as wide as the longest that is left
-    dates, length = dates[~sparse], length[~sparse]
-    factor = None if bars.factor is None else of_sessions(bars.factor[kept_bars], target, names, dates)
-    sessions = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=bars.report)
-    note_missing(sessions, bars.report)
-    return sessions
+    def _again(self) -> Iterator[Cleaning]:
+        check = CalendarCheck(self._calendar)
+        for bars in self._parts():
+            cleaning = self._clean(bars, Report(), check)
+            cleaning.report = self.report
+            yield cleaning
+
+    def _clean(self, bars: Bars, report: Report, check: CalendarCheck) -> Cleaning:
+        cleaning = Cleaning(bars, self._calendar, report, self._files)
+        check.drop_misplaced(cleaning)
+        cleaning.repair(self._building.volume_multiplier)
+        if self._building.prices == "adjusted":
+            cleaning.undo_adjustment()
+        check.see_closes(cleaning)
+        return cleaning
+
+    def _lay(self, cleaning: Cleaning, ends: tuple[np.ndarray, np.ndarray]) -> Sessions:
+        """Lay bars on the clock; drop those after early closes, and sparse sessions."""
+        calendar, report = self._calendar, self.report
+        if (ends[1] < calendar.num_ticks).any():
+            cleaning.drop("after_early_close", cleaning.at.tick >= _ticks_on(cleaning.at.day, ends))
+        bars, day, tick = cleaning.bars, cleaning.at.day, cleaning.at.tick
+        first = np.flatnonzero(np.append(True, (np.diff(bars.code) != 0) | (np.diff(day) != 0))[: len(bars)])
+        row = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(bars))))
+        names, days = bars.names[bars.code[first]], day[first]
+        dates, length = days.astype("datetime64[D]"), _ticks_on(days, ends).astype(np.int32)
+        priced = np.isfinite(bars.values["close"])
+        count = np.bincount(row, priced, len(first)).astype(np.int64)
+        zeros = np.bincount(row, priced & (bars.values["volume"] == 0), len(first)).astype(np.int64)
+        sparse = (count < self._building.min_coverage * length) | (count == 0)
+        report.count("sparse_session", int(sparse.sum()))
+        for at in np.flatnonzero(sparse)[: max(0, report.room("sparse_session"))].tolist():
+            what = f"{count[at]} of {length[at]} ticks have a price"
+            place = str(names[at]), str(dates[at])
+            report.show([Finding("sparse_session", what, *place, value=float(count[at]))])
+        self._tables.append(
+            SessionTable(
+                names, days, length, count, zeros, ~sparse, bars.stamp[first], bars.source[first], bars.row[first]
+            )
+        )
+        kept = np.flatnonzero(~sparse[row])
+        target, tick, shape = (
+            (np.cumsum(~sparse) - 1)[row[kept]],
+            tick[kept],
+            (int((~sparse).sum()), calendar.num_ticks),
+        )
+
+        def lay(column: np.ndarray, empty: Any) -> np.ndarray:
+            laid = np.full(shape, empty)
+            laid[target, tick] = column[kept]
+            return laid
+
+        fields = {name: lay(column, np.nan) for name, column in bars.values.items() if name != "factor"}
+        halted = None if bars.halted is None else lay(bars.halted, False)
+        report.total("bars_kept", len(kept))
+        report.total("sessions", shape[0])
+        names, dates, length = names[~sparse], dates[~sparse], length[~sparse]
+        names = names.astype(f"U{np.char.str_len(names).max(initial=1)}")  # as wide as the longest that is left
+        factor = bars.values.get("factor")
+        factor = None if factor is None else of_sessions(factor[kept], target, names, dates)
+        panel = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=report)
+        at = tick_index(calendar, shape[0], target, tick, kept)
+        inspect_ticks(panel, bars, at, cleaning.widened, report, self._files)
+        return panel
+
+    def _refuse(self) -> None:
+        """Refuse what strict building does, and a panel without sessions."""
+        report = self.report
+        if self._building.strict and report.problems():
+            found = "; ".join(report.sentence(kind) for kind in report.problems())
+            raise DataError(
+                f"the bars are not clean: {found}. Correct them, or load with strict=False to repair and count."
+            )
+        if not report.totals.get("sessions"):
+            found = "; ".join(report.sentence(kind) for kind in report.ordered()) or "there are no bars"
+            raise DataError(f"no session is left: {found}. Check calendar, label and time zone.")
+
+
+def _ticks_on(day: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Return the ticks of each day; one that was not seen before is a `DataError`."""
+    days, ticks = ends
+    if not np.isin(day, days).all():
+        raise DataError("the bars changed while they were read; load them again.")
+    return ticks[np.searchsorted(days, day)]

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.report import printable
+from rlwb.market.findings import printable
 from rlwb.market.schema import COLUMNS
 
 ALIASES = {

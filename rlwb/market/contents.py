@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.market.dataset.bars import NUMBERS
-from rlwb.market.dataset.layout import is_dataset, list_instruments, list_months
-from rlwb.market.dataset.partition import read_partition
-from rlwb.market.dataset.state import State, read_state
-from rlwb.market.read import bar_files, read_bars
-from rlwb.market.readers.registry import TABLE, find_reader
-from rlwb.market.report import Report, counted
+from rlwb.market.bars import DAY, NUMBERS
+from rlwb.market.dataset.state import BARS, State, is_dataset
+from rlwb.market.dataset.stored import Stored
+from rlwb.market.findings import Report, counted
+from rlwb.market.source import open_source
 
 _MOST = 20
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Contents:
     Parameters
     ----------
     kind
-        The reader that reads it, ``"table"`` for Parquet and CSV.
+        The reader that reads it, ``"table"`` for Parquet and CSV, ``"dataset"`` for a data set.
     files, size
         How many files, and their bytes.
     bars, instruments, days
@@ -78,8 +75,7 @@ class Contents:
                 f"calendar {spans} {clock.timezone}, bars of {clock.tick_minutes:g} min named by their {clock.label}"
             )
             lines += [
-                f"imported {one.name}: {counted(one.rows, 'rows')}, {counted(one.bars, 'bars')}"
-                f"{'' if one.complete else ', in part'}"
+                f"imported {one.name}: {counted(one.rows, 'rows')}{'' if one.complete else ', in part'}"
                 for one in self.dataset.sources[:_MOST]
             ]
             more = len(self.dataset.sources) - _MOST
@@ -90,49 +86,45 @@ class Contents:
 def read_contents(
     source: str | os.PathLike[str], *, kind: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Contents:
-    """Read `source` whole and tell what it holds; parameters as for `rlwb.market.read.read_bars`."""
+    """Read `source` and tell what it holds; parameters as for `rlwb.market.source.open_source`."""
+    seen = _Seen()
     if is_dataset(source) and kind is None and not options:
-        return _of_dataset(Path(source))
-    reader = find_reader(source, kind, options)
-    files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
+        stored = Stored(Path(source), unfinished=True)
+        for part in stored.parts():
+            seen.add(part.names[np.unique(part.code)].tolist(), part.stamp)
+        state = stored.state
+        paths = [Path(source) / BARS / name for name in state.files]
+        seen.columns = dict.fromkeys(name for name in (*NUMBERS, "halted") if name in state.columns)
+        return seen.contents("dataset", paths, state.report, state)
     report = Report()
-    bars = read_bars(source, kind=kind, options=options, report=report)
-    stamps = bars["datetime"] if "datetime" in bars else pd.Series([], dtype="datetime64[ns]")
-    dated = stamps.dropna() if stamps.dtype.kind == "M" else pd.Series([], dtype="datetime64[ns]")
-    return Contents(
-        kind=TABLE if reader is None else reader.kind,
-        files=len(files),
-        size=sum(path.stat().st_size for path in files),
-        bars=len(bars),
-        instruments=int(bars["instrument"].nunique()),
-        days=int(dated.dt.normalize().nunique()),
-        first=dated.min().isoformat() if len(dated) else None,
-        last=dated.max().isoformat() if len(dated) else None,
-        columns=tuple(str(name) for name in bars.columns),
-        report=report,
-    )
+    opened = open_source(source, kind, options, report=report)
+    for table in opened.batches():
+        stamps = table["datetime"].cast("timestamp[us]", safe=False).drop_null()
+        seen.add(table["instrument"].unique().drop_null().to_pylist(), stamps.to_numpy().view(np.int64), table.num_rows)
+        seen.columns |= dict.fromkeys(table.column_names[2:])
+    return seen.contents(opened.kind, opened.files, report)
 
 
-def _of_dataset(directory: Path) -> Contents:
-    """Tell what a data set holds, an unfinished one too, from its state and its stamps."""
-    state = read_state(directory)
-    paths = [path for folder in list_instruments(directory).values() for path in list_months(folder).values()]
-    days: set[int] = set()
-    span: list[int] = []
-    for path in paths:
-        stamp = read_partition(path, ()).stamp
-        days.update(np.unique(stamp // _DAY).tolist())
-        span += [int(stamp[0]), int(stamp[-1])]
-    return Contents(
-        kind="dataset",
-        files=len(paths),
-        size=sum(path.stat().st_size for path in paths),
-        bars=state.bars,
-        instruments=len(list_instruments(directory)),
-        days=len(days),
-        first=pd.Timestamp(min(span), unit="us").isoformat() if span else None,
-        last=pd.Timestamp(max(span), unit="us").isoformat() if span else None,
-        columns=("instrument", "datetime", *(name for name in (*NUMBERS, "halted") if name in state.columns)),
-        report=state.report(),
-        dataset=state,
-    )
+class _Seen:
+    """What was seen of bars so far."""
+
+    def __init__(self) -> None:
+        self.bars = 0
+        self.names: set[str] = set()
+        self.days: set[int] = set()
+        self.span: list[int] = []
+        self.columns: dict[str, None] = {}
+
+    def add(self, names: list[str], stamps: np.ndarray, bars: int | None = None) -> None:
+        self.names.update(names)
+        self.bars += len(stamps) if bars is None else bars
+        if len(stamps):
+            self.days.update(np.unique(stamps // DAY).tolist())
+            self.span += [int(stamps.min()), int(stamps.max())]
+
+    def contents(self, kind: str, files: list[Path], report: Report, dataset: State | None = None) -> Contents:
+        first, last = (pd.Timestamp(end(self.span), unit="us").isoformat() if self.span else None for end in (min, max))
+        size = sum(path.stat().st_size for path in files)
+        columns = ("instrument", "datetime", *self.columns)
+        counts = len(files), size, self.bars, len(self.names), len(self.days)
+        return Contents(kind, *counts, first, last, columns, report, dataset)

@@ -10,24 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from rlwb.errors import DataError
-from rlwb.market.schema import PRICES, SIZES
 from rlwb.market.sessions import Sessions
-from rlwb.market.validate import Bars
 
 #: How far the factors of one session's bars may lie apart, as a share: they are often stored in single precision.
 _ROUNDING = 1e-5
-
-
-def bring_back(bars: Bars) -> None:
-    """Turn adjusted prices and sizes into those that were traded; bars without a factor lose both, and are counted."""
-    if bars.factor is None:
-        raise DataError("prices='adjusted' needs a column factor, and the bars have none; add it or drop the option.")
-    known = np.isfinite(bars.factor) & (bars.factor > 0)
-    bars.find("factor_missing", ~known)
-    bars.find("factor_applied", known & (bars.factor != 1))
-    factor = np.where(known, bars.factor, np.nan)
-    for name, values in bars.values.items():
-        bars.values[name] = values / factor if name in PRICES else values * factor if name in SIZES else values
 
 
 def of_sessions(factor: np.ndarray, row: np.ndarray, names: np.ndarray, dates: np.ndarray) -> np.ndarray:

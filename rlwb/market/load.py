@@ -1,40 +1,35 @@
-"""From a file or folder of bars to `Sessions` in one call, through a cache."""
+"""From a file or folder of bars to `Sessions` in one call, through a data set and a cache of panels."""
 
 from __future__ import annotations
 
-import dataclasses
 import fcntl
 import hashlib
 import inspect
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.build import Building, PanelParts, build_sessions
+from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import day_of
-from rlwb.market.dataset.layout import is_dataset
-from rlwb.market.dataset.reading import dataset_stamp
-from rlwb.market.dataset.state import read_state
-from rlwb.market.read import bar_files, read_bars, select_bars
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.frames import check_found
-from rlwb.market.readers.registry import find_reader
-from rlwb.market.report import Report
-from rlwb.market.sessions import Sessions
-from rlwb.market.store import is_panel, open_sessions, save_parts, save_sessions
-from rlwb.market.validate import check_columns
+from rlwb.market.dataset.importing import check_label, import_bars
+from rlwb.market.dataset.state import STATE, is_dataset, read_state
+from rlwb.market.dataset.stored import Stored
+from rlwb.market.findings import Report
+from rlwb.market.sessions import Sessions, save_parts
+from rlwb.market.source import check_found, open_source
+from rlwb.market.store import is_panel
 
 _log = logging.getLogger(__name__)
-_CHUNK = 1 << 22
 
 
 def load_sessions(
@@ -44,120 +39,117 @@ def load_sessions(
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
     columns: Mapping[str, str] | None = None,
-    instruments: Sequence[str] | None = None,
-    start: Any = None,
-    end: Any = None,
-    strict: bool = False,
-    min_coverage: float = 0.5,
-    volume_multiplier: float = 1.0,
-    prices: Literal["traded", "adjusted"] = "traded",
     source_timezone: str | None = None,
     instrument_pattern: str | None = None,
     datetime_format: str | None = None,
+    instruments: Sequence[str] | None = None,
+    start: Any = None,
+    end: Any = None,
     cache_dir: str | os.PathLike[str] | None = None,
+    **building: Any,
 ) -> Sessions:
-    """Read, validate and lay out bars; see `read_bars` and `build_sessions` for the parameters.
+    """Read, validate and lay out bars.
 
     A data set (`rlwb.market.dataset`) brings its own calendar; another one must have its zone and label. A saved panel
-    is opened as it is, less what `instruments`, `start` and `end` leave out.
+    is opened as it is, less what `instruments`, `start` and `end` leave out. Anything else is imported into a temporary
+    data set first.
 
-    With a `cache_dir` the panel is built once and mapped from disk afterwards. Its folder is named by a key of all
-    that the result depends on: the names and contents of the files, the calendar, every option, and the code of this
-    room. A damaged panel is noticed by its checksums, built again, and counted in the report.
+    Parameters
+    ----------
+    source
+        A data set, a saved panel, or what one of the readers reads (`rlwb.market.source.open_source`, whose parameters
+        `kind` to `datetime_format` are).
+    calendar
+        The clock.
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
+    start, end
+        First and last date of sessions to keep, both included.
+    cache_dir
+        Where the panel is built once and mapped from disk afterwards. Its folder is named by a key of all that the
+        result depends on: the names and contents of the files, the calendar, every option, and the code of this
+        package. A damaged panel is noticed by its checksums, built again, and counted in the report.
+    building
+        Fields of `rlwb.market.build.Building`: strict, min_coverage, volume_multiplier, prices.
     """
-    if is_panel(source) and kind is None:
-        fixed: dict[str, Any] = {"options": options, "columns": columns, "source_timezone": source_timezone}
-        fixed |= {"instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
-        fixed |= {"volume_multiplier": volume_multiplier != 1, "min_coverage": min_coverage != 0.5}
-        fixed |= {"prices": prices != "traded"}
-        return _panel(Path(source), calendar, instruments, start, end, strict, fixed)
-    stored = is_dataset(source) and kind is None
-    if stored:
-        calendar = _calendar_of(Path(source), calendar)
-    if calendar is None:
-        raise ConfigError(f"{source} needs a calendar: the session's segments, zone and label.")
-    reader = None if stored else find_reader(source, kind, options)
-    if reader is not None and reader.label not in (None, calendar.label):
-        raise ConfigError(
-            f"{source} is read as {reader.kind}, whose stamps name the {reader.label} of a bar, and the calendar's "
-            f"label is {calendar.label!r}; set it to {reader.label!r}."
-        )
-    reading = {
-        "reader": None if reader is None else [reader.kind, dataclasses.asdict(reader)],
-        "columns": dict(columns) if columns else None,
-        "instruments": [instruments] if isinstance(instruments, str) else list(instruments) if instruments else None,
-        "start": None if start is None else str(start),
-        "end": None if end is None else str(end),
+    reading: dict[str, Any] = {
+        "options": options,
+        "columns": columns,
         "source_timezone": source_timezone,
         "instrument_pattern": instrument_pattern,
         "datetime_format": datetime_format,
     }
-    building = Building(strict=strict, min_coverage=min_coverage, volume_multiplier=volume_multiplier, prices=prices)
+    how = Building(**building)
+    path = Path(source)
+    if is_panel(path) and kind is None:
+        given = {
+            name: value for name, value in building.items() if name != "strict" and value != getattr(Building, name)
+        }
+        _refuse_options({**reading, **given}, f"{path} is a saved panel")
+        return _panel(path, calendar, instruments, start, end, how.strict)
+    stored = is_dataset(path) and kind is None
+    if stored:
+        _refuse_options(reading, f"{path} is a data set")
+        calendar = _calendar_of(path, calendar)
+    if calendar is None:
+        raise ConfigError(f"{path} needs a calendar: the session's segments, zone and label.")
+    if start is not None and end is not None and day_of(start) > day_of(end):
+        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    selection = {"instruments": instruments, "start": start, "end": end}
+    reading["kind"] = kind
 
-    def build(report: Report) -> Sessions:
-        frame = read_bars(
-            source,
-            kind=kind,
-            options=options,
-            columns=columns,
-            instruments=instruments,
-            start=start,
-            end=end,
-            timezone=calendar.timezone,
-            source_timezone=source_timezone,
-            instrument_pattern=instrument_pattern,
-            datetime_format=datetime_format,
-            report=report,
-        )
-        check_columns(frame, str(source), report.examples.get("column_ignored", ""))
-        return build_sessions(frame, calendar, **vars(building), report=report)
+    def build(found: Report, place: Path | None, **rest: Any) -> Sessions:
+        with _data_set(path, stored, calendar, instruments, reading, found) as directory:
+            bars = Stored(directory, **selection)
+            report = found.merge(bars.told())
+            files = {one.number: one.name for one in bars.state.sources}
+            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, _short(report), files)
+            if place is None:
+                return builder.whole()
+            save_parts(builder, place, conclude=builder.conclude, replace_anything=True, **rest)
+            return Sessions.open(place, verify=False)
 
     if cache_dir is None:
-        return build(Report())
-    settings = {"calendar": calendar.as_dict(), "reading": reading, "building": vars(building)}
-    directory = Path(cache_dir) / cache_key(source, settings, reader)
+        return build(Report(), None)
+    settings = {"calendar": calendar.as_dict(), "reading": {**reading, **selection}, "building": vars(how)}
+    directory = Path(cache_dir) / _cache_key(path, stored, reading, settings)
     if directory.exists():
         with suppress(DataError):
-            return open_sessions(directory)
+            return Sessions.open(directory)
     with _only_one(directory):
         report = Report()
         if directory.exists():
             try:
-                return open_sessions(directory)  # another process was first
+                return Sessions.open(directory)  # another process was first
             except DataError as error:
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
-        rest: dict[str, Any] = {"replace_anything": True, "settings": settings, "source": str(source)}
+        return build(report, directory, settings=settings, source=str(source))
 
-        def check_unchanged() -> None:
-            if cache_key(source, settings, reader) != directory.name:
-                raise DataError(f"the bars of {source} changed while they were read; load them again.")
 
-        if stored:
-            selection = select_bars(
-                source,
-                instruments,
-                start,
-                end,
-                options=options,
-                columns=columns,
-                instrument_pattern=instrument_pattern,
-                source_timezone=source_timezone,
-                datetime_format=datetime_format,
-            )
-            selection.tell(report)
-            parts = PanelParts(lambda: selection.frames(calendar), calendar, building, report)
+@contextmanager
+def _data_set(
+    path: Path,
+    stored: bool,
+    calendar: Calendar,
+    instruments: Sequence[str] | None,
+    reading: Mapping[str, Any],
+    report: Report,
+) -> Iterator[Path]:
+    """Yield the data set of a source, a temporary one unless it is one."""
+    with nullcontext(path) if stored else tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
+        if not stored:
+            directory = Path(folder) / "set"
+            done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
+            report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
+        yield path if stored else Path(folder) / "set"
 
-            def conclude(panel: Sessions) -> Report:
-                check_unchanged()
-                return parts.conclude(panel)
 
-            save_parts(parts, directory, conclude=conclude, **rest)
-        else:
-            sessions = build(report)
-            check_unchanged()
-            save_sessions(sessions, directory, **rest)
-        return open_sessions(directory, verify=False)
+def _short(report: Report) -> Report:
+    """Return a report with one example of each kind."""
+    short = Report()
+    short.absorb(report)
+    return short
 
 
 def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:
@@ -173,24 +165,15 @@ def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:
 
 
 def _panel(
-    source: Path,
-    calendar: Calendar | None,
-    instruments: Sequence[str] | None,
-    start: Any,
-    end: Any,
-    strict: bool,
-    fixed: Mapping[str, Any],
+    source: Path, calendar: Calendar | None, instruments: Sequence[str] | None, start: Any, end: Any, strict: bool
 ) -> Sessions:
     """Open a saved panel, and leave out what is not asked for."""
-    unused = next((name for name, value in fixed.items() if value), None)
-    if unused is not None:
-        raise ConfigError(f"{source} is a saved panel, where {unused} has no effect; drop it.")
-    sessions = open_sessions(source)
+    sessions = Sessions.open(source)
     if calendar is not None and calendar != sessions.calendar:
         raise ConfigError(f"{source} is a saved panel, which has a calendar of its own; leave the calendar out.")
     if strict and sessions.report.problems():
-        found = "; ".join(sessions.report.sentence(reason) for reason in sessions.report.problems())
-        raise DataError(f"the bars of {source} were not clean: {found}. Mend them, or load with strict=False.")
+        found = "; ".join(sessions.report.sentence(kind) for kind in sessions.report.problems())
+        raise DataError(f"the bars of {source} were not clean: {found}. Correct them, or load with strict=False.")
     keep = np.ones(len(sessions), dtype=bool)
     if instruments is not None:
         names = [instruments] if isinstance(instruments, str) else list(instruments)
@@ -199,12 +182,15 @@ def _panel(
     keep &= True if start is None else sessions.dates >= day_of(start)
     keep &= True if end is None else sessions.dates <= day_of(end)
     if not keep.any():
-        raise DataError(f"{source} has no session from {start} to {end}; its days are {_span(sessions)}.")
+        span = f"{sessions.dates.min()} to {sessions.dates.max()}" if len(sessions) else "none"
+        raise DataError(f"{source} has no session from {start} to {end}; its days are {span}.")
     return sessions if keep.all() else sessions.select(keep)
 
 
-def _span(sessions: Sessions) -> str:
-    return f"{sessions.dates.min()} to {sessions.dates.max()}" if len(sessions) else "none"
+def _refuse_options(options: Mapping[str, Any], where: str) -> None:
+    unused = next((name for name, value in options.items() if value), None)
+    if unused is not None:
+        raise ConfigError(f"{where}, where {unused} has no effect; drop it, or set kind.")
 
 
 @contextmanager
@@ -216,24 +202,21 @@ def _only_one(directory: Path) -> Iterator[None]:
         yield
 
 
-def cache_key(source: str | os.PathLike[str], settings: Mapping[str, Any], reader: Reader | None = None) -> str:
-    """Return the name of the cached panel: a hash of the files, the settings and the code of this room."""
+def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the name of the cached panel: a hash of the files, the settings and the code of this package."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(_code().encode())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    if reader is not None:  # which may be another package's
-        digest.update(Path(inspect.getfile(type(reader))).read_bytes())
-    if is_dataset(source) and reader is None:
-        for line in dataset_stamp(Path(source)):
-            digest.update(f"{line}\n".encode())
+    if stored:  # whose state names each file, and files are never changed
+        digest.update((path / STATE).read_bytes())
         return digest.hexdigest()
-    files = bar_files(source)[0] if reader is None else reader.files(Path(source))[0]
-    for path in files:
-        name = path.name if reader is None else path.absolute()  # the folders say what the files are
-        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+    source = open_source(path, **reading)
+    check_label(source, Calendar(**settings["calendar"]))
+    digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
+    for file in source.files:
+        name = os.path.relpath(file, path.parent)  # the folders say what the files are
+        with file.open("rb") as content:
+            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
+from rlwb.market.findings import Report
 from rlwb.market.index import SessionIndex
-from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS
-
-if TYPE_CHECKING:
-    import pandas as pd
+from rlwb.market.store import Arrays, checksum_of, open_arrays, write_arrays
 
 
 class Sessions:
@@ -141,9 +139,7 @@ class Sessions:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the calendar, the sessions and every value in them."""
-        arrays = {**self.fields, "halted": self.halted, "factor": self.factor}
-        content = {name: [np.ascontiguousarray(array).data] for name, array in arrays.items() if array is not None}
-        return fingerprint_of(self.calendar, self.instruments, self.dates, self.num_ticks, content)
+        return _fingerprint(self.calendar, {name: checksum_of(values) for name, values in self.as_arrays().items()})
 
     def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
         """Return the row of each (instrument, date), int64; -1 where there is no such session."""
@@ -180,84 +176,107 @@ class Sessions:
             report=self.report,
         )
 
-    @classmethod
-    def from_bars(
-        cls,
-        frame: pd.DataFrame,
-        calendar: Calendar,
-        *,
-        strict: bool = False,
-        min_coverage: float = 0.5,
-        volume_multiplier: float = 1.0,
-        prices: Literal["traded", "adjusted"] = "traded",
-        report: Report | None = None,
-    ) -> Sessions:
-        """Validate bars and lay them on the clock; see `rlwb.market.build.build_sessions`."""
-        from rlwb.market.build import build_sessions
+    def without_fields(self) -> Sessions:
+        """Return the sessions without their bars: instruments, dates, lengths and factors."""
+        return Sessions(self.calendar, self.instruments, self.dates, self.num_ticks, {}, factor=self.factor)
 
-        return build_sessions(
-            frame,
-            calendar,
-            strict=strict,
-            min_coverage=min_coverage,
-            volume_multiplier=volume_multiplier,
-            prices=prices,
-            report=report,
-        )
-
-    @classmethod
-    def cached(
-        cls,
-        source: str | os.PathLike[str],
-        calendar: Calendar,
-        cache_dir: str | os.PathLike[str],
-        **options: Any,
-    ) -> Sessions:
-        """Load bars through the cache; `options` are those of `rlwb.market.load.load_sessions`."""
-        from rlwb.market.load import load_sessions
-
-        return load_sessions(source, calendar, cache_dir=cache_dir, **options)
+    def as_arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays by the names under which they are stored."""
+        arrays = {"instruments": self.instruments, "dates": self.dates.astype(np.int64), "num_ticks": self.num_ticks}
+        arrays |= {f"field_{name}": values for name, values in self.fields.items()}
+        optional = {"halted": self.halted, "factor": self.factor}
+        return arrays | {name: values for name, values in optional.items() if values is not None}
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Write the panel to `directory`, whole or not at all; see `rlwb.market.store`."""
-        from rlwb.market.store import save_sessions
-
-        return save_sessions(self, directory)
+        """Write the panel to `directory`, whole or not at all, replacing a panel that is there."""
+        return save_parts([self], directory)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], *, verify: bool = True) -> Sessions:
-        """Map a saved panel into memory; a damaged one is a `DataError` (checksums are read when `verify`)."""
-        from rlwb.market.store import open_sessions
+        """Map a saved panel into memory; a damaged one is a `DataError` (checksums are computed when `verify`)."""
+        meta, arrays = open_arrays(directory, verify=verify)
+        path = Path(directory).absolute()
+        try:
+            report, calendar = Report.from_dict(meta["report"]), Calendar(**meta["calendar"])
+            sessions = _of_arrays(arrays, calendar, report, path)
+            sessions.__dict__["fingerprint"] = meta["fingerprint"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"the panel in {path} is damaged ({error}); delete it and build it again.") from None
+        return sessions
 
-        return open_sessions(directory, verify=verify)
 
-
-def fingerprint_of(
-    calendar: Calendar,
-    instruments: np.ndarray,
-    dates: np.ndarray,
-    num_ticks: np.ndarray,
-    content: Mapping[str, Iterable[bytes | memoryview]],
-) -> str:
-    """Return `Sessions.fingerprint` of a panel that need not be in memory.
+def save_parts(
+    parts: Iterable[Sessions],
+    directory: str | os.PathLike[str],
+    *,
+    conclude: Callable[[Sessions], Report] | None = None,
+    replace_anything: bool = False,
+    **extra: Any,
+) -> Path:
+    """Write one panel that comes in parts and need not fit into memory.
 
     Parameters
     ----------
-    calendar, instruments, dates, num_ticks
-        As for `Sessions`.
-    content
-        The bytes of the other arrays, some at a time: the fields in the order of `FIELDS`, then halted and factor.
+    parts
+        One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
+        their reports are added.
+    conclude
+        Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
+    replace_anything
+        Whether a folder that holds something else may be replaced.
+    extra
+        What else goes into the panel's JSON file.
     """
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps(calendar.as_dict(), sort_keys=True).encode())
-    digest.update("\0".join(instruments.tolist()).encode())
-    digest.update(dates.astype(np.int64).tobytes())
-    digest.update(num_ticks.tobytes())
-    for name, chunks in content.items():
-        digest.update(name.encode())
-        for chunk in chunks:
-            digest.update(chunk)
-    return digest.hexdigest()
+    calendar: Calendar | None = None
+    report = Report()
+
+    def arrays() -> Iterator[dict[str, np.ndarray]]:
+        nonlocal calendar
+        for part in parts:
+            if calendar not in (None, part.calendar):
+                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
+            calendar = part.calendar
+            report.absorb(part.report)
+            yield part.as_arrays()
+
+    def finish(mapped: Arrays, checksums: dict[str, str]) -> dict[str, Any]:
+        assert calendar is not None
+        panel = _of_arrays(mapped, calendar, report, None)
+        found = report if conclude is None else conclude(panel)
+        return {
+            "fingerprint": _fingerprint(calendar, checksums),
+            "calendar": calendar.as_dict(),
+            "report": found.as_dict(),
+            **extra,
+        }
+
+    return write_arrays(arrays(), directory, finish, replace_anything=replace_anything)
+
+
+def join_sessions(parts: Sequence[Sessions], report: Report) -> Sessions:
+    """Return one panel of several, of one calendar and with the same fields, sorted by instrument and date."""
+    arrays = [part.as_arrays() for part in parts]
+    whole = {name: np.concatenate([one[name] for one in arrays]) for name in arrays[0]}
+    return _of_arrays(whole, parts[0].calendar, report, None)
+
+
+def _of_arrays(arrays: Arrays, calendar: Calendar, report: Report, directory: Path | None) -> Sessions:
+    return Sessions(
+        calendar,
+        np.array(arrays["instruments"]),
+        np.array(arrays["dates"]).astype("datetime64[D]"),
+        np.array(arrays["num_ticks"]),
+        {name[6:]: array for name, array in arrays.items() if name.startswith("field_")},
+        halted=arrays.get("halted"),
+        factor=np.array(arrays["factor"]) if "factor" in arrays else None,
+        report=report,
+        directory=directory,
+    )
+
+
+def _fingerprint(calendar: Calendar, checksums: Mapping[str, str]) -> str:
+    content = json.dumps([calendar.as_dict(), dict(sorted(checksums.items()))], sort_keys=True)
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -1,14 +1,14 @@
-"""A panel on disk: one .npy a field, mapped into memory, with checksums; whole or not at all."""
+"""Arrays on disk: one .npy each, with checksums, mapped into memory when opened; whole or not at all."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,15 @@ import numpy as np
 
 from rlwb.errors import DataError
 from rlwb.files import write_json
-from rlwb.market.calendar import Calendar
-from rlwb.market.growing import GrowingArray
-from rlwb.market.report import Report
-from rlwb.market.schema import SCHEMA_VERSION
-from rlwb.market.sessions import Sessions, fingerprint_of
 
 META = "sessions.json"
-FORMAT = 1
+FORMAT = 2
 _VERIFIED = ".verified.json"
 _CHUNK = 1 << 22
-#: The coarsest clock of the file systems in use on Linux ticks in 10 ms.
-_CLOCK_NS = 20_000_000
+#: The coarsest clock of the file systems in use on Linux ticks in 10 ms: a later write has other times than one before.
+_CLOCK_SECONDS = 0.02
+
+Arrays = Mapping[str, np.ndarray]
 
 
 def is_panel(source: str | os.PathLike[str]) -> bool:
@@ -36,33 +33,23 @@ def is_panel(source: str | os.PathLike[str]) -> bool:
     return (Path(source) / META).is_file()
 
 
-def save_sessions(
-    sessions: Sessions, directory: str | os.PathLike[str], *, replace_anything: bool = False, **extra: Any
-) -> Path:
-    """Write the panel to `directory`, replacing a panel that is there; `extra` goes into its JSON file.
-
-    A folder that holds something else is refused unless `replace_anything` (a cache, whose folders are its own).
-    """
-    return save_parts([sessions], directory, replace_anything=replace_anything, **extra)
-
-
-def save_parts(
-    parts: Iterable[Sessions],
+def write_arrays(
+    parts: Iterable[Arrays],
     directory: str | os.PathLike[str],
+    conclude: Callable[[Arrays, dict[str, str]], Mapping[str, Any]],
     *,
-    conclude: Callable[[Sessions], Report] | None = None,
     replace_anything: bool = False,
-    **extra: Any,
 ) -> Path:
-    """Write one panel that comes in parts and need not fit into memory; else as `save_sessions`.
+    """Write arrays, which come in parts and need not fit into memory, to `directory`, replacing those that are there.
 
     Parameters
     ----------
     parts
-        One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
-        their reports are added.
+        One or more, with the same names; arrays of one name are put together along their first axis.
     conclude
-        Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
+        Called when all is written with the arrays, mapped, and their checksums; returns what goes into the JSON file.
+    replace_anything
+        Whether a folder that holds something else may be replaced (a cache, whose folders are its own).
     """
     target = Path(directory).absolute()
     foreign = target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir()))
@@ -71,23 +58,13 @@ def save_parts(
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
     try:
-        calendar, report = _write_arrays(temporary, parts)
-        names = sorted(path.name for path in temporary.iterdir())
-        panel = _map(temporary, names, calendar, report)
-        report = report if conclude is None else conclude(panel)
-        stats = _settle(temporary, names)
-        checksums, fingerprint = _read_back(temporary, panel)
-        meta = {
-            "format": FORMAT,
-            "schema": SCHEMA_VERSION,
-            "fingerprint": fingerprint,
-            "calendar": calendar.as_dict(),
-            "report": report.as_dict(),
-            "files": {name: {"bytes": stats[name][0], "crc32": checksums[name]} for name in names},
-            **extra,
-        }
-        write_json(temporary / META, meta)
-        _mark_verified(temporary, stats, checksums)
+        checksums = _write(temporary, parts)
+        stats = _stats(temporary, checksums)
+        time.sleep(_CLOCK_SECONDS)
+        meta = conclude(_map(temporary, checksums), checksums)
+        files = {name: {"bytes": stats[name][0], "checksum": checksum} for name, checksum in checksums.items()}
+        write_json(temporary / META, {"format": FORMAT, **meta, "files": files})
+        write_json(temporary / _VERIFIED, {name: [*stats[name], checksums[name]] for name in checksums})
         temporary.chmod(0o755)
         _swap(temporary, target)
     finally:
@@ -95,65 +72,137 @@ def save_parts(
     return target
 
 
-def open_sessions(directory: str | os.PathLike[str], *, verify: bool = True) -> Sessions:
-    """Map a saved panel into memory.
+def open_arrays(
+    directory: str | os.PathLike[str], *, verify: bool = True
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the JSON file's content and the arrays, mapped.
 
     A panel that is missing, incomplete, of another format, or (when `verify`) whose checksums differ is a `DataError`.
-    Checksums that fitted, when the panel was written or opened, are computed again only when a file was touched since,
-    by size, times or inode; so a large panel opens at once, and a copy of it does not.
+    Checksums that fitted, when the arrays were written or opened, are computed again only when a file was touched
+    since, by size, times or inode; so a large panel opens at once, and a copy of it does not.
     """
     path = Path(directory).absolute()
     try:
         meta = json.loads((path / META).read_text(encoding="utf-8"))
-        if meta["format"] != FORMAT or meta["schema"] != SCHEMA_VERSION:
+        if meta["format"] != FORMAT:
             raise DataError(f"the panel in {path} was saved in another format; build it again from the bars.")
-        stated = {name: file["crc32"] for name, file in meta["files"].items()}
+        stated = {name: file["checksum"] for name, file in meta["files"].items()}
         for name, file in meta["files"].items():
-            size = (path / name).stat().st_size
+            size = (path / f"{name}.npy").stat().st_size
             if size != file["bytes"]:
-                raise ValueError(f"{name} has {size} bytes, not {file['bytes']}")
+                raise ValueError(f"{name}.npy has {size} bytes, not {file['bytes']}")
         if verify and not _is_verified(path, stated):
-            stats = _settle(path, stated)
+            stats = _stats(path, stated)
+            time.sleep(_CLOCK_SECONDS)
             for name, checksum in stated.items():
-                if _checksum(path / name) != checksum:
-                    raise ValueError(f"the checksum of {name} differs")
+                if _checksum(path / f"{name}.npy") != checksum:
+                    raise ValueError(f"the checksum of {name}.npy differs")
             with suppress(OSError):  # a panel that can only be read is verified each time
-                _mark_verified(path, stats, stated)
-        report = Report.from_dict(meta["report"])
-        sessions = _map(path, meta["files"], Calendar(**meta["calendar"]), report, directory=path)
-        sessions.__dict__["fingerprint"] = meta["fingerprint"]
+                write_json(path / _VERIFIED, {name: [*stats[name], stated[name]] for name in stated})
+        return meta, _map(path, stated)
     except FileNotFoundError as error:
         raise DataError(f"{path} holds no complete panel ({Path(error.filename or META).name} is missing).") from None
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise DataError(f"the panel in {path} is damaged ({error}); delete it and build it again.") from None
-    return sessions
+
+
+def checksum_of(array: np.ndarray) -> str:
+    """Return the hash of an array's values; of text, whatever its width."""
+    return hashlib.blake2b(_bytes(array), digest_size=16).hexdigest()
+
+
+class _Growing:
+    """A .npy file whose number of rows is known when it is closed.
+
+    NumPy pads the header, so that the first axis can grow in place (`numpy.lib.format`).
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype, row: tuple[int, ...]) -> None:
+        self._dtype, self._row, self._length = dtype, row, 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._file = path.open("wb")
+        self._begins = self._write_header()
+
+    def add(self, rows: np.ndarray) -> None:
+        content = np.ascontiguousarray(rows, dtype=self._dtype).data
+        self._file.write(content)
+        self._digest.update(content)
+        self._length += len(rows)
+
+    def close(self) -> str:
+        """Write the final length, and all to the disk; return the checksum."""
+        if not self._file.closed:
+            self._file.seek(0)
+            assert self._write_header() == self._begins
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        return self._digest.hexdigest()
+
+    def _write_header(self) -> int:
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length, *self._row)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+        return self._file.tell()
+
+
+def _write(folder: Path, parts: Iterable[Arrays]) -> dict[str, str]:
+    """Write all parts; return the checksum of each array."""
+    with ExitStack() as stack:
+        files: dict[str, _Growing] = {}
+        texts: dict[str, list[np.ndarray]] = {}  # whose width is known at the end
+        known: set[str] | None = None
+        for arrays in parts:
+            if known is not None and known != set(arrays):
+                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
+            for name, values in arrays.items():
+                if values.dtype.kind == "U":
+                    texts.setdefault(name, []).append(values)
+                    continue
+                if known is None:
+                    files[name] = _Growing(folder / f"{name}.npy", values.dtype, values.shape[1:])
+                    stack.callback(files[name].close)
+                files[name].add(values)
+            known = set(arrays)
+        if known is None:
+            raise DataError("a panel of no parts cannot be saved; give at least one.")
+        checksums = {name: file.close() for name, file in files.items()}
+        for name, pieces in texts.items():
+            whole = np.concatenate(pieces)
+            with (folder / f"{name}.npy").open("wb") as file:
+                np.save(file, whole)
+                file.flush()
+                os.fsync(file.fileno())
+            checksums[name] = checksum_of(whole)
+    return checksums
+
+
+def _map(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+    return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names}
+
+
+def _checksum(path: Path) -> str:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if array.dtype.kind == "U":
+        return checksum_of(np.array(array))
+    digest = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        file.seek(path.stat().st_size - array.nbytes)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _bytes(array: np.ndarray) -> bytes | memoryview:
+    return "\0".join(array.tolist()).encode() if array.dtype.kind == "U" else np.ascontiguousarray(array).data
 
 
 def _stats(path: Path, names: Iterable[str]) -> dict[str, list[int]]:
     """Return what changes when a file is written: its size, times and inode."""
-    stats = {name: (path / name).stat() for name in names}
+    stats = {name: (path / f"{name}.npy").stat() for name in names}
     return {name: [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for name, stat in stats.items()}
 
 
-def _settle(path: Path, names: Iterable[str]) -> dict[str, list[int]]:
-    """Return `_stats` of files that are about to be read, after a moment if they were written just now.
-
-    File systems' clocks are coarse: a write in the same tick as the last one would leave the times as they are.
-    """
-    stats = _stats(path, names)
-    age = time.time_ns() - max((max(stat[1:3]) for stat in stats.values()), default=0)
-    if age < _CLOCK_NS:
-        time.sleep(_CLOCK_NS / 1e9)
-    return stats
-
-
-def _mark_verified(path: Path, stats: Mapping[str, list[int]], checksums: Mapping[str, int]) -> None:
-    """Remember that files with `stats`, taken before they were read, have `checksums`; not if touched since."""
-    if _stats(path, stats) == stats:
-        write_json(path / _VERIFIED, {name: [*stats[name], checksums[name]] for name in stats})
-
-
-def _is_verified(path: Path, checksums: Mapping[str, int]) -> bool:
+def _is_verified(path: Path, checksums: Mapping[str, str]) -> bool:
     """Tell whether the files are those that had `checksums` when they were last read."""
     try:
         verified = json.loads((path / _VERIFIED).read_text(encoding="utf-8"))
@@ -161,89 +210,6 @@ def _is_verified(path: Path, checksums: Mapping[str, int]) -> bool:
         return False
     stats = _stats(path, checksums)
     return bool(verified == {name: [*stats[name], checksums[name]] for name in stats})
-
-
-def _write_arrays(folder: Path, parts: Iterable[Sessions]) -> tuple[Calendar, Report]:
-    """Write the arrays of all parts to `folder`; return their calendar and joint report."""
-    first: Sessions | None = None
-    report, instruments = Report(), []
-    with ExitStack() as stack:
-        files: dict[str, GrowingArray] = {}
-        for part in parts:
-            arrays = {"dates": part.dates.astype(np.int64), "num_ticks": part.num_ticks}
-            arrays |= {f"field_{name}": values for name, values in part.fields.items()}
-            optional = {"halted": part.halted, "factor": part.factor}
-            arrays |= {name: values for name, values in optional.items() if values is not None}
-            if first is None:
-                first = part
-                for name, values in arrays.items():
-                    files[name] = GrowingArray(folder / f"{name}.npy", values.dtype, values.shape[1:])
-                    stack.callback(files[name].close)
-            if part.calendar != first.calendar or arrays.keys() != files.keys():
-                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
-            for name, values in arrays.items():
-                files[name].add(values)
-            instruments.append(part.instruments)
-            report = report.merge(part.report)
-    if first is None:
-        raise DataError("a panel of no parts cannot be saved; give at least one.")
-    names = GrowingArray(folder / "instruments.npy", np.result_type(*instruments), ())
-    for part_names in instruments:
-        names.add(part_names)
-    names.close()
-    return first.calendar, report
-
-
-def _map(
-    folder: Path, files: Iterable[str], calendar: Calendar, report: Report, directory: Path | None = None
-) -> Sessions:
-    """Return the panel whose arrays lie in `folder`, its fields mapped."""
-    arrays = {name[:-4]: np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in files}
-    return Sessions(
-        calendar,
-        np.array(arrays["instruments"]),
-        np.array(arrays["dates"]).astype("datetime64[D]"),
-        np.array(arrays["num_ticks"]),
-        {name[6:]: array for name, array in arrays.items() if name.startswith("field_")},
-        halted=arrays.get("halted"),
-        factor=np.array(arrays["factor"]) if "factor" in arrays else None,
-        report=report,
-        directory=directory,
-    )
-
-
-def _checksum(path: Path) -> int:
-    value = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            value = zlib.crc32(chunk, value)
-    return value
-
-
-def _read_back(folder: Path, panel: Sessions) -> tuple[dict[str, int], str]:
-    """Return each file's checksum and the panel's fingerprint; both of its large files in one pass."""
-    checksums: dict[str, int] = {}
-
-    def content(path: Path) -> Iterator[bytes]:
-        with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            np.lib.format.read_array_header_1_0(file)
-            begins = file.tell()
-            file.seek(0)
-            value = zlib.crc32(file.read(begins))
-            while chunk := file.read(_CHUNK):
-                value = zlib.crc32(chunk, value)
-                yield chunk
-        checksums[path.name] = value
-
-    names = [*(f"field_{name}" for name in panel.fields), "halted", "factor"]
-    paths = {name.removeprefix("field_"): folder / f"{name}.npy" for name in names}
-    chunks = {name: content(path) for name, path in paths.items() if path.exists()}
-    fingerprint = fingerprint_of(panel.calendar, panel.instruments, panel.dates, panel.num_ticks, chunks)
-    for path in sorted(folder.glob("*.npy")):
-        if path.name not in checksums:
-            checksums[path.name] = _checksum(path)
-    return checksums, fingerprint
 
 
 def _swap(temporary: Path, target: Path) -> None:

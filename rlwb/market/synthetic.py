@@ -38,7 +38,7 @@ import pandas as pd
 
 from rlwb.errors import ConfigError
 from rlwb.market.calendar import Calendar
-from rlwb.market.report import Report
+from rlwb.market.findings import Report
 from rlwb.market.resample import aggregate
 from rlwb.market.sessions import Sessions
 
@@ -91,7 +91,7 @@ class SyntheticSettings:
     """
 
     instruments: int = 20
-    days: int = 120
+    days: int = 240
     session: Literal["us", "cn"] = "cn"
     tick_minutes: int = 5
     signal: float = 1.0

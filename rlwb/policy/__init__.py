@@ -8,7 +8,6 @@ from rlwb.policy.episodes import gae
 from rlwb.policy.even_start import EvenStart
 from rlwb.policy.fixed import AllOne
 from rlwb.policy.heads import ActorCritic, QNetwork
-from rlwb.policy.learner import Learner
 from rlwb.policy.market_network import Attention, Convolution, MarketNetwork, Recurrent
 from rlwb.policy.masks import ActionMask
 from rlwb.policy.network import MLP, Network, make_network
@@ -33,7 +32,6 @@ __all__ = [
     "DQNSettings",
     "EncoderCache",
     "EvenStart",
-    "Learner",
     "MarketEncoder",
     "MarketNetwork",
     "Network",

@@ -17,9 +17,7 @@ from rlwb.policy.heads import QNetwork
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.policy.masks import mask_values
 from rlwb.policy.replay import Replay, Transitions, n_step_targets
-
-#: Names the stream of random numbers that draws from the buffer, apart from others of the same seed.
-_STREAM = 0x7265706C
+from rlwb.seeds import Stream, generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +150,7 @@ class DQN(NetworkLearner):
             returns = np.add.reduceat(reward, np.flatnonzero(np.append(True, done[:-1])))
             # Equal returns deviate by their rounding at most.
             self.scale = float(returns.std()) if np.ptp(returns) > 1e-9 * np.abs(returns).max() else 1.0
-        rng = np.random.default_rng([self.seed, self.updates, _STREAM])
+        rng = generator(self.seed, self.updates, Stream.REPLAY)
         steps = max(1, round(s.repeat * len(done) / s.batch_size))
         self._set_learning_rate()
         with training_mode(self.network):

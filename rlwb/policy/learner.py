@@ -1,12 +1,11 @@
-"""What every policy that learns has: acting, learning, a state to resume from, and names for what it reports."""
+"""What the learners with one network and one optimiser share."""
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -15,79 +14,11 @@ from torch import nn
 
 from rlwb.batch import count_rows, take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
+from rlwb.learner import Learner
 from rlwb.policy.gru import ALIGN
 from rlwb.policy.network import device_of
 
 logger = logging.getLogger(__name__)
-
-
-class Learner(ABC):
-    """A policy that learns from episodes.
-
-    Attributes
-    ----------
-    figures
-        Names of the metrics that `learn` returns, so that callbacks which watch one are checked before training; None
-        where they are not known before.
-    head
-        What the run puts on a `Network` to make the learner's ``network``: it is called with the network, the number of
-        actions, ``mask`` and ``start``. None where the learner takes something else.
-    """
-
-    figures: tuple[str, ...] | None = None
-    head: ClassVar[type[nn.Module] | None] = None
-
-    @abstractmethod
-    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Choose an action for each of N observations.
-
-        Parameters
-        ----------
-        obs
-            A batch of N observations: an array of shape (N, …), or a dict of such.
-        noise : float64 of shape (N,), optional
-            Uniform numbers in [0, 1) to explore with. Without them the policy does what it holds best.
-
-        Returns
-        -------
-        Array of shape (N, …)
-        """
-
-    @abstractmethod
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Update on whole episodes laid end to end.
-
-        Parameters
-        ----------
-        obs
-            A batch of N observations; what they share with all rows, like ``features``, comes with them.
-        action : of shape (N, …)
-        reward : float64 of shape (N,)
-        done : bool of shape (N,)
-            The last transition of each episode.
-
-        Returns
-        -------
-        dict
-            Metrics of the update.
-        """
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that an exact resume needs, in plain values, arrays and tensors."""
-
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken.
-
-        Raises
-        ------
-        CheckpointError
-            When the state is that of another policy.
-        """
-
-    def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:  # noqa: B027 - may stay
-        """Raise `ConfigError` unless the policy can act in these spaces; by default any will do."""
 
 
 class NetworkLearner(Learner):

@@ -14,9 +14,8 @@ from rlwb.batch import count_rows, take_rows
 from rlwb.policy.episodes import check_episodes, cut, gae, last_rows, merge_statistics, shuffled
 from rlwb.policy.heads import ActorCritic
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
+from rlwb.seeds import Stream, generator
 
-#: Names the stream of random numbers that orders the minibatches, apart from others of the same seed.
-_STREAM = 0x6D696E69
 #: Rows a pass without gradients, at least; bounds the memory where observations carry blocks.
 _ROWS_PER_PASS = 2048
 #: Keeps divisions by a deviation finite.
@@ -169,7 +168,7 @@ class PPO(NetworkLearner):
 
     def _minibatches(self, done: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows of each minibatch: whole episodes in a random order, all of them in each pass."""
-        rng = np.random.default_rng([self.seed, self.updates, _STREAM])
+        rng = generator(self.seed, self.updates, Stream.MINIBATCH)
         for _ in range(self.settings.repeat):
             yield from cut(shuffled(done, rng), done, self.settings.batch_size)
 

@@ -6,7 +6,6 @@ Nothing else of rlwb imports tianshou, which takes seconds; import this module w
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +25,9 @@ from tianshou.utils.torch_utils import policy_within_training_step
 
 from rlwb.batch import count_rows, split_shared, take_rows
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
+from rlwb.learner import Learner
 from rlwb.policy.episodes import check_episodes, last_rows
-from rlwb.policy.learner import Learner, check_settings
+from rlwb.policy.learner import check_settings
 from rlwb.policy.network import Network, device_of, make_network
 from rlwb.policy.replay import Replay, Transitions
 from rlwb.policy.tianshou_models import FAMILIES, Family
@@ -92,16 +92,17 @@ class TianshouLearner(Learner):
     """An algorithm of tianshou on feed-forward heads over a network of rlwb.
 
     Our networks read an order's whole past from each observation and keep no state between calls, recurrent ones
-    included; so what tianshou's maintainers say against recurrent networks (issue 937) does not touch them.
+    included; so what tianshou's maintainers say against recurrent networks (issue 937) does not touch them. Actor and
+    critics have networks of their own.
 
     Parameters
     ----------
-    network
-        Observations to features. Actor and critics begin with a copy each, under heads of their own.
-    settings
-        Which algorithm, and its hyper-parameters.
+    make_trunk
+        Returns a network with weights drawn from a seed, a new one at each call.
     action_space
         Of the action interpreter: Discrete, or Box for continuous algorithms.
+    settings
+        Which algorithm, and its hyper-parameters.
     seed
         Names, with the number of updates made, all random numbers of an update. Exploration is seeded by the noise of
         the whole batch, so that unlike our own learners' it depends on which orders are decided together.
@@ -114,10 +115,10 @@ class TianshouLearner(Learner):
 
     def __init__(
         self,
-        network: Network,
+        make_trunk: Callable[[int], Network],
+        action_space: gym.Space[Any],
         settings: TianshouSettings,
         *,
-        action_space: gym.Space[Any],
         seed: int = 0,
     ) -> None:
         self.settings = settings
@@ -126,7 +127,7 @@ class TianshouLearner(Learner):
         self.space = action_space
         family = FAMILIES[settings.algorithm]
         family.check(settings.algorithm, action_space)
-        self.algorithm = _build(family, network, action_space, settings, seed)
+        self.algorithm = _build(family, make_trunk, action_space, settings, seed)
         self.replay = Replay(settings.replay_size)
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
@@ -223,18 +224,19 @@ class TianshouLearner(Learner):
 
 def _build(
     family: Family,
-    trunk: Network,
+    make_trunk: Callable[[int], Network],
     space: gym.Space[Any],
     settings: TianshouSettings,
     seed: int,
 ) -> Algorithm[Any, Any]:
     """Return the algorithm with its policy, critics and optimisers."""
     kind = getattr(tianshou.algorithm, settings.algorithm)
-    seeds = iter(range(10 * seed, 10 * seed + 10))
+    numbers = iter(range(10 * seed, 10 * seed + 10))
 
     def network(model: Callable[[Network], Any]) -> Any:
-        own = copy.deepcopy(trunk)
-        return make_network(lambda: model(own), next(seeds)).to(device_of(trunk))
+        number = next(numbers)
+        trunk = make_trunk(number)
+        return make_network(lambda: model(trunk), number).to(device_of(trunk))
 
     policy_kind = family.policy_kind(space)
     takes = {name: inspect.signature(one).parameters for name, one in (("algorithm", kind), ("policy", policy_kind))}

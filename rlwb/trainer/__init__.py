@@ -1,21 +1,23 @@
 """Training: the loop, what it trains, and what happens around it."""
 
 from rlwb.trainer.api import backtest, result_table, train
-from rlwb.trainer.callbacks import Callback, Checkpoint, EarlyStopping, MetricsWriter
+from rlwb.trainer.callbacks import Checkpoint, EarlyStopping
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
-from rlwb.trainer.collect import Actor, Episodes, collect
-from rlwb.trainer.noise import ActionNoise
-from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import TrainingVessel, make_env
+from rlwb.trainer.collect import Episodes, collect
+from rlwb.trainer.progress import ProgressLines
+from rlwb.trainer.trainer import Callback, Trainer
+from rlwb.trainer.vessel import TrainingVessel
+from rlwb.trainer.writers import EpisodesWriter, History, MetricsWriter
 
 __all__ = [
-    "ActionNoise",
-    "Actor",
     "Callback",
     "Checkpoint",
     "EarlyStopping",
     "Episodes",
+    "EpisodesWriter",
+    "History",
     "MetricsWriter",
+    "ProgressLines",
     "Trainer",
     "TrainingVessel",
     "backtest",
@@ -23,7 +25,6 @@ __all__ = [
     "find_resumable",
     "list_checkpoints",
     "load_checkpoint",
-    "make_env",
     "result_table",
     "save_checkpoint",
     "train",

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.env import LogWriter
+from rlwb.env import make_env
+from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.policy.learner import Learner
+from rlwb.learner import Actor, Learner
 from rlwb.reward import Reward
-from rlwb.trainer.collect import Actor, Episodes, collect
+from rlwb.simulator import Simulator
+from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.trainer import Trainer
-from rlwb.trainer.vessel import TrainingVessel, make_env, take
+from rlwb.trainer.vessel import TrainingVessel
 
 
 def train(
-    simulator_fn: Callable[[Any], Any],
-    state_interpreter: StateInterpreter[Any, Any],
-    action_interpreter: ActionInterpreter[Any, Any, Any],
+    simulator: Simulator[Any],
+    state_interpreter: StateInterpreter[Any],
+    action_interpreter: ActionInterpreter[Any],
     initial_states: Sequence[Any],
     policy: Learner,
     reward: Reward[Any],
@@ -30,7 +32,7 @@ def train(
 ) -> Trainer:
     """Train `policy` on `initial_states`; keywords go to `TrainingVessel` and `Trainer`. Return the trainer."""
     vessel = TrainingVessel(
-        simulator_fn=simulator_fn,
+        simulator=simulator,
         state_interpreter=state_interpreter,
         action_interpreter=action_interpreter,
         policy=policy,
@@ -44,12 +46,11 @@ def train(
 
 
 def backtest(
-    simulator_fn: Callable[[Any], Any],
-    state_interpreter: StateInterpreter[Any, Any],
+    simulator: Simulator[Any],
+    state_interpreter: StateInterpreter[Any],
     initial_states: Sequence[Any],
-    action_interpreter: ActionInterpreter[Any, Any, Any],
+    action_interpreter: ActionInterpreter[Any],
     policy: Actor,
-    logger: LogWriter | Sequence[LogWriter] = (),
     *,
     reward: Reward[Any] | None = None,
     finite_env_type: str = "native",
@@ -72,40 +73,16 @@ def backtest(
         raise ConfigError(
             f"backtest got {len(initial_states)} initial states and chunk={chunk}; give at least 1 of each."
         )
-    loggers = [logger] if isinstance(logger, LogWriter) else list(logger)
     if finite_env_type != "native":
         chunk = len(initial_states)
     parts = []
     for low in range(0, len(initial_states), chunk):
         states = take(initial_states, np.arange(low, min(low + chunk, len(initial_states))))
-        with make_env(
-            simulator_fn,
-            state_interpreter,
-            action_interpreter,
-            reward,
-            states,
-            finite_env_type=finite_env_type,
-            concurrency=concurrency,
-            loggers=loggers,
-        ) as env:
+        kwargs: dict[str, Any] = {"finite_env_type": finite_env_type, "concurrency": concurrency}
+        with make_env(simulator, state_interpreter, action_interpreter, reward, states, **kwargs) as env:
+            env.first_episode = low
             parts.append(collect(env, policy))
-    return _join(parts)
-
-
-def _join(parts: list[Episodes]) -> Episodes:
-    if len(parts) == 1:
-        return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part.metrics)
-    figures = {
-        name: np.concatenate([part.metrics.get(name, np.full(part.count, np.nan)) for part in parts]) for name in names
-    }
-    return Episodes(
-        sum(part.count for part in parts),
-        np.concatenate([part.length for part in parts]),
-        np.concatenate([part.returns for part in parts]),
-        figures,
-        {name: np.concatenate([part.details[name] for part in parts]) for name in parts[0].details},
-    )
+    return Episodes.join(parts)
 
 
 def result_table(orders: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What happens around the training loop: stopping early, writing metrics, saving checkpoints."""
+"""Stopping a training early, and saving checkpoints."""
 
 from __future__ import annotations
 
@@ -8,64 +8,15 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import pandas as pd
+from typing import Any, Literal
 
 from rlwb.errors import ConfigError
-from rlwb.files import atomic_path
 from rlwb.trainer.checkpoint import checkpoint_name, list_checkpoints, point_latest, save_checkpoint
+from rlwb.trainer.trainer import Callback, Trainer
+from rlwb.trainer.vessel import TrainingVessel
 from rlwb.trainer.watched import unknown_figure
 
 logger = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from rlwb.trainer.trainer import Trainer
-    from rlwb.trainer.vessel import TrainingVessel
-
-
-class Callback:
-    """Base of callbacks; every hook does nothing until overridden."""
-
-    #: Whether the callback may end a fit, so that max_iters may be empty.
-    can_stop = False
-    #: Callbacks with a higher rank are called later; `Checkpoint` saves what all others have settled.
-    rank = 0
-
-    #: Name of a figure in ``trainer.metrics`` that must exist, checked before training; None for none.
-    watches: str | None = None
-
-    @property
-    def state_key(self) -> str:
-        """Name of the callback's state in a checkpoint."""
-        return type(self).__name__
-
-    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_iter_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_train_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_train_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_validate_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_test_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def on_test_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
 
 
 class EarlyStopping(Callback):
@@ -124,7 +75,7 @@ class EarlyStopping(Callback):
 
     def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         if self.monitor not in trainer.metrics:
-            raise ConfigError(unknown_figure(self, self.monitor, trainer.metrics))
+            raise ConfigError(unknown_figure(type(self).__name__, self.monitor, trainer.metrics))
         value = self.sign * trainer.metrics[self.monitor]
         if math.isnan(value):
             self.missing += 1
@@ -143,55 +94,17 @@ class EarlyStopping(Callback):
             vessel.policy.load_state_dict(copy.deepcopy(self._best_weights))
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("best", "best_iteration", "waited", "missing", "_best_weights")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "best": self.best,
+            "best_iteration": self.best_iteration,
+            "waited": self.waited,
+            "missing": self.missing,
+            "best_weights": self._best_weights,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
-
-
-class MetricsWriter(Callback):
-    """Writes ``train.csv`` (a row an iteration) and ``validation.csv`` (a row a validation), whole each time.
-
-    Parameters
-    ----------
-    dirpath
-        Folder; made when missing. On a resume, rows after the checkpoint's iteration are cut off.
-    """
-
-    rank = 1
-
-    def __init__(self, dirpath: str | os.PathLike[str]) -> None:
-        self.dirpath = Path(dirpath)
-        self._rows: dict[str, list[dict[str, float]]] = {"train": [], "validation": []}
-
-    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        for name, rows in self._rows.items():
-            if rows:
-                self._write(name)
-
-    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        split: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
-        for name, value in trainer.metrics.items():
-            if name.startswith("val/"):
-                split["validation"][name.removeprefix("val/")] = value
-            else:
-                split["train"][name] = value
-        for name, figures in split.items():
-            if figures:
-                self._rows[name].append({"iteration": trainer.current_iter, **figures})
-                self._write(name)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"rows": self._rows}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._rows = {name: list(rows) for name, rows in state["rows"].items()}
-
-    def _write(self, name: str) -> None:
-        with atomic_path(self.dirpath / f"{name}.csv") as path:
-            pd.DataFrame(self._rows[name]).to_csv(path, index=False)
+        self.best, self.best_iteration = state["best"], state["best_iteration"]
+        self.waited, self.missing, self._best_weights = state["waited"], state["missing"], state["best_weights"]
 
 
 class Checkpoint(Callback):

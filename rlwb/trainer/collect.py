@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from rlwb.batch import join
 from rlwb.env import FiniteVectorEnv
-from rlwb.errors import RlwbError
-from rlwb.trainer.noise import ActionNoise
+from rlwb.errors import ConfigError, RlwbError
+from rlwb.learner import Actor
+from rlwb.seeds import Stream, uniform
+
+#: Figures of every training iteration beside those of its episodes and of the update.
+OF_TRAINING = ("transitions", "seconds")
+#: Figures of every collect beside the episodes' own.
+OF_ANY_COLLECT = ("episodes", "reward", "length")
 
 #: Episode numbers, observations, actions, rewards and ends of one step.
 _Part = tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]
-
-
-class Actor(Protocol):
-    """Anything that chooses actions for a batch of observations."""
-
-    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""
 
 
 @dataclass
@@ -36,10 +36,10 @@ class Episodes:
     returns : float64 of shape (E,)
         Sum of each episode's rewards.
     metrics
-        The episodes' figures, each float64 of shape (E,); NaN where an episode lacks one.
+        The episodes' figures, each float64 of shape (E,), NaN where an episode lacks one: those of the simulator, sums
+        of the reward's summands under ``reward/`` and means of auxiliary information under ``aux/``.
     details
-        What else the environment tells of each episode: arrays of shape (E, …), for order execution
-        ``inventory``. Environments without ``details()`` have none.
+        What else the environment tells of each episode: arrays of shape (E, …), for order execution ``inventory``.
     obs, action, reward, done
         The transitions of all episodes laid end to end in the order of the episodes; empty unless kept.
     """
@@ -64,14 +64,44 @@ class Episodes:
                 out[f"{name}_count"] = int(have.sum())
         return out
 
+    def summary(self) -> dict[str, float]:
+        """Return number of episodes, mean reward and mean length, and `means`."""
+        own = (self.count, float(self.returns.mean()), float(self.length.mean()))
+        means = self.means()
+        taken = sorted(means.keys() & {*OF_ANY_COLLECT, *OF_TRAINING, "iteration", "episode"})
+        if taken:
+            raise ConfigError(f"the simulator's metrics {taken} have names that the trainer uses itself; rename them.")
+        return {**dict(zip(OF_ANY_COLLECT, own, strict=True)), **means}
 
-def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = None, keep: bool = False) -> Episodes:
+    def without_transitions(self) -> Episodes:
+        """Return the episodes with their figures alone."""
+        return Episodes(self.count, self.length, self.returns, self.metrics, self.details)
+
+    @staticmethod
+    def join(parts: Sequence[Episodes]) -> Episodes:
+        """Lay the figures of several collects end to end, without transitions."""
+        names = dict.fromkeys(name for part in parts for name in part.metrics)
+        filled = [
+            replace(part, metrics={name: part.metrics.get(name, np.full(part.count, np.nan)) for name in names})
+            for part in parts
+        ]
+        return Episodes(
+            sum(part.count for part in parts),
+            join([part.length for part in parts]),
+            join([part.returns for part in parts]),
+            join([part.metrics for part in filled]),
+            join([part.details for part in parts]),
+        )
+
+
+def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = None, keep: bool = False) -> Episodes:
     """Run `actor` on every initial state of `env`.
 
     Parameters
     ----------
-    noise
-        What to explore with; None acts greedily.
+    seed
+        Key of the random numbers to explore with, for example the run's seed and the iteration; each depends on its
+        episode and step only. None acts greedily.
     keep
         Whether to keep the transitions, for an update.
     """
@@ -86,7 +116,8 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = N
             # At least doubled, so that a long stream does not copy them at every step.
             grow = int(episode.max()) + 1
             steps, returns = np.pad(steps, (0, grow)), np.pad(returns, (0, grow))
-        action = actor.act(active.obs, None if noise is None else noise.draw(episode, steps[episode]))
+        noise = None if seed is None else uniform((*seed, Stream.ACTION), episode, steps[episode])
+        action = actor.act(active.obs, noise)
         result, following = env.step(action)
         if keep:
             parts.append((episode, active.obs, np.asarray(action), result.reward, result.done))
@@ -98,18 +129,14 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, noise: ActionNoise | None = N
     if not (steps[:count] > 0).all():
         skipped = int(np.flatnonzero(steps == 0)[0])
         raise RlwbError(f"the environment gave no step of episode {skipped}; number the episodes 0, 1, 2, … in a row.")
-    details: dict[str, np.ndarray] = getattr(env, "details", dict)()
-    gathered = Episodes(count, steps[:count], returns[:count], _figures(env, seen, count), details)
+    figures = env.metrics() or _columns(seen, count)
+    gathered = Episodes(count, steps[:count], returns[:count], figures, env.details())
     if keep and parts:
         _lay_end_to_end(gathered, parts)
     return gathered
 
 
-def _figures(env: FiniteVectorEnv, seen: dict[int, dict[str, float]], count: int) -> dict[str, np.ndarray]:
-    whole = getattr(env, "metrics", None)
-    if whole is not None:
-        figures: dict[str, np.ndarray] = whole()
-        return figures
+def _columns(seen: dict[int, dict[str, float]], count: int) -> dict[str, np.ndarray]:
     names = list(dict.fromkeys(name for values in seen.values() for name in values))
     return {name: np.array([seen.get(i, {}).get(name, np.nan) for i in range(count)], dtype=float) for name in names}
 
@@ -119,6 +146,4 @@ def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
     # A stable sort keeps each episode's steps in time order.
     order = np.argsort(np.concatenate(episode), kind="stable")
     gathered.obs = join(obs, order)
-    gathered.action = np.concatenate(action)[order]
-    gathered.reward = np.concatenate(reward)[order]
-    gathered.done = np.concatenate(done)[order]
+    gathered.action, gathered.reward, gathered.done = (join(part, order) for part in (action, reward, done))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from rlwb.trainer.callbacks import Callback
-
-if TYPE_CHECKING:
-    from rlwb.trainer.trainer import Trainer
-    from rlwb.trainer.vessel import TrainingVessel
+from rlwb.trainer.trainer import Callback, Trainer
+from rlwb.trainer.vessel import TrainingVessel
 
 _RECENT = 10
 """Iterations whose mean duration tells how long the rest will take."""
@@ -65,17 +62,6 @@ class ProgressLines(Callback):
         self.echo("  ".join(parts))
 
 
-def bar_figures(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Return the figures of a progress bar; a net PA stands in for one that it differs from."""
-    shown = {}
-    for name in ("reward", "pa", "val/pa"):
-        net = f"{name}_net"
-        best = net if net in metrics and metrics[net] != metrics.get(name) else name
-        if best in metrics:
-            shown[best] = f"{metrics[best]:.3g}"
-    return shown
-
-
 def duration(seconds: float) -> str:
     """Return seconds as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
     whole = round(seconds)
@@ -83,33 +69,3 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes, rest = divmod(whole, 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-class History(Callback):
-    """Keeps the figures of every iteration in memory, for a script or notebook that writes no files.
-
-    Attributes
-    ----------
-    train, validation
-        One mapping an iteration or validation, with its number under ``iteration``.
-    """
-
-    rank = 1
-
-    def __init__(self) -> None:
-        self.train: list[dict[str, float]] = []
-        self.validation: list[dict[str, float]] = []
-
-    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        number = {"iteration": trainer.current_iter}
-        figures = trainer.metrics.items()
-        judged = {name.removeprefix("val/"): value for name, value in figures if name.startswith("val/")}
-        self.train.append({**number, **{name: value for name, value in figures if not name.startswith("val/")}})
-        if judged:
-            self.validation.append({**number, **judged})
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"train": self.train, "validation": self.validation}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.train, self.validation = list(state["train"]), list(state["validation"])

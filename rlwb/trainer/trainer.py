@@ -4,24 +4,68 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from rlwb.env import LogWriter
+from rlwb.env import FiniteVectorEnv
+from rlwb.env.data_queue import take
+from rlwb.env.make import ENV_TYPES
+from rlwb.env.vector import check_env_type
 from rlwb.errors import CheckpointError, ConfigError
-from rlwb.trainer.callbacks import Callback
 from rlwb.trainer.checkpoint import load_checkpoint
-from rlwb.trainer.collect import Episodes
-from rlwb.trainer.environments import Environments
-from rlwb.trainer.progress import bar_figures
-from rlwb.trainer.vessel import TrainingVessel, summarise, take
-from rlwb.trainer.watched import check_watched
+from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes
+from rlwb.trainer.vessel import TrainingVessel
+from rlwb.trainer.watched import unknown_figure
 
 _DEV_RUN_EPISODES = 8
+
+
+class Callback:
+    """Base of callbacks; every hook does nothing until overridden."""
+
+    #: Whether the callback may end a fit, so that max_iters may be empty.
+    can_stop = False
+    #: Callbacks with a higher rank are called later; `Checkpoint` saves what all others have settled.
+    rank = 0
+
+    #: Name of a figure in ``trainer.metrics`` that must exist, checked before training; None for none.
+    watches: str | None = None
+
+    @property
+    def state_key(self) -> str:
+        """Name of the callback's state in a checkpoint."""
+        return type(self).__name__
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_iter_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_train_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_train_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_validate_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_test_start(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def on_test_end(self, trainer: Trainer, vessel: TrainingVessel) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
 
 
 class Trainer:
@@ -33,12 +77,10 @@ class Trainer:
         Number of iterations in all, those before a resume included. None trains until a callback stops it.
     val_every_n_iters
         Validate after every so many iterations; None never does.
-    loggers
-        Writers told of every training episode.
     callbacks
         Called in this order, those of a higher `Callback.rank` last.
     finite_env_type, concurrency
-        See `make_env`. Workers are started once a fit, with the vessel's parts as they are then.
+        See `rlwb.env.make_env`. Workers are started once a fit, with the vessel's parts as they are then.
     fast_dev_run
         Cut everything to this many iterations of a handful of episodes, to see that all runs.
     progress
@@ -49,7 +91,10 @@ class Trainer:
     current_iter
         Number of iterations done: the number of the metrics row, the validation row and the checkpoint.
     metrics
-        Figures of the last iteration; those of its validation under ``val/``.
+        Figures of the last iteration: means over its episodes, see `Episodes.metrics`, and what the policy's `learn`
+        returned; those of its validation under ``val/``, of a test under ``test/``.
+    episodes, validation
+        Figures of each episode of the last iteration's training and validation, without transitions.
     should_stop
         Set by a callback to end the fit after this iteration.
 
@@ -66,7 +111,6 @@ class Trainer:
         *,
         max_iters: int | None = None,
         val_every_n_iters: int | None = None,
-        loggers: Sequence[LogWriter] | LogWriter | None = None,
         callbacks: Sequence[Callback] | None = None,
         finite_env_type: str = "native",
         concurrency: int = 1,
@@ -84,16 +128,19 @@ class Trainer:
             val_every_n_iters = None if val_every_n_iters is None else 1
         self.max_iters = max_iters
         self.val_every_n_iters = val_every_n_iters
-        self.loggers = [loggers] if isinstance(loggers, LogWriter) else list(loggers or ())
         self.callbacks = sorted(callbacks or (), key=lambda callback: callback.rank)
-        self.environments = Environments(finite_env_type, concurrency)
+        check_env_type(finite_env_type, concurrency, ENV_TYPES)
+        self.finite_env_type = finite_env_type
+        self.concurrency = concurrency
         self.fast_dev_run = fast_dev_run
         self.progress = progress
         self.current_iter = 0
         self.metrics: dict[str, float] = {}
         self.should_stop = False
+        self.episodes: Episodes | None = None
         self.validation: Episodes | None = None
         self.vessel: TrainingVessel | None = None
+        self._env: FiniteVectorEnv | None = None
 
     def fit(
         self, vessel: TrainingVessel, ckpt_path: str | os.PathLike[str] | None = None, *, train_on: bool = False
@@ -116,16 +163,16 @@ class Trainer:
         InterpreterError
             When a part of the vessel breaks its contract in a trial episode.
         """
-        self._attach(vessel)
+        self.vessel = vessel
         if self.max_iters is None and not any(callback.can_stop for callback in self.callbacks):
             raise ConfigError("max_iters is empty and no callback can stop the fit; set max_iters.")
         if self.val_every_n_iters is not None and vessel.val_seed_iterator() is None:
             raise ConfigError("val_every_n_iters is set but the vessel has no val_initial_states; give them.")
-        check_watched(self, vessel, vessel.rehearse().metrics)
+        self._check_watched(vessel, vessel.check_env())
         if ckpt_path is not None:
             self.load_state_dict(load_checkpoint(Path(ckpt_path)))
         self.should_stop &= not train_on
-        self._call("on_fit_start")
+        self._tell(lambda callback: callback.on_fit_start(self, vessel))
         bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
         try:
             while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
@@ -134,8 +181,8 @@ class Trainer:
                 bar.update()
         finally:
             bar.close()
-            self.environments.close()
-        self._call("on_fit_end")
+            self._close_env()
+        self._tell(lambda callback: callback.on_fit_end(self, vessel))
 
     @property
     def is_last_iter(self) -> bool:
@@ -144,17 +191,17 @@ class Trainer:
 
     def test(self, vessel: TrainingVessel) -> Episodes:
         """Run the vessel's policy greedily on its test part."""
-        self._attach(vessel)
+        self.vessel = vessel
         states = vessel.test_seed_iterator()
         if states is None:
             raise ConfigError("the vessel has no test_initial_states; give them to test.")
-        self._call("on_test_start")
+        self._tell(lambda callback: callback.on_test_start(self, vessel))
         try:
             episodes = self._run_greedily(vessel, states)
         finally:
-            self.environments.close()
-        self.metrics.update({f"test/{name}": value for name, value in summarise(episodes).items()})
-        self._call("on_test_end")
+            self._close_env()
+        self.metrics.update({f"test/{name}": value for name, value in episodes.summary().items()})
+        self._tell(lambda callback: callback.on_test_end(self, vessel))
         return episodes
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,12 +212,11 @@ class Trainer:
             "metrics": dict(self.metrics),
             "vessel": self._attached().state_dict(),
             "callbacks": {key: callback.state_dict() for key, callback in self._keyed_callbacks().items()},
-            "loggers": [logger.state_dict() for logger in self.loggers],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken. Callbacks are matched by their key, loggers by their place."""
-        missing = sorted({"iteration", "should_stop", "metrics", "vessel", "callbacks", "loggers"} - state.keys())
+        """Continue where `state_dict` was taken. Callbacks are matched by their key."""
+        missing = sorted({"iteration", "should_stop", "metrics", "vessel", "callbacks"} - state.keys())
         if missing:
             raise CheckpointError(f"the checkpoint lacks {missing}; give one that a trainer has written.")
         self._attached().load_state_dict(state["vessel"])
@@ -180,12 +226,6 @@ class Trainer:
         for key, callback in self._keyed_callbacks().items():
             if key in state["callbacks"]:
                 callback.load_state_dict(state["callbacks"][key])
-        for logger, kept in zip(self.loggers, state["loggers"], strict=False):
-            logger.load_state_dict(kept)
-
-    def _attach(self, vessel: TrainingVessel) -> None:
-        self.vessel = vessel
-        vessel.assign_trainer(self)
 
     def _attached(self) -> TrainingVessel:
         if self.vessel is None:
@@ -200,38 +240,78 @@ class Trainer:
             keyed[f"{callback.state_key} {same + 1}" if same else callback.state_key] = callback
         return keyed
 
-    def _call(self, hook: str) -> None:
+    def _tell(self, hook: Callable[[Callback], None]) -> None:
         for callback in self.callbacks:
-            getattr(callback, hook)(self, self.vessel)
+            hook(callback)
 
     def _iterate(self, vessel: TrainingVessel) -> None:
         began = time.perf_counter()
-        self._call("on_iter_start")
-        self._call("on_train_start")
+        self._tell(lambda callback: callback.on_iter_start(self, vessel))
+        self._tell(lambda callback: callback.on_train_start(self, vessel))
         number = self.current_iter + 1
         states = vessel.train_seed_iterator(_DEV_RUN_EPISODES if self.fast_dev_run else None)
-        with self.environments.open(vessel, states, self.loggers, told=True, seed=vessel.env_seed(number)) as env:
-            figures = vessel.train(env, number)
-        self.metrics = {**figures, "seconds": time.perf_counter() - began}
+        episodes, learnt = vessel.train(self._open_env(vessel, states, vessel.env_seed(number)), number)
+        self.episodes = episodes.without_transitions()
+        self.metrics = {**episodes.summary(), "transitions": len(episodes.reward), **learnt}
+        self.metrics["seconds"] = time.perf_counter() - began
+        del episodes  # the transitions of two iterations need not be held at once
         self.current_iter = number
-        self._call("on_train_end")
+        self._tell(lambda callback: callback.on_train_end(self, vessel))
         self.validation = None
         if self.val_every_n_iters is not None and number % self.val_every_n_iters == 0:
             self._validate(vessel)
-        self._call("on_iter_end")
+        self._tell(lambda callback: callback.on_iter_end(self, vessel))
 
     def _validate(self, vessel: TrainingVessel) -> None:
         states = vessel.val_seed_iterator()
         assert states is not None
-        self._call("on_validate_start")
+        self._tell(lambda callback: callback.on_validate_start(self, vessel))
         self.validation = self._run_greedily(vessel, states)
-        figures = summarise(self.validation)
-        self.metrics.update({f"val/{name}": value for name, value in figures.items()})
-        self._call("on_validate_end")
+        self.metrics.update({f"val/{name}": value for name, value in self.validation.summary().items()})
+        self._tell(lambda callback: callback.on_validate_end(self, vessel))
 
     def _run_greedily(self, vessel: TrainingVessel, states: Sequence[Any]) -> Episodes:
         if self.fast_dev_run:
             states = take(states, np.arange(min(len(states), _DEV_RUN_EPISODES)))
         # Seed 0, as in `backtest`: judging the same weights again gives the same figures.
-        with self.environments.open(vessel, states, self.loggers, told=False, seed=0) as env:
-            return vessel.validate(env)
+        return vessel.validate(self._open_env(vessel, states, 0))
+
+    def _open_env(self, vessel: TrainingVessel, states: Sequence[Any], seed: int) -> FiniteVectorEnv:
+        """Return the environment that serves all collects: starting a worker process takes about a second."""
+        if self._env is None:
+            kwargs = {"finite_env_type": self.finite_env_type, "concurrency": self.concurrency}
+            self._env = vessel.make_env(states, **kwargs)
+        self._env.initial_states, self._env.seed = states, seed
+        return self._env
+
+    def _close_env(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+    def _check_watched(self, vessel: TrainingVessel, episode: Mapping[str, float]) -> None:
+        """Raise `ConfigError` for a callback that watches a figure which will not come; `episode` is one's figures."""
+        collected = {*OF_ANY_COLLECT, *episode, *(f"{name}_count" for name in episode)}
+        validated = set() if self.val_every_n_iters is None else {f"val/{name}" for name in collected}
+        learnt = vessel.policy.figures
+        known = {*collected, *OF_TRAINING, *(learnt or ()), *validated}
+        for callback in self.callbacks:
+            who, name = type(callback).__name__, callback.watches
+            if name is None:
+                continue
+            if callback.can_stop and self.val_every_n_iters is None:
+                raise ConfigError(f"{who} watches {name!r} at validations, but val_every_n_iters is empty; set it.")
+            # Of a policy that does not say what it reports, only figures of validation are known before it has learnt.
+            if name not in known and (learnt is not None or name.startswith("val/")):
+                raise ConfigError(unknown_figure(who, name, known))
+
+
+def bar_figures(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Return the figures of a progress bar; a net PA stands in for one that it differs from."""
+    shown = {}
+    for name in ("reward", "pa", "val/pa"):
+        net = f"{name}_net"
+        best = net if net in metrics and metrics[net] != metrics.get(name) else name
+        if best in metrics:
+            shown[best] = f"{metrics[best]:.3g}"
+    return shown

@@ -2,76 +2,20 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from rlwb.env import DataQueue, DryRun, EnvWrapper, FiniteVectorEnv, LogWriter, dry_check, vectorize_env
+from rlwb.env import DataQueue, EnvWrapper, FiniteVectorEnv, check_env, make_env
+from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.policy.learner import Learner
-from rlwb.reward import Reward
+from rlwb.learner import Learner
+from rlwb.reward import AuxiliaryInfoCollector, Reward
+from rlwb.seeds import Stream, derived_seed
+from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Episodes, collect
-from rlwb.trainer.noise import ActionNoise
-
-if TYPE_CHECKING:
-    from rlwb.trainer.trainer import Trainer
-
-_ENV_STREAM = 0x656E7673
-
-
-def make_env(
-    simulator_fn: Callable[[Any], Any],
-    state_interpreter: StateInterpreter[Any, Any],
-    action_interpreter: ActionInterpreter[Any, Any, Any],
-    reward: Reward[Any] | None,
-    initial_states: Sequence[Any],
-    *,
-    finite_env_type: str = "native",
-    concurrency: int = 1,
-    loggers: Sequence[LogWriter] = (),
-    seed: int = 0,
-) -> FiniteVectorEnv:
-    """Return a vector environment of one episode for each initial state.
-
-    Parameters
-    ----------
-    finite_env_type
-        ``"native"`` runs all episodes at once and needs a simulator factory with ``vectorize``;
-        ``"dummy"``, ``"subproc"`` and ``"shmem"`` run `concurrency` environments side by side and serve any
-        simulator.
-    seed
-        Episode number e may draw random numbers seeded by (seed, e); see `EnvWrapper`.
-    """
-    if finite_env_type == "native":
-        vectorize = getattr(simulator_fn, "vectorize", None)
-        if vectorize is None:
-            raise ConfigError(
-                f"finite_env_type 'native' needs a simulator factory with vectorize(), which {simulator_fn!r} lacks; "
-                "use 'dummy', 'subproc' or 'shmem'."
-            )
-        env: FiniteVectorEnv = vectorize(
-            initial_states,
-            state_interpreter=state_interpreter,
-            action_interpreter=action_interpreter,
-            reward=reward,
-            loggers=loggers,
-        )
-        return env
-
-    def env_fn() -> EnvWrapper:
-        return EnvWrapper(simulator_fn, state_interpreter, action_interpreter, reward_fn=reward)
-
-    return vectorize_env(
-        env_fn,
-        initial_states,
-        finite_env_type=finite_env_type,
-        concurrency=concurrency,
-        loggers=loggers,
-        seed=seed,
-    )
 
 
 class TrainingVessel:
@@ -79,10 +23,10 @@ class TrainingVessel:
 
     Parameters
     ----------
-    simulator_fn
-        Initial state to simulator.
-    state_interpreter, action_interpreter, reward
-        The three other primitives.
+    simulator
+        The dynamics.
+    state_interpreter, action_interpreter, reward, aux_info_collector
+        The other primitives; the last may be left out.
     policy
         What learns; see `Learner`.
     train_initial_states, val_initial_states, test_initial_states
@@ -90,20 +34,21 @@ class TrainingVessel:
     episode_per_iter
         Episodes of a training collect. Training goes through its initial states in epochs, each in a new order.
     seed
-        Seeds the order of initial states and the exploration.
+        Seeds the order of initial states, the exploration and the simulators' random numbers.
     """
 
     def __init__(
         self,
         *,
-        simulator_fn: Callable[[Any], Any],
-        state_interpreter: StateInterpreter[Any, Any],
-        action_interpreter: ActionInterpreter[Any, Any, Any],
+        simulator: Simulator[Any],
+        state_interpreter: StateInterpreter[Any],
+        action_interpreter: ActionInterpreter[Any],
         policy: Learner,
         reward: Reward[Any],
         train_initial_states: Sequence[Any],
         val_initial_states: Sequence[Any] | None = None,
         test_initial_states: Sequence[Any] | None = None,
+        aux_info_collector: AuxiliaryInfoCollector[Any] | None = None,
         episode_per_iter: int = 1000,
         seed: int = 0,
     ) -> None:
@@ -113,7 +58,8 @@ class TrainingVessel:
         for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
-        self.simulator_fn = simulator_fn
+        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
+        self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter
         self.policy = policy
@@ -121,22 +67,10 @@ class TrainingVessel:
         self.train_initial_states = train_initial_states
         self.val_initial_states = val_initial_states
         self.test_initial_states = test_initial_states
+        self.aux_info_collector = aux_info_collector
         self.episode_per_iter = episode_per_iter
         self.seed = seed
         self._queue = DataQueue(range(len(train_initial_states)), repeat=-1, shuffle=True, seed=seed)
-        self._trainer: weakref.ref[Trainer] | None = None
-
-    def assign_trainer(self, trainer: Trainer) -> None:
-        """Let the vessel know its trainer, weakly."""
-        self._trainer = weakref.ref(trainer)
-
-    @property
-    def trainer(self) -> Trainer:
-        """The trainer that runs this vessel."""
-        trainer = self._trainer() if self._trainer is not None else None
-        if trainer is None:
-            raise ConfigError("the vessel has no trainer; call Trainer.fit(vessel) or Trainer.test(vessel).")
-        return trainer
 
     def train_seed_iterator(self, episodes: int | None = None) -> Sequence[Any]:
         """Take the initial states of the next collect from the stream."""
@@ -152,24 +86,26 @@ class TrainingVessel:
         return self.test_initial_states
 
     def make_env(self, states: Sequence[Any], **kwargs: Any) -> FiniteVectorEnv:
-        """Return a vector environment of `states`; keywords as in `make_env`."""
-        parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter, self.reward)
-        return make_env(*parts, states, **kwargs)
+        """Return a vector environment of `states`; keywords as in `rlwb.env.make_env`."""
+        parts = (self.simulator, self.state_interpreter, self.action_interpreter, self.reward)
+        return make_env(*parts, states, aux_info_collector=self.aux_info_collector, **kwargs)
 
     def env_seed(self, iteration: int) -> int:
         """Return the seed of the random numbers that simulators may draw in an iteration's training episodes."""
-        return int(np.random.SeedSequence([self.seed, iteration, _ENV_STREAM]).generate_state(1)[0])
+        return derived_seed(self.seed, iteration, Stream.ENVIRONMENT)
 
-    def rehearse(self) -> DryRun:
-        """Run one training episode with random actions, checking every part; see `rlwb.env.dry_check`."""
-        parts = (self.simulator_fn, self.state_interpreter, self.action_interpreter)
-        return dry_check(lambda: EnvWrapper(*parts, reward_fn=self.reward), self.train_initial_states[0])
+    def check_env(self) -> dict[str, float]:
+        """Run one training episode with random actions, checking every part; see `rlwb.env.check_env`."""
+        parts = (self.simulator, self.state_interpreter, self.action_interpreter)
+        collector = self.aux_info_collector
+        return check_env(
+            lambda: EnvWrapper(*parts, reward=self.reward, aux_info_collector=collector), self.train_initial_states[0]
+        )
 
-    def train(self, env: FiniteVectorEnv, iteration: int) -> dict[str, float]:
-        """Gather one episode for each initial state of `env` and learn from them; return the figures."""
-        episodes = collect(env, self.policy, noise=ActionNoise(self.seed, iteration), keep=True)
-        losses = self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
-        return {**summarise(episodes), "transitions": len(episodes.reward), **losses}
+    def train(self, env: FiniteVectorEnv, iteration: int) -> tuple[Episodes, dict[str, float]]:
+        """Gather one episode for each initial state of `env` and learn from them; return both results."""
+        episodes = collect(env, self.policy, seed=(self.seed, iteration), keep=True)
+        return episodes, self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:
         """Run the policy greedily on `env`; nothing is learnt."""
@@ -183,26 +119,3 @@ class TrainingVessel:
         """Continue where `state_dict` was taken."""
         self.policy.load_state_dict(state["policy"])
         self._queue.load_state_dict(state["queue"])
-
-
-def take(states: Sequence[Any], rows: np.ndarray) -> Sequence[Any]:
-    """Return ``states[rows]``, by array indexing where the sequence has it."""
-    try:
-        picked: Sequence[Any] = states[rows]  # type: ignore[call-overload]
-    except TypeError:
-        picked = [states[int(row)] for row in rows]
-    return picked
-
-
-def summarise(episodes: Episodes) -> dict[str, float]:
-    """Return the figures of a collect: episodes, mean reward and length, and the mean of every metric."""
-    own = {
-        "episodes": episodes.count,
-        "reward": float(episodes.returns.mean()),
-        "length": float(episodes.length.mean()),
-    }
-    means = episodes.means()
-    taken = sorted(means.keys() & {*own, "iteration", "transitions", "seconds"})
-    if taken:
-        raise ConfigError(f"the simulator's metrics {taken} have names that the trainer uses itself; rename them.")
-    return {**own, **means}

@@ -12,7 +12,7 @@ from rlwb.certificate import GaussianSettings, gaussian_market
 from rlwb.certificate.gaussian import GridSolution, expectation, gaussian_prices
 from rlwb.certificate.market import START, CertifiedMarket, Solution
 from rlwb.errors import ConfigError
-from rlwb.execution import TWAP, BatchState
+from rlwb.execution import TWAP, Known
 
 SMALL = {"train_sessions": 500, "judged_sessions": 4000}
 
@@ -116,10 +116,10 @@ def test_other_rules_are_worth_less(market: CertifiedMarket, penalised: Certifie
         def __init__(self, level: float) -> None:
             self.level = level
 
-        def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
-            tick = np.maximum(obs.now.tick, 1) - 1
-            x = obs.orders.side * (obs.engine.price[obs.orders.session, tick] / 100 - 1)
-            return np.where((x * 1e4 < self.level) | (obs.now.tick == 15), left, 0)
+        def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
+            tick = np.maximum(obs.tick, 1) - 1
+            x = obs.side * np.nan_to_num(obs.bars()[np.arange(len(obs)), tick] / 100 - 1)
+            return np.where((x * 1e4 < self.level) | (obs.tick == 15), left, 0)
 
     for level in (-30.0, -20.0, -15.0, -10.0, 0.0):
         for each in (market, penalised):
@@ -131,7 +131,7 @@ def test_other_rules_are_worth_less(market: CertifiedMarket, penalised: Certifie
 def test_twap_is_worth_minus_its_penalty(market: CertifiedMarket, penalised: CertifiedMarket) -> None:
     assert market.twap == 0
     assert penalised.twap == -0.25
-    value = penalised.value_of_rule(TWAP())
+    value = penalised.value_of_rule(TWAP(penalised.simulator.engine))
     assert value.mean == pytest.approx(-0.25, abs=3 * value.error)
     assert 0 < value.error < 0.2
 

@@ -46,7 +46,7 @@ def test_orders_are_a_buy_and_a_sell_of_each_session() -> None:
     assert market.orders.session.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert market.orders.side.tolist() == [1, -1] * 4
     assert (market.orders.amount == 300).all()
-    assert (market.factory.engine.num_steps(market.orders) == 3).all()
+    assert (market.simulator.engine.num_steps(market.orders) == 3).all()
 
 
 def test_draws_follow_the_probabilities_and_the_seed() -> None:

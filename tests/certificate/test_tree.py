@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from rlwb.certificate import TreeSettings, tree_market, tree_paths
 from rlwb.certificate.market import CertifiedMarket, Solution
+from rlwb.env import NativeVectorEnv
 from rlwb.errors import ConfigError
-from rlwb.execution import TWAP, AmountItself, BatchState, StateItself
+from rlwb.execution import TWAP, AmountActionInterpreter, ExecutionState, Known, KnownStateInterpreter
 from rlwb.trainer import collect
 from tests.certificate.reference import best_by_enumeration, best_by_linear_program
 
@@ -25,9 +26,8 @@ def as_paths(shape: TreeSettings) -> dict[tuple[float, ...], float]:
 def by_side(market: CertifiedMarket, rule: Solution) -> dict[int, float]:
     """Return the exact mean reward of each side, played by the engine."""
     orders = market.orders
-    with market.factory.vectorize(
-        orders, state_interpreter=StateItself(), action_interpreter=AmountItself(), reward=market.reward
-    ) as env:
+    parts = {"state_interpreter": KnownStateInterpreter(), "action_interpreter": AmountActionInterpreter()}
+    with NativeVectorEnv(market.simulator, orders, **parts, reward=market.reward) as env:
         returns = collect(env, rule).returns
     weight = market.probability[orders.session]
     return {side: float((weight * returns)[orders.side == side].sum()) for side in SIDES}
@@ -42,9 +42,9 @@ class Table(Solution):
         size = (2, shape.ticks, shape.paths, shape.lots + 1)
         self.drawn = rng.integers(0, np.arange(shape.lots + 1) + 1, size=size)
 
-    def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
-        below = self.shape.moves ** (self.shape.ticks - np.maximum(obs.now.tick, 1))
-        return self.drawn[(obs.orders.side < 0).astype(int), obs.now.tick, obs.orders.session // below, left]
+    def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
+        below = self.shape.moves ** (self.shape.ticks - np.maximum(obs.tick, 1))
+        return self.drawn[(obs.side < 0).astype(int), obs.tick, obs.session // below, left]
 
 
 def test_the_law_by_hand() -> None:
@@ -148,9 +148,9 @@ def test_a_policy_that_looks_ahead_does_beat_it() -> None:
     market = tree_market(TreeSettings())
 
     class Hindsight(Solution):
-        def lots(self, obs: BatchState, left: np.ndarray) -> np.ndarray:
-            price = obs.engine.price[obs.orders.session] * obs.orders.side[:, None]
-            return np.where(price.argmin(axis=1) == obs.now.tick, left, 0)
+        def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
+            price = market.sessions.fields["close"][obs.session] * obs.side[:, None]
+            return np.where(price.argmin(axis=1) == obs.tick, left, 0)
 
     assert market.value_of_rule(Hindsight()).mean > 2 * market.optimum
 
@@ -168,25 +168,25 @@ def test_with_a_penalty_strength_0_is_best_traded_lot_by_lot() -> None:
     market = tree_market(TreeSettings(strength=0, penalty=4))
     assert market.optimum == pytest.approx(-1, abs=1e-11)
     assert market.twap == -0.5
-    assert market.value_of_rule(TWAP()).mean == pytest.approx(-0.5, abs=1e-11)
+    assert market.value_of_rule(TWAP(market.simulator.engine)).mean == pytest.approx(-0.5, abs=1e-11)
     assert np.isnan(market.share(market.optimum))
 
 
 def test_a_decision_depends_on_earlier_prices_alone() -> None:
     market = tree_market(TreeSettings(ticks=5, strength=0.9, penalty=2))
     orders, rng = market.orders, np.random.default_rng(1)
-    state = BatchState.start(market.factory.engine, orders)
+    state = ExecutionState.start(market.simulator.engine, orders)
     price = market.sessions.fields["close"][orders.session]
     while not state.now.done.all():
         left = rng.integers(0, 5, size=len(orders))
         left[:] = left[0]
-        lots = market.solution.lots(state, left)
+        lots = market.solution.lots(state.known, left)
         tick = int(state.now.tick[0])
         known = np.column_stack([orders.side, price[:, :tick]])
         groups = np.unique(known, axis=0, return_inverse=True)[1]
         assert all(len(set(lots[groups == group].tolist())) == 1 for group in range(groups.max() + 1))
-        now, fills = market.factory.engine.step(orders, state.now, np.where(tick == 4, state.now.position, 0.0))
-        state = state.advance(now, fills)
+        now, fills = market.simulator.engine.step(orders, state.now, np.where(tick == 4, state.now.position, 0.0))
+        state = state.after(now, fills)
 
 
 @pytest.mark.parametrize(

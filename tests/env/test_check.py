@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from rlwb.env import DryRun, dry_check
+from rlwb.env import check_env
 from rlwb.errors import InterpreterError, RlwbError
+from rlwb.interpreter import per_order
 from rlwb.reward import Reward, RewardCombination
 from tests.env.toy import ToyAction, ToyObservation, ToyOrder, ToyPrice, ToySimulator, toy_env
 
@@ -14,35 +15,41 @@ ORDER = ToyOrder(1, steps=3)
 
 
 def test_h07_good_parts_pass():
-    run = dry_check(toy_env, ORDER)
-    assert isinstance(run, DryRun)
-    assert run.steps == 3
-    assert math.isfinite(run.reward)
-    assert run.metrics["ffr"] == 1
-    assert run == dry_check(toy_env, ORDER)
+    figures = check_env(toy_env, ORDER)
+    assert figures["length"] == 3
+    assert math.isfinite(figures["reward"])
+    assert figures["ffr"] == 1
+    assert figures["reward"] == pytest.approx(figures["reward/price"] + figures["reward/haste"])
+    assert "aux/price" in figures
+    assert figures == check_env(toy_env, ORDER)
 
 
-def reward(value):
+def reward(value, lift):
     class OwnReward(Reward):
         def reward(self, state):
             return value
 
-    return OwnReward()
+    class PerOrder(OwnReward):
+        reward = per_order(OwnReward.reward)
+
+    PerOrder.__name__ = "OwnReward"
+    return PerOrder() if lift else OwnReward()
 
 
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, np.zeros(1), np.zeros(()), [1.0], "1"])
-def test_h07_reward_that_is_no_number(value):
+@pytest.mark.parametrize("lift", [False, True])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, np.zeros(2), np.zeros((1, 1)), [1.0, 2.0], "1"])
+def test_h07_reward_that_is_no_number(value, lift):
     with pytest.raises(InterpreterError, match="OwnReward returned"):
-        dry_check(lambda: toy_env(reward=reward(value)), ORDER)
-    combined = RewardCombination({"price": (ToyPrice(), 1.0), "own": (reward(value), 2.0)})
+        check_env(lambda: toy_env(reward=reward(value, lift)), ORDER)
+    combined = RewardCombination({"price": (ToyPrice(), 1.0), "own": (reward(value, lift), 2.0)})
     with pytest.raises(InterpreterError, match="OwnReward returned"):
-        dry_check(lambda: toy_env(reward=combined), ORDER)
+        check_env(lambda: toy_env(reward=combined), ORDER)
 
 
-def observation(key, change):
+def observation(change):
     class OwnObservation(ToyObservation):
-        def interpret(self, state):
-            obs = super().interpret(state)
+        def observe(self, state):
+            obs = super().observe(state)
             change(obs)
             return obs
 
@@ -64,17 +71,17 @@ def observation(key, change):
 )
 def test_h07_observation_outside_its_space(key, change, words):
     with pytest.raises(InterpreterError, match=f"OwnObservation.*{words}") as caught:
-        dry_check(lambda: toy_env(obs=observation(key, change)), ORDER)
+        check_env(lambda: toy_env(obs=observation(change)), ORDER)
     assert repr(key) in str(caught.value)
 
 
 def test_h07_observation_that_is_none():
     class Silent(ToyObservation):
-        def interpret(self, state):
+        def observe(self, state):
             return None
 
     with pytest.raises(InterpreterError, match="Silent must return a dict, not NoneType"):
-        dry_check(lambda: toy_env(obs=Silent), ORDER)
+        check_env(lambda: toy_env(obs=Silent), ORDER)
 
 
 class RaisingReward(Reward):
@@ -112,7 +119,7 @@ class SilentAction(ToyAction):
 )
 def test_h07_part_that_raises_is_named(parts, words):
     with pytest.raises(InterpreterError, match=words):
-        dry_check(lambda: toy_env(**parts), ORDER)
+        check_env(lambda: toy_env(**parts), ORDER)
 
 
 def test_h07_episode_that_does_not_end():
@@ -121,13 +128,13 @@ def test_h07_episode_that_does_not_end():
             pass
 
     with pytest.raises(InterpreterError, match="not ended after 50 steps"):
-        dry_check(lambda: toy_env(simulator=Endless), ORDER, max_steps=50)
+        check_env(lambda: toy_env(simulator=Endless), ORDER, max_steps=50)
 
 
 def test_errors_of_rlwb_pass_as_they_are():
     class Refuses(ToySimulator):
-        def __init__(self, initial):
+        def __init__(self, initial, rng):
             raise RlwbError("no such day")
 
     with pytest.raises(RlwbError, match=r"^no such day$"):
-        dry_check(lambda: toy_env(simulator=Refuses), ORDER)
+        check_env(lambda: toy_env(simulator=Refuses), ORDER)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.env import DataQueue, LogWriter, vectorize_env
+from rlwb.env import DataQueue, vectorize_env
 from rlwb.errors import ConfigError, DataError, WorkerError
 from rlwb.interpreter import StateInterpreter
 from tests.env.toy import ToyOrder, ToySimulator, act, env_fn, orders, toy_env
@@ -65,7 +65,7 @@ def test_every_state_once_in_workers_more_workers_than_states():
     with vectorize_env(env_fn(), orders(3), finite_env_type="shmem", concurrency=50) as envs:
         _, _, metrics = collect(envs)
         assert sorted(metrics) == [0, 1, 2]
-        assert len(envs._slots._workers) == 3
+        assert envs._slots.num_envs == 3
 
 
 @pytest.fixture(scope="module")
@@ -157,15 +157,15 @@ def test_plain_gymnasium_environment_that_reuses_arrays(kind):
 class Saturated(StateInterpreter):
     observation_space = gym.spaces.Box(0, np.iinfo(np.int32).max, (2,), np.int32)
 
-    def interpret(self, state):
-        return np.full(2, np.iinfo(np.int32).max, np.int32)
+    def interpret(self, known):
+        return np.full((len(known), 2), np.iinfo(np.int32).max, np.int32)
 
 
 class Nothing(StateInterpreter):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
-    def interpret(self, state):
-        return np.full(2, np.nan, np.float32)
+    def interpret(self, known):
+        return np.full((len(known), 2), np.nan, np.float32)
 
 
 class NaNEnv(ReusesItsArray):
@@ -189,64 +189,6 @@ def test_c05_observations_that_elsewhere_mean_the_end(kind):
         envs.reset()
 
 
-class NotesAll(LogWriter):
-    def __init__(self, loglevel=20):
-        self.events, self.episodes = [], []
-        super().__init__(loglevel)
-
-    def on_env_all_ready(self):
-        super().on_env_all_ready()
-        self.events.append("ready")
-
-    def on_env_all_done(self):
-        self.events.append("done")
-
-    def log_episode(self, length, rewards, contents):
-        self.episodes.append((length, rewards, contents))
-
-
-@pytest.mark.parametrize("kind", ["dummy", "shmem"])
-def test_c09_writers_get_keys_that_come_and_go(kind, dummy_run):
-    writer = NotesAll()
-    with vectorize_env(env_fn(), orders(20), finite_env_type=kind, concurrency=3, loggers=writer) as envs:
-        trace, _, metrics = collect(envs)
-    assert_same(trace, dummy_run[0])
-    assert writer.events == ["ready", "done"]
-    assert writer.global_episode == writer.episode_count == 20
-    assert writer.global_step == sum(order.steps for order in orders(20))
-    assert Counter(length for length, _, _ in writer.episodes) == Counter(order.steps for order in orders(20))
-    for length, rewards, contents in writer.episodes:
-        assert len(rewards) == length
-        assert len(contents) == length + 1
-        assert all(set(step) == set() for step in contents[:-1])
-        assert set(contents[-1]) == {"at_last_step", "pa", "ffr", "odd"}
-    assert sorted(repr(c[-1]["pa"]) for _, _, c in writer.episodes) == sorted(repr(m["pa"]) for m in metrics.values())
-
-
-class LogsAtReset(ToySimulator):
-    def get_state(self):
-        if self.env is not None and self.count == 0 and not self.env.logger.logs():
-            self.env.logger.add_string("only_at_reset", "here")
-        return super().get_state()
-
-
-def test_c09_key_of_the_reset_only():
-    writer = NotesAll()
-    with vectorize_env(env_fn(simulator=LogsAtReset), orders(2), loggers=[writer]) as envs:
-        collect(envs)
-    assert all(contents[0] == {"only_at_reset": "here"} for _, _, contents in writer.episodes)
-
-
-def test_only_what_the_least_severe_writer_wants_is_gathered():
-    envs = vectorize_env(toy_env, orders(1), loggers=[NotesAll(30), NotesAll(10)])
-    envs.reset()
-    assert envs._slots._runners[0].env.logger.wanted == 10
-    envs.step([0])
-    silent = vectorize_env(toy_env, orders(2)[1:])
-    silent.reset()
-    assert silent._slots._runners[0].step(0).log == {}
-
-
 def test_reset_starts_over_or_starts_another_stream():
     with vectorize_env(toy_env, orders(4), concurrency=2) as envs:
         first, _, _ = collect(envs)
@@ -254,7 +196,8 @@ def test_reset_starts_over_or_starts_another_stream():
         envs.step([0, 0])
         second, _, _ = collect(envs)
         assert_same(first, second)
-        third, _, _ = collect(envs, reset=envs.reset(orders(6)))
+        envs.initial_states = orders(6)
+        third, _, _ = collect(envs)
         assert len(third) == 6
     with DataQueue(orders(5), repeat=-1, seed=3) as queue:
         with vectorize_env(toy_env, itertools.islice(queue, 7), concurrency=3) as envs:
@@ -275,7 +218,7 @@ def test_refuses_numbers_of_workers_that_make_no_sense(wrong):
 
 
 def test_misuse_is_explained():
-    with pytest.raises(ConfigError, match="'dummy', 'subproc' or 'shmem'"):
+    with pytest.raises(ConfigError, match=r"'ray\?'.*dummy, subproc, shmem"):
         vectorize_env(toy_env, orders(2), finite_env_type="ray?")
     envs = vectorize_env(toy_env, orders(4), concurrency=2)
     with pytest.raises(ConfigError, match="call reset"):
@@ -335,12 +278,53 @@ def test_stop_iteration_of_user_code_ends_the_run_loudly(kind):
         collect(envs)
 
 
-def test_metric_that_is_also_logged_is_refused():
-    class Twice(ToySimulator):
-        def step(self, action):
-            super().step(action)
-            self.env.logger.add_scalar("pa", 1.0)
+@pytest.mark.parametrize("kind", ["dummy", "shmem"])
+def test_figures_of_an_episode_are_sums_of_rewards_and_means_of_information(kind):
+    order = ToyOrder(3, steps=4)
+    with vectorize_env(env_fn(), [order], finite_env_type=kind) as envs:
+        trace, _, metrics = collect(envs, policy=lambda active: np.array([1]))
+    figures = metrics[0]
+    assert set(figures) == {"pa", "ffr", "odd", "reward/price", "reward/haste", "aux/price"}
+    prices = 10 + np.random.default_rng(3).normal(size=4).cumsum() / 10
+    # A quarter is sold in each of the four steps; the price of the second is withheld.
+    assert figures["reward/haste"] == pytest.approx(-0.1 * (1 + 2 + 3 + 4) / 16)
+    assert figures["reward/price"] == pytest.approx(0.0, abs=1e-12)
+    assert figures["aux/price"] == pytest.approx((prices[0] + prices[2] + prices[3]) / 3)
+    rewards = [step[0] for step in trace[0] if isinstance(step, tuple)]
+    assert figures["reward/haste"] + figures["reward/price"] == pytest.approx(sum(rewards))
 
-    envs = vectorize_env(env_fn(simulator=Twice), [ToyOrder(0, 1)], loggers=NotesAll())
-    with pytest.raises(WorkerError, match="both logged and metrics"):
-        collect(envs)
+
+def test_information_that_is_never_known_is_missing():
+    with vectorize_env(toy_env, [ToyOrder(0, steps=1), ToyOrder(1, steps=2)]) as envs:
+        assert np.isfinite(collect(envs)[2][1]["aux/price"])
+
+    class Silent(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, 1.0, False, True, {"aux_info": {"level": float("nan"), "note": "not a number"}}
+
+    with vectorize_env(Silent, [None]) as envs:
+        envs.reset()
+        figures = envs.step([0])[0].metrics[0]
+    assert np.isnan(figures.pop("aux/level"))
+    assert figures == {}
+
+
+class Grows(ReusesItsArray):
+    """Returns observations of another shape than it declares."""
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
+@pytest.mark.parametrize("kind", TYPES)
+def test_observation_of_another_shape_names_the_episodes(kind):
+    envs = vectorize_env(Grows, orders(2), finite_env_type=kind, concurrency=2)
+    envs.reset()
+    with pytest.raises(WorkerError, match=r"step of episode 0 \(toy order 0\) or episode 1"):
+        envs.step(np.zeros((2, 1), np.float32))

@@ -1,6 +1,7 @@
 """Worker processes that raise, die, hang, are orphaned, or carry much data."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,10 +16,10 @@ import numpy as np
 import pytest
 
 from rlwb.env import vectorize_env
-from rlwb.env.shared import anonymous_file, dump_shared, load_shared, shared_batch
+from rlwb.env.shared import dump_shared, load_shared
 from rlwb.errors import ConfigError, WorkerError
 from tests.env.test_vector import collect
-from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders
+from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders, toy_env
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +59,13 @@ def running(pid) -> bool:
         return False
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_python_keeps():
+    """Its resource tracker and a block of shared memory, both from the first workers on."""
+    with vectorize_env(env_fn(), orders(1), finite_env_type="shmem") as envs:
+        collect(envs)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left():
     gc.collect()
@@ -79,7 +87,7 @@ class Raises(ToySimulator):
 
 
 class RaisesAtOnce(ToySimulator):
-    def __init__(self, initial):
+    def __init__(self, initial, rng):
         raise KeyError("no such session")
 
 
@@ -110,7 +118,7 @@ def test_raising_worker_shows_its_traceback_and_order():
     with pytest.raises(WorkerError) as caught:
         collect(envs)
     text = str(caught.value)
-    assert text.startswith("ValueError in step of episode 3 (toy order 3), in worker")
+    assert text.startswith("ValueError in step of episode 3 (toy order 3): the bar is missing")
     assert "helper_of_the_user" in text
     assert "the bar is missing" in text
     envs.close()
@@ -142,7 +150,7 @@ def test_killed_worker_is_noticed_while_another_is_busy():
     envs = vectorize_env(env_fn(simulator=Hangs), [ToyOrder(1), ToyOrder(0)], finite_env_type="shmem", concurrency=2)
     envs.reset()
     # The killed one is stopped first, so that it cannot answer before it dies.
-    victim = envs._slots._workers[0].process.pid
+    victim = envs._slots.processes[0].pid
     os.kill(victim, signal.SIGSTOP)
     timer = threading.Timer(0.2, os.kill, (victim, signal.SIGKILL))
     timer.start()
@@ -156,7 +164,7 @@ def test_killed_worker_is_noticed_while_another_is_busy():
 def test_worker_killed_between_steps():
     envs = vectorize_env(env_fn(), orders(4), finite_env_type="subproc", concurrency=2)
     envs.reset()
-    os.kill(envs._slots._workers[1].process.pid, signal.SIGKILL)
+    os.kill(envs._slots.processes[1].pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"Worker 1 was killed by SIGKILL .*\(toy order 1\)"):
         envs.step([0, 0])
 
@@ -164,7 +172,7 @@ def test_worker_killed_between_steps():
 def test_worker_killed_before_close_does_no_harm():
     with vectorize_env(env_fn(), orders(4), finite_env_type="subproc", concurrency=2) as envs:
         envs.reset()
-        os.kill(envs._slots._workers[0].process.pid, signal.SIGKILL)
+        os.kill(envs._slots.processes[0].pid, signal.SIGKILL)
 
 
 def test_parent_that_raises_leaves_nothing():
@@ -217,8 +225,31 @@ def test_interrupt_while_a_worker_hangs():
     envs.close()
 
 
+def fails_in_workers():
+    if multiprocessing.parent_process() is not None:
+        raise FileNotFoundError("no such market")
+    return toy_env()
+
+
+def test_env_fn_that_fails_in_the_workers_only(capfd):
+    envs = vectorize_env(fails_in_workers, orders(2), finite_env_type="subproc", concurrency=2)
+    with pytest.raises(WorkerError, match=r"Worker \d ended with exit code 1 in env_fn"):
+        envs.reset()
+    assert "no such market" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, EOFError, ValueError])
+def test_env_fn_that_fails_everywhere(error):
+    def fails():
+        raise error("no such market")
+
+    for kind in ("dummy", "shmem"):
+        with pytest.raises(WorkerError, match=f"{error.__name__} in env_fn: no such market"):
+            vectorize_env(fails, orders(2), finite_env_type=kind).reset()
+
+
 @pytest.mark.parametrize("how", ["kill", "raise"])
-def test_main_process_that_dies_takes_its_workers_along(how):
+def test_main_process_that_dies_takes_its_workers_along(how, tmp_path):
     script = textwrap.dedent(
         """
         # No __main__ guard, and classes that exist in this script only.
@@ -236,15 +267,16 @@ def test_main_process_that_dies_takes_its_workers_along(how):
 
         envs = vectorize_env(lambda: toy_env(simulator=Busy), [Own(0), Own(1)], finite_env_type="shmem", concurrency=2)
         envs.reset()
-        print(*(worker.process.pid for worker in envs._slots._workers), flush=True)
+        print(*(process.pid for process in envs._slots.processes), flush=True)
         if sys.argv[1] == "raise":
             raise SystemExit(3)
         envs.step([0, 0])
         """
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, how], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ
-    )
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, path, how], stdout=subprocess.PIPE, text=True, env=environment)
     with process:
         pids = [int(word) for word in process.stdout.readline().split()]
         assert len(pids) == 2
@@ -267,7 +299,7 @@ def test_local_functions_and_classes_can_be_sent():
             return {"amount": self.initial.amount * amount, "local": float(type(self.initial).__name__ == "Local")}
 
     with vectorize_env(lambda: env_fn(simulator=Simulator)(), [Local(1), Local(2)], finite_env_type="subproc") as envs:
-        assert list(collect(envs)[2].values()) == [{"amount": 0.5, "local": 1.0}] * 2
+        assert [(m["amount"], m["local"]) for m in collect(envs)[2].values()] == [(0.5, 1.0)] * 2
 
 
 def test_what_cannot_be_sent_is_explained():
@@ -276,7 +308,7 @@ def test_what_cannot_be_sent_is_explained():
         vectorize_env(lambda: lock, [1], finite_env_type="subproc")
 
 
-def test_shared_memory_refuses_observations_without_a_size():
+def test_observations_without_a_fixed_shape_are_refused():
     class Text(gym.Env):
         observation_space = gym.spaces.Text(9)
         action_space = gym.spaces.Discrete(2)
@@ -287,21 +319,24 @@ def test_shared_memory_refuses_observations_without_a_size():
         def step(self, action):
             return "b", 1.0, True, False, {}
 
-    with vectorize_env(Text, [1, 2], finite_env_type="subproc") as envs:
-        assert envs.reset().obs.tolist() == ["a"]
-    with pytest.raises(ConfigError, match="use finite_env_type='subproc'"):
-        vectorize_env(Text, [1, 2], finite_env_type="shmem").reset()
+    for kind in ("dummy", "subproc", "shmem"):
+        with pytest.raises(WorkerError, match=r"Text.*has no fixed shape.*Box"):
+            vectorize_env(Text, [1, 2], finite_env_type=kind).reset()
 
 
 class ClosesBadly(gym.Env):
     observation_space = gym.spaces.Discrete(2)
     action_space = gym.spaces.Discrete(2)
 
+    used = False
+
     def reset(self, *, seed=None, options=None):
+        self.used = True
         return 0, {}
 
     def close(self):
-        raise OSError("cannot flush")
+        if self.used:
+            raise OSError("cannot flush")
 
 
 def test_error_of_closing_is_shown():
@@ -316,8 +351,9 @@ def test_e17_workers_do_not_pile_up():
     with vectorize_env(env_fn(), orders(2), finite_env_type="shmem", concurrency=2) as envs:
         collect(envs)
         pids, files = children(), descriptors()
+        envs.initial_states = orders(4)
         for _ in range(50):
-            assert len(collect(envs, reset=envs.reset(orders(4)))[2]) == 4
+            assert len(collect(envs)[2]) == 4
         assert children() == pids
         assert descriptors() == files
 
@@ -344,16 +380,19 @@ def test_e17_data_is_not_copied_once_a_worker(tmp_path):
 
 
 def test_workers_need_neither_torch_nor_numba():
+    heavy = ("torch", "numba", "tianshou", "pandas", "matplotlib")
+
     class Looks(ToySimulator):
         def metrics(self):
-            return {name: float(name in sys.modules) for name in ("torch", "numba", "tianshou", "pandas", "matplotlib")}
+            return {name: float(name in sys.modules) for name in heavy}
 
     with vectorize_env(env_fn(simulator=Looks), orders(1), finite_env_type="subproc") as envs:
-        assert not any(collect(envs)[2][0].values())
+        metrics = collect(envs)[2][0]
+    assert [metrics[name] for name in heavy] == [0.0] * len(heavy)
 
 
 def test_shared_arrays_are_equal_and_private_to_the_reader():
-    file = anonymous_file()
+    file = os.memfd_create("test")
     value = {"big": np.arange(100_000.0), "small": np.arange(3), "f": np.asfortranarray(np.ones((400, 300)))}
     value["big"].flags.writeable = False
     data, places = dump_shared(value, file)
@@ -364,15 +403,4 @@ def test_shared_arrays_are_equal_and_private_to_the_reader():
     for key in value:
         np.testing.assert_array_equal(other[key], value[key])
     del one, other
-    os.close(file)
-
-
-def test_shared_batch_is_one_memory():
-    file = anonymous_file()
-    space = gym.spaces.Dict({"a": gym.spaces.Box(0, 1, (3,), np.float32), "b": gym.spaces.Discrete(4)})
-    one, other = shared_batch(space, 5, file), shared_batch(space, 5, file)
-    one["a"][2] = 0.5
-    one["b"][4] = 3
-    np.testing.assert_array_equal(other["a"][2], [0.5] * 3)
-    assert other["b"].tolist() == [0, 0, 0, 0, 3]
     os.close(file)

@@ -1,7 +1,4 @@
-import gc
-import pickle
 import warnings
-import weakref
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +7,7 @@ from gymnasium.utils.env_checker import check_env
 
 from rlwb.env import DataQueue, EnvWrapper, ExhaustedError
 from rlwb.errors import ConfigError, DataError, InterpreterError
-from rlwb.simulator import Simulator
+from rlwb.simulator import EpisodeSimulator
 from tests.env.toy import ToyAction, ToyObservation, ToyOrder, ToySimulator, orders, toy_env
 
 
@@ -51,8 +48,8 @@ def test_episode_by_hand():
     env = toy_env()
     obs, info = env.reset(options={"initial_state": ToyOrder(3, steps=2)})
     assert obs["position"] == 1
-    assert info["aux_info"]["price_mean"] == pytest.approx(env.simulator.prices.mean())
-    p0, p1 = env.simulator.prices
+    assert info["aux_info"] == {}
+    p0, p1 = env.state.episodes[0].prices
     mean = (p0 + p1) / 2
     obs, reward, done, _, info = env.step(1)
     assert obs["position"] == 0.75
@@ -67,7 +64,8 @@ def test_episode_by_hand():
     assert env.status.action_history == [1, 0]
     assert len(env.status.obs_history) == 3
     assert env.status.done
-    assert info["log"]["at_last_step"][1] == 2.0
+    assert np.isnan(info["aux_info"]["price"])
+    assert sum(info["reward_parts"].values()) == pytest.approx(reward)
 
 
 def test_states_come_in_order_and_end_with_an_error_of_their_own():
@@ -121,7 +119,7 @@ class StopsInside(ToySimulator):
 
 
 class StopsAtOnce(ToySimulator):
-    def __init__(self, initial):
+    def __init__(self, initial, rng):
         raise StopIteration
 
 
@@ -158,26 +156,16 @@ def test_error_of_the_data_set_is_not_the_end(error):
     assert not isinstance(caught.value, ExhaustedError)
 
 
-def test_parts_shared_by_environments_see_their_own():
-    obs, action = ToyObservation(), ToyAction()
-    first, second = (EnvWrapper(ToySimulator, obs, action, orders(3)) for _ in range(2))
+def test_parts_may_be_shared_by_environments():
+    obs, action, simulator = ToyObservation(), ToyAction(), EpisodeSimulator(ToySimulator)
+    first, second = (EnvWrapper(simulator, obs, action, orders(3)) for _ in range(2))
     first.reset()
     second.reset()
     second.reset()
     first.step(0)
-    assert obs.env.status.initial_state.number == 0
-    second.step(0)
-    assert obs.env.status.initial_state.number == 1
-
-
-def test_parts_do_not_keep_the_environment_alive_and_still_pickle():
-    env = toy_env(orders(1))
-    env.reset()
-    reward, ref = env.reward_fn, weakref.ref(env)
-    assert pickle.loads(pickle.dumps(reward)).env is None
-    del env
-    gc.collect()
-    assert ref() is None
+    assert first.status.initial_state.number == 0
+    assert second.status.initial_state.number == 1
+    assert second.status.cur_step == 0
 
 
 @pytest.mark.parametrize("metrics", [None, {"pa": None}, {"pa": [1, 2]}, {"pa": "high"}])
@@ -193,7 +181,16 @@ def test_metrics_that_are_no_numbers_name_the_class(metrics):
 
 
 def test_float_zero_reward_without_reward_fn():
-    env = EnvWrapper(ToySimulator, ToyObservation(), ToyAction(), orders(1))
+    env = EnvWrapper(EpisodeSimulator(ToySimulator), ToyObservation(), ToyAction(), orders(1))
     env.reset()
     assert env.step(2)[1] == 0.0
-    assert isinstance(env.simulator, Simulator)
+
+
+@pytest.mark.parametrize("answer", [None, 3.0, [], {"position": None}])
+def test_an_observation_that_is_no_batch_names_the_class(answer):
+    class Lost(ToyObservation):
+        def interpret(self, known):
+            return answer
+
+    with pytest.raises(InterpreterError, match=r"Lost"):
+        toy_env(orders(1), obs=Lost).reset()

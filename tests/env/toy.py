@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 
-from rlwb.env import EnvWrapper, LogCollector
-from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.env import EnvWrapper
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, per_order
 from rlwb.reward import AuxiliaryInfoCollector, Reward, RewardCombination
-from rlwb.simulator import Simulator
+from rlwb.simulator import Episode, EpisodeSimulator
 
 MAX_STEPS = 13
 
@@ -36,11 +36,12 @@ class ToyState:
     noise: float
 
 
-class ToySimulator(Simulator[ToyOrder, ToyState, float]):
-    def __init__(self, initial: ToyOrder) -> None:
-        super().__init__(initial)
+class ToySimulator(Episode):
+    def __init__(self, initial: ToyOrder, rng: np.random.Generator) -> None:
+        super().__init__(initial, rng)
         self.prices = 10 + np.random.default_rng(initial.number).normal(size=initial.steps).cumsum() / 10
         self.count, self.position, self.last_fill, self.paid = 0, initial.amount, 0.0, 0.0
+        self.noise = rng.random()
 
     def step(self, action: float) -> None:
         last = self.count + 1 == self.initial.steps
@@ -48,12 +49,10 @@ class ToySimulator(Simulator[ToyOrder, ToyState, float]):
         self.paid += self.last_fill * self.prices[self.count]
         self.position -= self.last_fill
         self.count += 1
-        if self.env is not None and last:
-            self.env.logger.add_scalar("at_last_step", self.count)
+        self.noise = self.rng.random()
 
     def get_state(self) -> ToyState:
-        noise = float(self.env.np_random.random()) if self.env is not None else 0.5
-        return ToyState(self.initial, self.count, self.position, self.prices, self.last_fill, noise)
+        return ToyState(self.initial, self.count, self.position, self.prices, self.last_fill, self.noise)
 
     def done(self) -> bool:
         return self.count >= self.initial.steps
@@ -64,7 +63,7 @@ class ToySimulator(Simulator[ToyOrder, ToyState, float]):
         return {"pa": pa, "ffr": filled / self.initial.amount, "odd": 1.0 if self.initial.number % 2 else float("nan")}
 
 
-class ToyObservation(StateInterpreter[ToyState, dict]):
+class ToyObservation(StateInterpreter):
     observation_space = gym.spaces.Dict(
         {
             "position": gym.spaces.Box(0, 1, (), np.float32),
@@ -74,7 +73,11 @@ class ToyObservation(StateInterpreter[ToyState, dict]):
         }
     )
 
+    @per_order
     def interpret(self, state: ToyState) -> dict:
+        return self.observe(state)
+
+    def observe(self, state: ToyState) -> dict:
         prices = np.zeros((MAX_STEPS, 2), np.float32)
         prices[: state.step, 0] = state.prices[: state.step]
         return {
@@ -85,33 +88,37 @@ class ToyObservation(StateInterpreter[ToyState, dict]):
         }
 
 
-class ToyAction(ActionInterpreter[ToyState, int, float]):
+class ToyAction(ActionInterpreter):
     action_space = gym.spaces.Discrete(5)
 
+    @per_order
     def interpret(self, state: ToyState, action: int) -> float:
         return float(action) / 4 * state.order.amount
 
 
-class ToyPrice(Reward[ToyState]):
+class ToyPrice(Reward):
+    @per_order
     def reward(self, state: ToyState) -> float:
         return state.last_fill * float(state.prices[state.step - 1] / state.prices.mean() - 1)
 
 
-class ToyHaste(Reward[ToyState]):
+class ToyHaste(Reward):
+    @per_order
     def reward(self, state: ToyState) -> float:
-        # Reads the environment, so that a reward without one shows.
-        return -(state.last_fill**2) * self.env.status.cur_step
+        return -(state.last_fill**2) * state.step
 
 
-class ToyInfo(AuxiliaryInfoCollector[ToyState]):
+class ToyInfo(AuxiliaryInfoCollector):
+    @per_order
     def collect(self, state: ToyState) -> dict:
-        return {"price_mean": float(state.prices.mean())}
+        # Nothing is known of the second step.
+        return {"price": float("nan") if state.step == 2 else float(state.prices[state.step - 1])}
 
 
 def toy_env(states=None, simulator=ToySimulator, obs=ToyObservation, action=ToyAction, reward=None) -> EnvWrapper:
     if reward is None:
         reward = RewardCombination({"price": (ToyPrice(), 1.0), "haste": (ToyHaste(), 0.1)})
-    return EnvWrapper(simulator, obs(), action(), states, reward, ToyInfo(), LogCollector())
+    return EnvWrapper(EpisodeSimulator(simulator), obs(), action(), states, reward, ToyInfo())
 
 
 def env_fn(**parts):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation import PolicyResult
+from rlwb.evaluation import PolicyResult, figure_table, summary
 
 
 def order_table(pa: Sequence[float], *, days: int = 1, instruments: Sequence[str] = ("A",), **columns) -> pd.DataFrame:
@@ -48,3 +48,8 @@ def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult
     """Make the result of a baseline."""
     orders = order_table(pa, **table)
     return PolicyResult(policy, "baseline", orders, inventory=np.tile([1.0, 0.5, 0.0], (len(orders), 1)))
+
+
+def summarise(results: Sequence[PolicyResult], **settings) -> pd.DataFrame:
+    """Make the summary of single policies."""
+    return summary(figure_table({one.policy: [one] for one in results}, **settings))

@@ -8,7 +8,7 @@ from scipy.stats import norm, t
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation import average_day_interval, bootstrap, day_interval, paired_interval
-from rlwb.evaluation.bootstrap import fewest_days, too_few_days
+from rlwb.evaluation.bootstrap import fewest_days, statistic_interval, too_few_days
 from tests.evaluation.tables import baseline, checkpoint
 
 
@@ -53,6 +53,43 @@ def test_chunks_do_not_change_the_distribution(monkeypatch):
     monkeypatch.setattr(bootstrap, "_CHUNK_ELEMENTS", 1000)
     cut = day_interval(pa, dates, np.random.default_rng(0), resamples=20_000)
     assert (cut.lo, cut.hi) == pytest.approx((whole.lo, whole.hi), abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("settings", "resamples"), [({}, 10_000), ({"resamples": 100}, 100), ({"resamples": 300_001}, 300_001)]
+)
+def test_as_many_resamples_are_drawn_as_asked_for_each_of_all_days(settings, resamples):
+    # Eight days of two orders that count 1 each: every resample, like the estimate, is a sum of 16.
+    seen = []
+
+    def statistic(sums):
+        seen.append(sums[:, 0])
+        return np.arange(float(len(sums)))
+
+    rng = np.random.default_rng(0)
+    days = dates_of(np.repeat(range(8), 2))
+    assert statistic_interval([np.ones((16, 1))], [days], statistic, rng, **settings).estimate == 0.0
+    drawn = np.concatenate(seen[1:])
+    assert len(drawn) == resamples
+    assert len(seen) > 2 or resamples < 300_000, "many resamples are drawn in parts"
+    assert (drawn == 16.0).all()
+    assert seen[0].tolist() == [16.0]
+
+
+def test_a_statistic_has_an_interval_from_the_fewest_days_on():
+    for days, enough in ((6, True), (5, False)):
+        parts, dates = np.arange(float(days))[:, None], dates_of(range(days))
+        rng = np.random.default_rng(0)
+        found = statistic_interval([parts], [dates], lambda sums: sums[:, 0], rng, resamples=200)
+        assert found.estimate == days * (days - 1) / 2
+        assert (found.lo < found.estimate < found.hi) if enough else np.isnan([found.lo, found.hi]).all()
+
+
+def test_the_least_number_of_resamples_is_100():
+    pa, dates = np.arange(8.0), dates_of(range(8))
+    assert day_interval(pa, dates, np.random.default_rng(0), resamples=100).lo < 3.5
+    with pytest.raises(ConfigError, match="99"):
+        day_interval(pa, dates, np.random.default_rng(0), resamples=99)
 
 
 def test_standard_error_of_equal_days_is_that_of_their_means():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.evaluation import comparison, day_interval, gain_loss_ratio
+from rlwb.evaluation import comparison, day_interval
 from rlwb.evaluation.bootstrap import statistic_interval
 from tests.evaluation.tables import baseline, checkpoint
 
@@ -13,7 +13,7 @@ def test_hand_computed_row():
     method = checkpoint([4.0, -2.0, np.nan, 1.0], days=2, ffr=[1.0, 1.0, 0.0, 0.5], reward=[3.0, -3.0, 0.0, 2.0])
     even = baseline([1.0, 0.0, 0.0, 0.0], days=2)
     row = comparison({"ours": method, "TWAP": even}, resamples=200).frame.iloc[0]
-    assert (row["method"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
+    assert (row["policy"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
     assert row["pa"] == pytest.approx(1.0)
     assert row["over_twap"] == pytest.approx((3.0 - 2.0 + 1.0) / 3)
     assert row["glr"] == pytest.approx(2.5 / 2)
@@ -40,6 +40,10 @@ def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
     method = checkpoint(pa, days=12)
     row = comparison({"ours": method}, resamples=400, seed=3).frame.iloc[0]
     slow = np.random.default_rng(3)
+
+    def gain_loss_ratio(pa):
+        return pa[pa > 0].mean() / -pa[pa < 0].mean()
+
     drawn = [
         gain_loss_ratio(np.concatenate([pa[day == d] for d in days])) for days in slow.integers(12, size=(400, 12))
     ]
@@ -61,11 +65,11 @@ def test_what_cannot_be_computed_is_missing_and_shown_as_such():
 
 
 def test_one_day_gives_figures_without_intervals():
-    estimate, lo, hi = statistic_interval(
-        np.array([[1.0], [2.0]]), np.array(["2024-01-02"] * 2), lambda sums: sums[:, 0], np.random.default_rng(0)
+    found = statistic_interval(
+        [np.array([[1.0], [2.0]])], [np.array(["2024-01-02"] * 2)], lambda sums: sums[:, 0], np.random.default_rng(0)
     )
-    assert estimate == 3.0
-    assert np.isnan([lo, hi]).all()
+    assert found.estimate == 3.0
+    assert np.isnan([found.lo, found.hi]).all()
     assert "[" not in comparison({"a": checkpoint([1.0, -2.0])}, resamples=100).to_markdown().splitlines()[2]
 
 

@@ -13,12 +13,12 @@ from rlwb.evaluation import PolicyResult, gap_table, rule_steps
 from rlwb.evaluation.gap import CAUSES, SIMPLE, TOTAL
 from rlwb.execution import (
     TWAP,
-    AmountItself,
+    AmountActionInterpreter,
     BatchedOrderExecution,
     Engine,
     ExecutionRules,
-    StateItself,
-    bind_orders,
+    KnownStateInterpreter,
+    align_orders,
     generate_orders,
 )
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
@@ -61,11 +61,14 @@ def market() -> Sessions:
 
 def player(sessions: Sessions):  # type: ignore[no-untyped-def]
     table = generate_orders(sessions)
-    orders = bind_orders(table.assign(amount=np.maximum(table["amount"], 100.0)), sessions, FULL)
+    orders = align_orders(table.assign(amount=np.maximum(table["amount"], 100.0)), sessions, FULL)
 
     def play(rules: ExecutionRules) -> PolicyResult:
         env = BatchedOrderExecution(
-            Engine(sessions, 4, rules), orders, state_interpreter=StateItself(), action_interpreter=AmountItself()
+            Engine(sessions, 4, rules),
+            orders,
+            state_interpreter=KnownStateInterpreter(),
+            action_interpreter=AmountActionInterpreter(),
         )
         active = env.reset()
         while len(active.episode):

@@ -102,3 +102,34 @@ def test_what_cannot_be_split_is_refused():
         overfitting_probability(np.zeros((20, 2)), blocks=7)
     with pytest.raises(DataError, match="5 days"):
         overfitting_probability(np.zeros((5, 2)))
+
+
+def test_ties_share_their_ranks():
+    # Chosen on the first day: policy 0, which shares the ranks 2 and 3 with policy 1 on the second, so 2.5 of 3.
+    # Chosen on the second: policy 0, the first of the two best, which is the best on the first day, so 3 of 3.
+    result = overfitting_probability(np.array([[5.0, 1.0, 1.0], [2.0, 2.0, 0.0]]), blocks=2)
+    assert sorted(result.logits) == pytest.approx([math.log(2.5 / 1.5), math.log(3.0)], rel=1e-12)
+    assert result.probability == 0.0
+
+
+def test_a_tie_of_all_is_the_middle_and_counts_as_not_carried_over():
+    # Chosen on the first day, policy 0 ties with both others on the second: rank 2 of 3, a logit of exactly 0.
+    result = overfitting_probability(np.array([[5.0, 1.0, 1.0], [1.0, 1.0, 1.0]]), blocks=2)
+    assert sorted(result.logits) == pytest.approx([0.0, math.log(3.0)], abs=1e-15)
+    assert result.probability == 0.5
+    assert result.degradation == 0.0  # from 5 to 1, and from 1 to 5
+
+
+def test_a_tie_below_the_middle_counts_too():
+    # Policy 0 is chosen on the first day and shares the lowest ranks 1 and 2 of 4 on the second: 1.5 of 4.
+    result = overfitting_probability(np.array([[9.0, 0.0, 1.0, 2.0], [0.0, 0.0, 1.0, 3.0]]), blocks=2)
+    # Chosen on the second: policy 3, with rank 3 of 4 on the first.
+    assert sorted(result.logits) == pytest.approx([math.log(1.5 / 3.5), math.log(3 / 2)], rel=1e-12)
+    assert result.probability == 0.5
+    assert result.degradation == pytest.approx(((9 - 0) + (3 - 2)) / 2)
+
+
+def test_policies_that_are_the_same_on_every_day_tell_nothing():
+    result = overfitting_probability(np.repeat(np.arange(10.0)[:, None], 2, axis=1), blocks=4)
+    assert result.logits.tolist() == [0.0] * 6
+    assert result.probability == 1.0

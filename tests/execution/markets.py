@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rlwb.execution import Engine, ExecutionRules, Order, OrderBatch, bind_orders, parse_direction
+from rlwb.execution import (
+    Engine,
+    ExecutionRules,
+    Known,
+    Order,
+    OrderExecution,
+    PAPenaltyReward,
+    audit,
+    parse_direction,
+)
 from rlwb.market import Calendar, Sessions
 
 
@@ -52,23 +62,29 @@ def run(
     sessions: Sessions,
     orders: Sequence[Order],
     ticks_per_step: int,
-    policy: object,
+    policy: Any,
     rules: ExecutionRules | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Run a policy on states; return ticks, steps and summary of `audit`."""
-    from rlwb.execution import AmountItself, BatchedOrderExecution, PAPenaltyReward, StateItself, audit
-
+    """Run a policy, or the baseline that a class or function makes of the engine; return what `audit` does."""
     engine = Engine(sessions, ticks_per_step, rules)
-    batch: OrderBatch = bind_orders(orders, sessions, rules)
-    env = BatchedOrderExecution(
-        engine,
-        batch,
-        state_interpreter=StateItself(),
-        action_interpreter=AmountItself(),
-        reward=PAPenaltyReward(),
-        record=True,
-    )
-    return audit(env, policy)
+    simulator = OrderExecution(engine)
+    actor = policy(engine) if callable(policy) else policy
+    return audit(simulator, simulator.align(orders), actor, reward=PAPenaltyReward(penalty=100.0))
+
+
+class OneOrder:
+    """One order in flight, for tests that step by hand."""
+
+    def __init__(self, one: Order, engine: Engine) -> None:
+        self.simulator = OrderExecution(engine)
+        self.state = self.simulator.start([one], np.zeros(1, dtype=np.uint64))
+
+    @property
+    def known(self) -> Known:
+        return self.state.known
+
+    def step(self, amount: Any) -> None:
+        self.state = self.simulator.step(self.state, [amount])  # type: ignore[arg-type]
 
 
 class AskAtStep:
@@ -78,4 +94,4 @@ class AskAtStep:
         self.step = step
 
     def act(self, obs, noise=None):  # type: ignore[no-untyped-def]
-        return np.where(obs.now.step == self.step, obs.now.position, 0.0)
+        return np.where(obs.step == self.step, obs.position, 0.0)

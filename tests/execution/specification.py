@@ -107,7 +107,7 @@ class SpecifiedOrder:
         step = [t for t in range(self.tick, self.end) if self.cells[t] == self.cells[self.tick]]
         last_step = step[-1] == self.end - 1
         priced = [t for t in step if self.ticks[t].priced]
-        odd = self.rules.odd_remainder
+        odd = self.rules.odd_lot
         trade_odd = odd == "trade_at_end" or (odd == "sell_at_end" and self.side < 0)
         everything = ask >= self.position - TOLERANCE * self.amount
         filled, scheduled = 0.0, 0.0

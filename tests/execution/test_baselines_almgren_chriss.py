@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from scipy.optimize import minimize
 from rlwb.errors import ConfigError
 from rlwb.execution import AlmgrenChriss, Engine, ExecutionRules, ImpactParameters
 from rlwb.execution.baselines.almgren_chriss import holding, risk_aversion_of, urgency_of
+from rlwb.execution.state import ExecutionState
 from tests.execution.markets import order, run, sessions_of
 from tests.execution.test_engine import batch_of
 
@@ -99,11 +102,16 @@ def parameters(**changes: float) -> ImpactParameters:
     return ImpactParameters(("AAA",), *((values[name],) for name in ("volume", "volatility", "temporary", "permanent")))
 
 
+def of(risk_aversion: float, impact: ImpactParameters | None = None) -> Any:
+    """Return what makes the strategy of an engine."""
+    return partial(AlmgrenChriss, risk_aversion=risk_aversion, impact=impact or parameters())
+
+
 @pytest.mark.parametrize("ticks_per_step", [1, 2, 3, 4])
 def test_steps_of_any_length_lie_on_one_trajectory(ticks_per_step: int) -> None:
     """500 of a mean tick volume of 1000: eta is 0.01 and gamma 0.005 of the price for the whole order."""
     sessions = sessions_of([[10.0, 11.0, 9.0, 10.0, 12.0, 10.0, 10.0, 8.0, 10.0, 9.0, 10.0, 10.0]])
-    policy = AlmgrenChriss(parameters(), 30.0)
+    policy = of(30.0)
     _, steps, _ = run(sessions, [order(500.0)], ticks_per_step, policy)
     kappa = math.acosh(1 + 30.0 * 0.01**2 / (0.01 - 0.005 / 2) / 2)
     ends = np.arange(ticks_per_step, 12 + 1, ticks_per_step)
@@ -114,7 +122,7 @@ def test_steps_of_any_length_lie_on_one_trajectory(ticks_per_step: int) -> None:
 def test_the_trajectory_traded_costs_least_in_its_own_model() -> None:
     """The engine's fills, tick by tick, as the holdings of the model."""
     rng = np.random.default_rng(1)
-    _, steps, _ = run(sessions_of([[10.0] * 8]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
+    _, steps, _ = run(sessions_of([[10.0] * 8]), [order(500.0)], 1, of(30.0))
     held = np.concatenate([[1.0], steps["position"].to_numpy() / 500.0])
 
     def objective(held: np.ndarray) -> float:
@@ -128,13 +136,16 @@ def test_the_trajectory_traded_costs_least_in_its_own_model() -> None:
 
 def test_missing_ticks_are_no_time() -> None:
     price = [10.0, math.nan, 10.0, 10.0, math.nan, 10.0]
-    _, gaps, _ = run(sessions_of([price]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
-    _, none, _ = run(sessions_of([[10.0] * 4]), [order(500.0)], 1, AlmgrenChriss(parameters(), 30.0))
+    _, gaps, _ = run(sessions_of([price]), [order(500.0)], 1, of(30.0))
+    _, none, _ = run(sessions_of([[10.0] * 4]), [order(500.0)], 1, of(30.0))
     np.testing.assert_allclose(gaps["position"].to_numpy()[[0, 2, 3, 5]], none["position"], rtol=1e-12, atol=1e-10)
 
 
 def test_what_a_cap_cut_is_spread_over_the_rest_by_the_same_formula() -> None:
-    policy, sessions = AlmgrenChriss(parameters(), 30.0), sessions_of([[10.0] * 6], [[100.0, *[1e6] * 5]])
+    policy, sessions = (
+        of(30.0),
+        sessions_of([[10.0] * 6], [[100.0, *[1e6] * 5]]),
+    )
     _, steps, _ = run(sessions, [order(500.0)], 1, policy, ExecutionRules(volume_limit=0.5))
     kappa = math.acosh(1 + 30.0 * 0.01**2 / (0.01 - 0.005 / 2) / 2)
     assert steps["position"].iloc[0] == 450.0
@@ -145,7 +156,11 @@ def test_what_a_cap_cut_is_spread_over_the_rest_by_the_same_formula() -> None:
 def test_without_risk_aversion_or_parameters_it_trades_evenly() -> None:
     sessions = sessions_of([[10.0, 11.0, 9.0, 10.0]])
     unknown = ImpactParameters(("BBB",), (1000.0,), (0.01,), (0.02,), (0.01,))
-    for policy in (AlmgrenChriss(parameters(), 0.0), AlmgrenChriss(unknown, 30.0), AlmgrenChriss(parameters(), 1e-12)):
+    for policy in (
+        of(0.0),
+        of(30.0, unknown),
+        of(1e-12),
+    ):
         _, steps, _ = run(sessions, [order(400.0)], 1, policy)
         np.testing.assert_allclose(steps["fill"], 100.0, rtol=1e-6)
 
@@ -154,7 +169,8 @@ def test_the_typical_order_gets_the_wanted_urgency() -> None:
     """Of three sizes the middle one: kappa T is 3, a larger order is slower, a smaller one faster."""
     engine = Engine(sessions_of([[10.0] * 12]), 3)
     batch = batch_of([(1, amount, 0, 12) for amount in (50.0, 500.0, 5000.0)], 0)
-    policy = AlmgrenChriss.of_urgency(parameters(), engine, batch, 3.0)
+    policy = AlmgrenChriss(engine, urgency=3.0, impact=parameters())
+    policy.fit(batch)
     size = np.array([50.0, 500.0, 5000.0]) / 1000.0
     kappa = urgency_of(policy.risk_aversion, 0.01, 0.02 * size, 0.01 * size)
     assert kappa[1] * 12 == pytest.approx(3.0, rel=1e-12)
@@ -165,23 +181,36 @@ def test_the_typical_order_gets_the_wanted_urgency() -> None:
 
 def test_orders_that_tell_no_risk_aversion_give_0() -> None:
     engine, batch = Engine(sessions_of([[10.0] * 4]), 1), batch_of([(1, 5.0, 0, 4)], 0)
-    assert AlmgrenChriss.of_urgency(ImpactParameters((), (), (), (), ()), engine, batch).risk_aversion == 0.0
+    policy = AlmgrenChriss(engine, impact=ImpactParameters((), (), (), (), ()))
+    policy.fit(batch)
+    assert policy.risk_aversion == 0.0
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
 def test_impossible_numbers_are_refused(wrong: float) -> None:
+    engine = Engine(sessions_of([[10.0] * 4]), 1)
     with pytest.raises(ConfigError, match="the risk aversion is"):
-        AlmgrenChriss(parameters(), wrong)
-    engine, batch = Engine(sessions_of([[10.0] * 4]), 1), batch_of([(1, 5.0, 0, 4)], 0)
+        AlmgrenChriss(engine, risk_aversion=wrong)
     with pytest.raises(ConfigError, match="the urgency is"):
-        AlmgrenChriss.of_urgency(parameters(), engine, batch, wrong)
+        AlmgrenChriss(engine, urgency=wrong)
+
+
+def test_the_estimates_go_through_a_file_and_nothing_is_traded_without_them() -> None:
+    engine, batch = Engine(sessions_of([[10.0, 10.1, 9.9, 10.0]]), 1), batch_of([(1, 5.0, 0, 4)], 0)
+    known = ExecutionState.start(engine, batch).known
+    policy, again = AlmgrenChriss(engine), AlmgrenChriss(engine)
+    with pytest.raises(ConfigError, match="fit"):
+        policy.act(known)
+    policy.fit(batch)
+    again.load_state_dict(policy.state_dict())
+    assert again.act(known).tolist() == policy.act(known).tolist()
 
 
 def test_a_batch_gets_what_each_order_gets() -> None:
     sessions = sessions_of([[10.0] * 6])
     orders = [order(500.0), order(80.0, "SELL", "09:31", "09:35")]
-    _, both, _ = run(sessions, orders, 2, AlmgrenChriss(parameters(), 30.0))
+    _, both, _ = run(sessions, orders, 2, of(30.0))
     for number, one in enumerate(orders):
-        _, alone, _ = run(sessions, [one], 2, AlmgrenChriss(parameters(), 30.0))
+        _, alone, _ = run(sessions, [one], 2, of(30.0))
         name = both["order_id"].drop_duplicates().iloc[number]
         assert both.loc[both["order_id"] == name, "fill"].tolist() == alone["fill"].tolist()

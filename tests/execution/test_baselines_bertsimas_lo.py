@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,7 +72,7 @@ def parameters(permanent: float = 0.02) -> ImpactParameters:
 def test_trades_by_hand() -> None:
     """After 10 and 11 the signal is 11 / 10.5 - 1; with two steps left it weighs gamma rho / 2 over theta."""
     sessions = sessions_of([[10.0, 11.0, 10.0, 10.0, 10.0, 10.0]])
-    policy = BertsimasLo(parameters(), SignalParameters(gamma=-0.4, rho=0.5))
+    policy = partial(BertsimasLo, impact=parameters(), signal=SignalParameters(gamma=-0.4, rho=0.5))
     signal, theta = 11.0 / 10.5 - 1.0, 0.02 / 1000.0
     shift = -0.1 * signal / theta
     assert shift == pytest.approx(-238.095, abs=1e-3)
@@ -83,7 +85,7 @@ def test_trades_by_hand() -> None:
 
 def test_a_trade_is_cut_to_the_position_and_never_turned() -> None:
     sessions = sessions_of([[10.0, 11.0, 10.0, 10.0, 10.0, 10.0]])
-    policy = BertsimasLo(parameters(), SignalParameters(gamma=-0.4, rho=0.5))
+    policy = partial(BertsimasLo, impact=parameters(), signal=SignalParameters(gamma=-0.4, rho=0.5))
     for side, expected in (("BUY", 0.0), ("SELL", 6.0)):
         _, steps, _ = run(sessions, [order(9.0, side)], 2, policy)
         assert steps["fill"].iloc[1] == pytest.approx(expected)
@@ -91,17 +93,17 @@ def test_a_trade_is_cut_to_the_position_and_never_turned() -> None:
 
 def test_without_lasting_impact_it_trades_all_or_nothing_and_evenly_without_a_signal() -> None:
     sessions = sessions_of([[10.0, 11.0, 10.0, 11.0, 10.5, 10.5], [10.0] * 6])
-    policy = BertsimasLo(parameters(0.0), SignalParameters(gamma=-0.4, rho=0.5))
+    policy = partial(BertsimasLo, impact=parameters(0.0), signal=SignalParameters(gamma=-0.4, rho=0.5))
     assert run(sessions, [order(900.0)], 2, policy)[1]["fill"].tolist() == [300.0, 0.0, 600.0]
     assert run(sessions, [order(900.0, "SELL")], 2, policy)[1]["fill"].tolist()[:2] == [300.0, 600.0]
     assert run(sessions, [order(900.0, day=2)], 2, policy)[1]["fill"].tolist() == [300.0] * 3
-    calm = BertsimasLo(parameters(0.0), SignalParameters(gamma=0.0, rho=0.5))
+    calm = partial(BertsimasLo, impact=parameters(0.0), signal=SignalParameters(gamma=0.0, rho=0.5))
     assert run(sessions, [order(900.0)], 2, calm)[1]["fill"].tolist() == [300.0] * 3
 
 
 def test_an_instrument_without_parameters_trades_evenly() -> None:
     other = ImpactParameters(("BBB",), (1000.0,), (0.01,), (0.02,), (0.02,))
-    policy = BertsimasLo(other, SignalParameters(gamma=-0.4, rho=0.5))
+    policy = partial(BertsimasLo, impact=other, signal=SignalParameters(gamma=-0.4, rho=0.5))
     sessions = sessions_of([[10.0, 11.0, 10.0, 11.0, 10.5, 10.5]])
     assert run(sessions, [order(900.0)], 2, policy)[1]["fill"].tolist() == [300.0] * 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,23 +18,23 @@ from rlwb.execution import (
     BertsimasLo,
     Engine,
     ExecutionRules,
-    HindsightBound,
+    HindsightOptimum,
     ImpactParameters,
     SignalParameters,
 )
-from rlwb.execution.state import BatchState
+from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
 from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of
 
 IMPACT = ImpactParameters(("AAA",), (400.0,), (0.05,), (0.02,), (0.01,))
 POLICIES = {
-    "twap": TWAP(),
-    "vwap": VWAP(days=2),
-    "pov": POV(),
-    "pov at a rate": POV(0.1, days=1),
-    "almgren_chriss": AlmgrenChriss(IMPACT, 5.0),
-    "bertsimas_lo": BertsimasLo(IMPACT, SignalParameters(-0.5, 0.7)),
+    "twap": TWAP,
+    "vwap": partial(VWAP, days=2),
+    "pov": POV,
+    "pov at a rate": partial(POV, rate=0.1, days=1),
+    "almgren_chriss": partial(AlmgrenChriss, impact=IMPACT, risk_aversion=5.0),
+    "bertsimas_lo": partial(BertsimasLo, impact=IMPACT, signal=SignalParameters(-0.5, 0.7)),
 }
 DAYS, TICKS = 4, 12
 
@@ -57,14 +58,14 @@ def other_future(sessions: Sessions, rng: np.random.Generator, day: int, tick: i
 def asked(engine: Engine, policy: object, day: int, until: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return asks and positions of the steps that begin before a tick or at it."""
     orders = [(side, 150.0, a, b) for side in (1, -1) for a, b in ((0, TICKS), (1, 9), (3, TICKS), (5, 7))]
-    state = BatchState.start(engine, batch_of(orders, day))
+    state, made = ExecutionState.start(engine, batch_of(orders, day)), policy(engine)  # type: ignore[operator]
     asks, positions = [], []
     while (~state.now.done & (state.now.tick <= until)).any():
-        ask = np.where(state.now.done, 0.0, policy.act(state))  # type: ignore[attr-defined]
+        ask = np.where(state.now.done, 0.0, made.act(state.known))
         late = state.now.tick > until
         asks.append(np.where(late, 0.0, ask))
         positions.append(np.where(late, 0.0, state.now.position))
-        state = state.advance(*engine.step(state.orders, state.now, ask))
+        state = state.after(*engine.step(state.orders, state.now, ask))
     return asks, positions
 
 
@@ -98,7 +99,7 @@ def test_the_bound_does_look_ahead() -> None:
     sessions = panel(rng, np.zeros((DAYS, TICKS), dtype=bool))
     batch = batch_of([(1, 150.0, 0, TICKS)], 1)
     before, after = (
-        HindsightBound.of(Engine(each, 3), batch).price[0] for each in (sessions, other_future(sessions, rng, 1, 6))
+        HindsightOptimum.of(Engine(each, 3), batch).price[0] for each in (sessions, other_future(sessions, rng, 1, 6))
     )
     assert before != after
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from rlwb.execution import Engine, ExecutionRules, HindsightBound, OrderBatch, hindsight_table
+from rlwb.execution import Engine, ExecutionRules, HindsightOptimum, OrderBatch, hindsight_table
 from rlwb.execution.engine import EngineState
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.market import Sessions
@@ -38,7 +38,7 @@ def assert_not_beaten(engine: Engine, batch: OrderBatch, state: EngineState) -> 
     share that is filled, the more digits the average loses. An order counts as complete with `TOLERANCE` of its amount
     left, which it may so trade elsewhere, at most from the dearest tick to the cheapest.
     """
-    bound = HindsightBound.of(engine, batch)
+    bound = HindsightOptimum.of(engine, batch)
     for i in range(len(batch)):
         price = engine.price[batch.session[i], batch.start[i] : batch.end[i]]
         price = price[np.isfinite(price) & (price > 0)]
@@ -106,7 +106,7 @@ def test_without_a_cap_the_bound_is_the_best_step_or_the_last_tick(
     sessions, _, ticks_per_step, orders, _ = problem
     free = Sessions(sessions.calendar, sessions.instruments, sessions.dates, sessions.num_ticks, dict(sessions.fields))
     engine, batch = Engine(free, ticks_per_step), batch_of(orders)
-    bound = HindsightBound.of(engine, batch)
+    bound = HindsightOptimum.of(engine, batch)
     best = np.full(len(batch), np.nan)
     for step in range(engine.max_step + 1):
         shares = np.zeros((len(batch), engine.max_step + 1))
@@ -163,7 +163,7 @@ def test_with_a_tick_a_step_the_bound_is_that_of_linear_programming(
     batch = batch_of([(side, amount, 0, len(ticks))], 0)
     room = np.full(len(ticks), np.inf) if cap is None else cap * volume
     expected = optimum(side * price, room, amount, complete)
-    bound = HindsightBound.of(engine, batch)
+    bound = HindsightOptimum.of(engine, batch)
     if math.isinf(expected):
         assert math.isnan(bound.price[0])
         assert bound.filled[0] == 0.0
@@ -192,7 +192,7 @@ def test_with_a_tick_a_step_some_asks_reach_the_bound(
         ask = np.minimum(np.array([float(plan[step]) for plan in plans]), np.where(state.done, 0.0, state.position))
         state, _ = engine.step(batch, state, ask)
     filled = state.filled > 0
-    bound = HindsightBound.of(engine, batch[:1])
+    bound = HindsightOptimum.of(engine, batch[:1])
     assert filled.any() == np.isfinite(bound.price[0])
     if filled.any():
         assert (state.notional[filled] / state.filled[filled]).min() == pytest.approx(bound.price[0], rel=1e-12)
@@ -203,7 +203,7 @@ def bound_of(
 ) -> tuple[float, float]:
     volumes = [volume] if isinstance(volume, list) else volume
     engine = Engine(sessions_of([price], volumes), ticks, ExecutionRules(**rules))  # type: ignore[arg-type]
-    bound = HindsightBound.of(engine, batch_of([(side, amount, 0, len(price))], 0))
+    bound = HindsightOptimum.of(engine, batch_of([(side, amount, 0, len(price))], 0))
     return float(bound.price[0]), float(bound.filled[0])
 
 
@@ -230,10 +230,10 @@ def test_without_its_cap_the_bound_is_that_of_rules_that_have_none() -> None:
     batch = batch_of([(1, 60.0, 0, 6), (-1, 60.0, 1, 5)], 0)
     engine = Engine(sessions_of([price], [volume]), 2, rules)
     free = Engine(engine.sessions, 2, ExecutionRules(lot_size=7.0))
-    off, none = HindsightBound.of(engine, batch, capped=False), HindsightBound.of(free, batch)
+    off, none = HindsightOptimum.of(engine, batch, capped=False), HindsightOptimum.of(free, batch)
     np.testing.assert_array_equal(off.price, none.price)
     np.testing.assert_array_equal(off.filled, none.filled)
-    assert off.price[0] != HindsightBound.of(engine, batch).price[0]
+    assert off.price[0] != HindsightOptimum.of(engine, batch).price[0]
     table = hindsight_table(engine, batch, capped=False)
     np.testing.assert_array_equal(table["price"], none.price)
     assert table["pa_net"].isna().all(), "impact depends on which tick takes how much"
@@ -248,10 +248,10 @@ def test_nothing_to_fill_has_no_bound() -> None:
 def test_more_orders_than_a_block_and_none() -> None:
     engine = Engine(sessions_of([[11.0, 10.0, 12.0]]), 1)
     many = batch_of([(1, 1.0 + i, 0, 1 + i % 3) for i in range(5000)], 0)
-    bound = HindsightBound.of(engine, many)
+    bound = HindsightOptimum.of(engine, many)
     np.testing.assert_array_equal(bound.price, np.array([11.0, 10.0, 10.0])[np.arange(5000) % 3])
     np.testing.assert_array_equal(bound.filled, many.amount)
-    assert len(HindsightBound.of(engine, many[:0]).price) == 0
+    assert len(HindsightOptimum.of(engine, many[:0]).price) == 0
 
 
 def test_the_table_has_the_figures_of_the_bound() -> None:

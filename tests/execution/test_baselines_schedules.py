@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.execution import POV, TWAP, VWAP, Engine, ExecutionRules
 from rlwb.execution.metrics import order_metrics
-from rlwb.execution.state import BatchState
+from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
 from tests.execution.markets import order, run, sessions_of
 from tests.execution.test_engine import batch_of
@@ -24,9 +25,11 @@ def test_twap_has_no_advantage_in_any_window(ticks_per_step: int) -> None:
     clock = (("09:30", "09:37"), ("13:00", "13:05"))
     engine = Engine(sessions_of(price, segments=clock), ticks_per_step)  # type: ignore[arg-type]
     windows = [(side, 7.0, a, b) for side in (1, -1) for a in range(12) for b in range(a + 1, 13)]
-    state, policy = BatchState.start(engine, batch_of(windows, 0)), TWAP()
+    state, policy = ExecutionState.start(engine, batch_of(windows, 0)), TWAP(engine)
     while not state.now.done.all():
-        state = state.advance(*engine.step(state.orders, state.now, np.where(state.now.done, 0.0, policy.act(state))))
+        state = state.after(
+            *engine.step(state.orders, state.now, np.where(state.now.done, 0.0, policy.act(state.known)))
+        )
     pa = order_metrics(state.orders, state.now, state.benchmarks, engine.rules)["pa"]
     priced = np.array([np.isfinite(price[0, a:b]).any() for _, _, a, b in windows])
     assert np.isnan(pa[~priced]).all()
@@ -37,9 +40,14 @@ def test_vwap_follows_the_shares_of_earlier_days_alone() -> None:
     """Shares of 1/2, 1/4, 1/8, 1/8 on a busy day and 1/4 each on a calm one, and a session that is not looked at."""
     volume = [[9000.0, 0, 0, 0], [4000.0, 2000, 1000, 1000], [10.0] * 4, [1.0, 1, 1, 997]]
     sessions = sessions_of([[10.0] * 4] * 4, volume)
-    assert run(sessions, [order(160.0, day=4)], 1, VWAP(days=2))[1]["fill"].tolist() == [60.0, 40.0, 30.0, 30.0]
-    assert run(sessions, [order(160.0, day=2)], 1, VWAP(days=2))[1]["fill"].tolist() == [160.0]
-    assert run(sessions, [order(160.0, day=1)], 1, VWAP(days=2))[1]["fill"].tolist() == [40.0] * 4
+    assert run(sessions, [order(160.0, day=4)], 1, partial(VWAP, days=2))[1]["fill"].tolist() == [
+        60.0,
+        40.0,
+        30.0,
+        30.0,
+    ]
+    assert run(sessions, [order(160.0, day=2)], 1, partial(VWAP, days=2))[1]["fill"].tolist() == [160.0]
+    assert run(sessions, [order(160.0, day=1)], 1, partial(VWAP, days=2))[1]["fill"].tolist() == [40.0] * 4
 
 
 def test_pov_forecasts_by_earlier_days_and_makes_up_for_what_it_missed() -> None:
@@ -49,16 +57,16 @@ def test_pov_forecasts_by_earlier_days_and_makes_up_for_what_it_missed() -> None
     the forecast, less the 10 that are done; then (200 + 400 + 600) / 10 - 60.
     """
     sessions = sessions_of([[10.0] * 4] * 3, [[50.0, 100, 150, 200], [150.0, 300, 450, 600], [200.0, 400, 600, 800]])
-    _, steps, _ = run(sessions, [order(1000.0, day=3)], 1, POV(0.1, days=2))
+    _, steps, _ = run(sessions, [order(1000.0, day=3)], 1, partial(POV, rate=0.1, days=2))
     np.testing.assert_allclose(steps["fill"], [10.0, 50.0, 60.0, 880.0])
-    _, steps, _ = run(sessions, [order(100.0, day=3)], 1, POV(0.1, days=2))
+    _, steps, _ = run(sessions, [order(100.0, day=3)], 1, partial(POV, rate=0.1, days=2))
     np.testing.assert_allclose(steps["fill"], [10.0, 50.0, 40.0], err_msg="it ends where the order is filled")
 
 
 def test_pov_without_earlier_days_takes_todays_mean() -> None:
     """Nothing is known at first: an even part. Then 300 and (300 + 100) / 2 a minute are the forecasts."""
     sessions = sessions_of([[10.0] * 4], [[300.0, 100.0, 200.0, 500.0]])
-    _, steps, _ = run(sessions, [order(400.0)], 1, POV(0.25))
+    _, steps, _ = run(sessions, [order(400.0)], 1, partial(POV, rate=0.25))
     np.testing.assert_allclose(steps["fill"], [100.0, 0.25 * 600 - 100, 0.25 * (400 + 200) - 150, 250.0])
 
 
@@ -66,43 +74,46 @@ def test_pov_of_its_own_rate_ends_with_the_window_on_a_day_as_usual() -> None:
     """100 of 1000 usual shares is a tenth; from the second minute on of 900, a ninth; and today is as usual."""
     usual = [100.0, 200, 300, 400]
     sessions = sessions_of([[10.0] * 4] * 2, [usual, usual])
-    _, steps, _ = run(sessions, [order(100.0, day=2)], 1, POV())
+    _, steps, _ = run(sessions, [order(100.0, day=2)], 1, POV)
     np.testing.assert_allclose(steps["fill"], [10.0, 20.0, 30.0, 40.0])
-    _, steps, _ = run(sessions, [order(90.0, day=2, start="09:31")], 2, POV())
+    _, steps, _ = run(sessions, [order(90.0, day=2, start="09:31")], 2, POV)
     np.testing.assert_allclose(steps["fill"], [20.0, 70.0])
 
 
 def test_pov_makes_up_for_what_a_cap_cut() -> None:
     """The forecast of the first minute asks for 50 of which the cap leaves 10."""
     sessions = sessions_of([[10.0] * 3] * 2, [[500.0, 500, 500], [20.0, 500, 500]])
-    _, steps, _ = run(sessions, [order(150.0, day=2)], 1, POV(0.1), ExecutionRules(volume_limit=0.5))
+    _, steps, _ = run(sessions, [order(150.0, day=2)], 1, partial(POV, rate=0.1), ExecutionRules(volume_limit=0.5))
     assert steps["fill"].iloc[0] == 10.0
-    assert steps["ask"].iloc[1] == pytest.approx(0.0), "a 25th of the usual is expected from here on: 0.1 * 40 < 10"
+    assert steps["requested"].iloc[1] == pytest.approx(0.0), (
+        "a 25th of the usual is expected from here on: 0.1 * 40 < 10"
+    )
 
 
 def test_a_volume_that_is_missing_counts_as_none() -> None:
     sessions = sessions_of([[10.0] * 3] * 2, [[100.0, math.nan, 300], [100.0, math.nan, 300]])
-    assert run(sessions, [order(40.0, day=2)], 1, VWAP())[1]["fill"].tolist() == [10.0, 0.0, 30.0]
-    np.testing.assert_allclose(run(sessions, [order(40.0, day=2)], 1, POV())[1]["fill"], [10.0, 0.0, 30.0])
+    assert run(sessions, [order(40.0, day=2)], 1, VWAP)[1]["fill"].tolist() == [10.0, 0.0, 30.0]
+    np.testing.assert_allclose(run(sessions, [order(40.0, day=2)], 1, POV)[1]["fill"], [10.0, 0.0, 30.0])
 
 
 @pytest.mark.parametrize("kind", [POV, VWAP])
 @pytest.mark.parametrize("days", [0, -1, 2.0, True, "3", None])
 def test_days_are_a_whole_number(kind: type, days: object) -> None:
+    engine = Engine(sessions_of([[10.0] * 2]), 1)
     with pytest.raises(ConfigError, match="give the number of earlier sessions to look back to, 1 or more"):
-        kind(days=days)
-    assert kind(days=np.int64(3)).days == 3
+        kind(engine, days=days)
+    assert kind(engine, days=np.int64(3)).days == 3
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, math.nan])
 def test_a_rate_is_a_share(rate: float) -> None:
     with pytest.raises(ConfigError, match="the participation rate is"):
-        POV(rate)
+        POV(Engine(sessions_of([[10.0] * 2]), 1), rate)
 
 
 def test_days_look_back_no_further_than_the_instruments_first_session() -> None:
     sessions: Sessions = sessions_of([[10.0] * 2] * 2, [[100.0, 300.0], [1.0, 1.0]])
-    assert run(sessions, [order(40.0, day=2)], 1, VWAP(days=10**9))[1]["fill"].tolist() == [10.0, 30.0]
+    assert run(sessions, [order(40.0, day=2)], 1, partial(VWAP, days=10**9))[1]["fill"].tolist() == [10.0, 30.0]
 
 
 def test_pov_reads_earlier_volumes_in_shares_of_today() -> None:
@@ -111,9 +122,9 @@ def test_pov_reads_earlier_volumes_in_shares_of_today() -> None:
     factor = np.array([1.0, 2.0])
     parts = (plain.calendar, plain.instruments, plain.dates, plain.num_ticks, dict(plain.fields))
     sessions = Sessions(*parts, factor=factor)
-    _, steps, _ = run(sessions, [order(1000.0, day=2)], 1, POV(0.1))
+    _, steps, _ = run(sessions, [order(1000.0, day=2)], 1, partial(POV, rate=0.1))
     np.testing.assert_allclose(steps["fill"], [20.0, 40.0, 60.0, 880.0])
-    _, steps, _ = run(plain, [order(1000.0, day=2)], 1, POV(0.1))
+    _, steps, _ = run(plain, [order(1000.0, day=2)], 1, partial(POV, rate=0.1))
     np.testing.assert_allclose(steps["fill"].iloc[0], 10.0)
 
 
@@ -121,6 +132,6 @@ def test_pov_reads_earlier_volumes_in_shares_of_today() -> None:
 def test_pov_stands_volumes_next_to_nothing() -> None:
     """100 over 1e-310 is more than a number holds: everything at once."""
     for volume in ([[1e-310] * 4, [1e-310] * 4], [[1e-310] * 4, [1000.0] * 4]):
-        _, steps, summary = run(sessions_of([[10.0] * 4] * 2, volume), [order(100.0, day=2)], 1, POV())
+        _, steps, summary = run(sessions_of([[10.0] * 4] * 2, volume), [order(100.0, day=2)], 1, POV)
         assert summary["ffr"].iloc[0] == 1.0
         assert steps["fill"].iloc[0] > 0

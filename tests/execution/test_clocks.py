@@ -11,16 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import OrderError
-from rlwb.execution import (
-    TWAP,
-    AmountItself,
-    BatchedOrderExecution,
-    Engine,
-    ExecutionRules,
-    StateItself,
-    bind_orders,
-)
-from rlwb.market import Calendar, Sessions
+from rlwb.execution import TWAP, Engine, ExecutionRules, align_orders
+from rlwb.market import Calendar, build_sessions
+from tests.execution.markets import run
 
 DAY = pd.Timestamp("2024-03-11")  # the Monday after New York's clocks went forward
 
@@ -64,7 +57,7 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     if calendar.timezone is not None:
         bars["datetime"] = bars["datetime"].dt.tz_localize(calendar.timezone).dt.tz_convert("Asia/Tokyo")
     shuffled = bars.sample(frac=1.0, random_state=data.draw(st.integers(0, 9)))
-    sessions = Sessions.from_bars(pd.concat([shuffled, bars.iloc[:1]]), calendar, min_coverage=0.0)
+    sessions = build_sessions(pd.concat([shuffled, bars.iloc[:1]]), calendar, min_coverage=0.0)
 
     edges = [
         DAY + pd.Timedelta(seconds=int(s)) for s in np.unique(np.append(calendar.tick_start, calendar.close_seconds))
@@ -80,26 +73,19 @@ def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar
     expected = pd.Series(close + (0.5 if field == "open" else 0.0))[inside & kept]
     if expected.empty:
         with pytest.raises(OrderError, match="cannot be executed"):
-            bind_orders(pd.DataFrame([row]), sessions, rules)
+            align_orders(pd.DataFrame([row]), sessions, rules)
         return
     per_step = data.draw(st.integers(1, ticks))
-    env = BatchedOrderExecution(
-        Engine(sessions, per_step, rules),
-        bind_orders(pd.DataFrame([row]), sessions, rules),
-        state_interpreter=StateItself(),
-        action_interpreter=AmountItself(),
-    )
-    active = env.reset()
-    while len(active.episode):
-        _, active = env.step(TWAP().act(active.obs))
-    result = env.results().iloc[0]
+    _, _, results = run(sessions, pd.DataFrame([row]), per_step, TWAP, rules)
+    result = results.iloc[0]
     assert result["twap"] == pytest.approx(expected.mean(), rel=1e-12)
     assert result["arrival"] == expected.iloc[0]
     assert result["pa"] == pytest.approx(0.0, abs=1e-8)
     assert result["ffr"] == 1.0
     within = pd.Series(np.arange(ticks)).groupby(calendar.segment).cumcount().to_numpy() // per_step
     cells = {(int(s), int(c)) for s, c in zip(calendar.segment[inside], within[inside], strict=True)}
-    assert env.state.num_steps[0] == len(cells)
+    orders = align_orders(pd.DataFrame([row]), sessions, rules)
+    assert Engine(sessions, per_step, rules).num_steps(orders).tolist() == [len(cells)]
     weight = volume[inside & kept]
     if weight.sum() > 0:
         assert result["vwap"] == pytest.approx((expected * weight).sum() / weight.sum(), rel=1e-12)

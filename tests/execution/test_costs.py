@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.execution import TWAP, BatchState, Engine, ExecutionRules, PAPenaltyReward, bind_orders
-from rlwb.market import Sessions
+from rlwb.execution import TWAP, Engine, ExecutionRules, ExecutionState, PAPenaltyReward, align_orders
+from rlwb.market import Sessions, build_sessions
+from rlwb.reward import sum_parts
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
 
@@ -23,7 +24,7 @@ def quoted(bid: list[float], ask: list[float], close: list[float] | None = None)
 def test_buys_pay_the_ask_and_sells_get_the_bid() -> None:
     sessions = quoted([9.9, 10.9], [10.1, 11.3], close=[10.05, 11.0])
     rules = ExecutionRules(price_field="quotes")
-    ticks, _, summary = run(sessions, [order(100, "BUY"), order(100, "SELL")], 1, TWAP(), rules)
+    ticks, _, summary = run(sessions, [order(100, "BUY"), order(100, "SELL")], 1, TWAP, rules)
     # Mids 10 and 11.1, half spreads 0.1 and 0.2: even parts reach the TWAP of the mids, 10.55, before the spread.
     assert summary["twap"].tolist() == pytest.approx([10.55, 10.55])
     assert summary["price"].tolist() == pytest.approx([10.55, 10.55])
@@ -35,8 +36,8 @@ def test_buys_pay_the_ask_and_sells_get_the_bid() -> None:
 
 def test_a_bar_with_one_quote_alone_has_no_price() -> None:
     sessions = quoted([9.9, math.nan, 10.9], [10.1, 10.5, 11.3], close=[10.0, 10.4, 11.0])
-    ticks, _, summary = run(sessions, [order(100)], 3, TWAP(), ExecutionRules(price_field="quotes"))
-    assert ticks["bound"].tolist() == ["", "no price", ""]
+    ticks, _, summary = run(sessions, [order(100)], 3, TWAP, ExecutionRules(price_field="quotes"))
+    assert ticks["constraint"].tolist() == ["", "no price", ""]
     assert summary["twap"].iloc[0] == pytest.approx(10.55)
 
 
@@ -45,7 +46,7 @@ def test_quotes_that_the_data_lack_are_refused_by_engine_and_binding() -> None:
     with pytest.raises(ConfigError, match=r"the data have no bid and no ask.*half_spread_bps"):
         Engine(sessions, 1, rules)
     with pytest.raises(ConfigError, match="the data have no bid and no ask"):
-        bind_orders([order(1.0)], sessions, rules)
+        align_orders([order(1.0)], sessions, rules)
 
 
 def test_temporary_impact_is_of_the_fill_that_makes_it() -> None:
@@ -72,7 +73,7 @@ def test_permanent_impact_is_of_the_fills_before() -> None:
 def test_permanent_impact_stays_over_steps() -> None:
     sessions = sessions_of([[10.0] * 4], 1000.0)
     rules = ExecutionRules(volume_limit=1.0, permanent_impact_bps=100.0, permanent_impact_shape="square_root")
-    ticks, _, _ = run(sessions, [order(400)], 1, TWAP(), rules)
+    ticks, _, _ = run(sessions, [order(400)], 1, TWAP, rules)
     root = math.sqrt(0.1)
     assert ticks["cost"].tolist() == pytest.approx([1000 * 0.01 * root * k for k in range(4)])
 
@@ -86,12 +87,15 @@ def test_halts_may_be_left_out_where_the_data_have_them() -> None:
         Engine(sessions_of([[10.0] * 4]), 1, ExecutionRules(halts=False))
 
 
-def episode(rules: ExecutionRules, sides: list[str], amounts: list[list[float]]) -> tuple[list[BatchState], Engine]:
+def episode(rules: ExecutionRules, sides: list[str], amounts: list[list[float]]) -> tuple[list[ExecutionState], Engine]:
     sessions = sessions_of([[10.0, 10.4, 10.2, 9.9]], [[900.0, 1000.0, 700.0, 1200.0]])
     engine = Engine(sessions, 2, rules)
-    state, states = BatchState.start(engine, bind_orders([order(200, side) for side in sides], sessions, rules)), []
+    state, states = (
+        ExecutionState.start(engine, align_orders([order(200, side) for side in sides], sessions, rules)),
+        [],
+    )
     for ask in amounts:
-        state = state.advance(*engine.step(state.orders, state.now, np.array(ask)))
+        state = state.after(*engine.step(state.orders, state.now, np.array(ask)))
         states.append(state)
     return states, engine
 
@@ -111,18 +115,18 @@ def test_rewards_under_costs_add_up_to_the_net_price_advantage() -> None:
     )
     states, _ = episode(rules, ["BUY", "SELL"], [[120.0, 10.0], [80.0, 20.0]])
     reward = PAPenaltyReward(penalty=0.0, scale=0.5)
-    total = np.sum([reward.reward_batch(state) for state in states], axis=0)
+    total = np.sum([sum_parts(reward.parts(state.outcome)) for state in states], axis=0)
     last = states[-1]
     figures = order_metrics(last.orders, last.now, last.benchmarks, rules)
     assert figures["ffr"].tolist() == pytest.approx([1.0, 0.15])
     assert total.tolist() == pytest.approx((0.5 * figures["ffr"] * figures["pa_net"]).tolist(), rel=1e-12)
     # The minimum fee is charged once, at the end: 3 bp of some 300 is 0.09.
-    assert reward.parts_batch(states[0])["cost"][1] > reward.parts_batch(last)["cost"][1]
+    assert reward.parts(states[0].outcome)["cost"][1] > reward.parts(last.outcome)["cost"][1]
 
 
 def test_the_reward_has_no_cost_part_without_costs() -> None:
     states, _ = episode(ExecutionRules(volume_limit=0.5), ["BUY"], [[100.0], [100.0]])
-    assert list(PAPenaltyReward().parts_batch(states[0])) == ["pa", "penalty"]
+    assert list(PAPenaltyReward().parts(states[0].outcome)) == ["pa", "penalty"]
 
 
 def test_a_session_of_real_quotes_costs_half_its_spread() -> None:
@@ -136,11 +140,11 @@ def test_a_session_of_real_quotes_costs_half_its_spread() -> None:
     bars = pd.read_parquet(path)
     bars = bars[(bars["instrument"] == "SPY") & (bars["datetime"].dt.strftime("%Y-%m-%d") == "2013-10-07")]
     inside = bars.set_index("datetime").between_time("10:30", "11:29")
-    sessions = Sessions.from_bars(bars, Calendar.preset("us"))
+    sessions = build_sessions(bars, Calendar.preset("us"))
     stamp = pd.Timestamp("2013-10-07")
     one = {"instrument": "SPY", "date": stamp, "direction": "BUY", "amount": 6000.0, "start": "10:30", "end": "11:30"}
     rules = ExecutionRules(price_field="quotes")
-    orders = bind_orders(pd.DataFrame([one]), sessions, rules)
+    orders = align_orders(pd.DataFrame([one]), sessions, rules)
     engine = Engine(sessions, 60, rules)
     state, _ = engine.step(orders, engine.reset(orders), np.array([6000.0]))
     assert len(inside) == 60

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution import OrderSettings, SplitSettings, bind_orders, generate_orders, split_orders
+from rlwb.execution import OrderSettings, SplitSettings, align_orders, generate_orders, split_orders
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
+from rlwb.seeds import Stream, normal
 from tests.execution.markets import sessions_of
 
 
@@ -35,7 +38,25 @@ def test_the_amount_is_proportional_to_the_volume_of_the_window() -> None:
     sessions = sessions_of([[10.0] * 4], volume)
     assert generate_orders(sessions, early)["amount"].tolist() == [100.0, 100.0]
     assert generate_orders(sessions, late)["amount"].tolist() == [900.0, 900.0]
-    assert bind_orders(generate_orders(sessions, late), sessions).start.tolist() == [2, 2]
+    assert align_orders(generate_orders(sessions, late), sessions).start.tolist() == [2, 2]
+
+
+def test_an_amount_is_made_of_seed_instrument_date_and_side_alone() -> None:
+    sessions = sessions_of([[10.0] * 4] * 2, [[100.0, 200.0, 300.0, 400.0], [np.nan, 10.0, np.inf, 30.0]])
+    table = generate_orders(sessions, OrderSettings(log_mean=-1.0, log_std=0.5), seed=7)
+    drawn = normal((7, Stream.ORDER), zlib.crc32(b"AAA"), [19723, 19723, 19724, 19724], [1, 0, 1, 0])
+    np.testing.assert_allclose(table["amount"], np.exp(-1.0 + 0.5 * drawn) * [250.0, 250.0, 20.0, 20.0], rtol=1e-14)
+    assert table["order_id"].tolist() == [f"AAA-2024010{day}-{side}" for day in (1, 2) for side in "BS"]
+    assert table["direction"].tolist() == ["BUY", "SELL"] * 2
+
+
+def test_reordered_instruments_change_no_order() -> None:
+    prices = [[10.0] * 4] * 2
+    one, two = (
+        generate_orders(sessions_of(prices, [[5.0] * 4, [9.0] * 4], instruments=names), seed=3).set_index("order_id")
+        for names in (["AAA", "BBB"], ["BBB", "CCC"])
+    )
+    np.testing.assert_allclose(one.loc["BBB-20240101-B", "amount"] / 9.0, two.loc["BBB-20240101-B", "amount"] / 5.0)
 
 
 def test_d03_same_seed_same_orders(sessions: Sessions) -> None:
@@ -96,7 +117,7 @@ def test_splits_by_dates(sessions: Sessions) -> None:
             ConfigError,
             "after",
         ),
-        (SplitSettings(0.5, ("2023-01-09", "2023-01-10"), 0.2), ConfigError, "mixes shares and dates"),
+        (SplitSettings(0.5, ("2023-01-09", "2023-01-10"), 0.2), ConfigError, "train=0.5 is not a pair of dates"),
     ],
 )
 def test_d01_empty_or_impossible_parts(sessions: Sessions, settings: SplitSettings, error: type, words: str) -> None:

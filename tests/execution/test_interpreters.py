@@ -1,33 +1,31 @@
-"""Observations and actions: one state and a batch give the same bits, and the future moves nothing."""
+"""Observations and actions: one order and a batch give the same bits, and the future moves nothing."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
-import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError, InterpreterError, OrderError
 from rlwb.execution import (
     TWAP,
     VWAP,
-    AmountItself,
-    BatchedOrderExecution,
-    BatchState,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     Engine,
     FullHistoryStateInterpreter,
+    OrderExecution,
     PAPenaltyReward,
-    PPOReward,
-    SingleAssetOrderExecution,
-    StateItself,
+    SparseReward,
     TwapRelativeActionInterpreter,
-    bind_orders,
+    align_orders,
     generate_orders,
 )
+from rlwb.interpreter import row_of
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
-from tests.execution.markets import order, sessions_of
+from tests.execution.markets import OneOrder, order, sessions_of
 
 
 @pytest.fixture(scope="module")
@@ -39,50 +37,48 @@ def features_of(sessions: Sessions) -> MarketFeatures:
     return MarketFeatures.build(sessions, fit_rows=np.arange(2))
 
 
-def test_single_states_equal_rows_of_a_batch_bit_for_bit(sessions: Sessions) -> None:
+def test_single_orders_equal_rows_of_a_batch_bit_for_bit(sessions: Sessions) -> None:
     engine = Engine(sessions, 6)
-    table = generate_orders(sessions)
-    batch = bind_orders(table, sessions)
+    simulator = OrderExecution(engine)
+    batch = simulator.align(generate_orders(sessions))
     observe = FullHistoryStateInterpreter(features_of(sessions), engine.max_step)
-    act, rewards = CategoricalActionInterpreter(4), (PAPenaltyReward(), PPOReward())
+    act, rewards = CategoricalActionInterpreter(4), (PAPenaltyReward(), SparseReward())
     rng = np.random.default_rng(0)
-    state = BatchState.start(engine, batch)
-    singles = [SingleAssetOrderExecution(one, engine) for one in batch]
-    for _ in range(engine.max_step):
-        alive = np.flatnonzero(~state.now.done)
-        if not len(alive):
-            break
-        rows = state.take(alive)
-        together = observe.interpret_batch(rows)
-        actions = rng.integers(0, 5, len(alive))
-        asks = np.zeros(len(batch))
-        asks[alive] = act.interpret_batch(rows, actions)
-        for k, i in enumerate(alive):
-            alone = observe(singles[i].get_state())
-            assert observe.observation_space.contains(alone)
+    state = simulator.start(batch, np.zeros(len(batch), dtype=np.uint64))
+    singles = [OneOrder(one, engine) for one in batch]
+    while not state.done.all():
+        rows = np.flatnonzero(~state.done)
+        state, singles = state.take(rows), [singles[i] for i in rows]
+        together = observe.interpret(state.known)
+        actions = rng.integers(0, 5, len(state))
+        amounts = act.interpret(state.known, actions)
+        for i, single in enumerate(singles):
+            alone = observe.interpret(single.known)
+            assert alone.keys() == together.keys()
             for key, value in alone.items():
-                assert np.array_equal(value, together[key][k]), key
-            ask = act(singles[i].get_state(), int(actions[k]))
-            assert ask == asks[i]
-            singles[i].step(ask)
-        now, fills = engine.step(batch, state.now, asks)
-        state = state.advance(now, fills)
+                assert np.array_equal(value[0], together[key][i]), key
+            amount = act.interpret(single.known, actions[i : i + 1])
+            assert amount[0] == amounts[i]
+            single.step(amount[0])
+        state = simulator.step(state, amounts)
         for reward in rewards:
-            after = reward.reward_batch(state.take(alive))
-            assert [reward(singles[i].get_state()) for i in alive] == after.tolist()
-    for i, single in enumerate(singles):
-        assert single.done()
-        assert single.metrics()["filled"] == state.now.filled[i]
+            parts = reward.parts(state.outcome)
+            for i, single in enumerate(singles):
+                own = reward.parts(single.state.outcome)
+                assert {name: values[i] for name, values in parts.items()} == {n: v[0] for n, v in own.items()}
+        for i, single in enumerate(singles):
+            assert single.state.metrics()["filled"][0] == state.metrics()["filled"][i]
 
 
 def test_observation_holds_the_past_alone(sessions: Sessions) -> None:
     engine = Engine(sessions, 6)
-    one = bind_orders(generate_orders(sessions), sessions)[0]
-    simulator = SingleAssetOrderExecution(one, engine)
+    one = align_orders(generate_orders(sessions), sessions)[0]
+    order_ = OneOrder(one, engine)
     features = features_of(sessions)
     observe = FullHistoryStateInterpreter(features, engine.max_step)
-    simulator.step(one.amount / 8)
-    obs = observe(simulator.get_state())
+    order_.step(one.amount / 8)
+    obs = row_of(observe.interpret(order_.known), 0, observe.observation_space)
+    assert observe.observation_space.contains(obs)
     row = sessions.row(one.instrument, one.date)
     assert obs["cur_tick"] == 6
     assert obs["cur_step"] == 1
@@ -93,21 +89,23 @@ def test_observation_holds_the_past_alone(sessions: Sessions) -> None:
 
 def test_terminal_observations_are_valid() -> None:
     engine = Engine(sessions_of([[10.0] * 8]), 2)
-    simulator = SingleAssetOrderExecution(order(8), engine)
+    one = OneOrder(order(8), engine)
     observe = CurrentStepStateInterpreter(engine.max_step)
     for _ in range(4):
-        simulator.step(simulator.get_state().position / 2)
-    assert simulator.done()
-    assert observe(simulator.get_state())["cur_step"] == 4
+        one.step(one.known.position[0] / 2)
+    assert one.state.done[0]
+    obs = row_of(observe.interpret(one.known), 0, observe.observation_space)
+    assert obs["cur_step"] == 4
+    assert observe.observation_space.contains(obs)
 
 
 def test_last_step_is_the_orders_own() -> None:
     engine = Engine(sessions_of([[10.0] * 90]), 30)
-    simulator = SingleAssetOrderExecution(order(90, start="09:45", end="10:15"), engine)
+    one = OneOrder(order(90, start="09:45", end="10:15"), engine)
     act = CategoricalActionInterpreter([0.0, 0.5])
-    assert act(simulator.get_state(), 0) == 0.0
-    simulator.step(0.0)
-    assert act(simulator.get_state(), 0) == 90.0
+    assert act.interpret(one.known, np.array([0])).tolist() == [0.0]
+    one.step(0.0)
+    assert act.interpret(one.known, np.array([0])).tolist() == [90.0]
 
 
 @pytest.mark.parametrize("values", [0, [0.5], [0.0, 1.5], [[0.0, 1.0]]])
@@ -124,12 +122,14 @@ def test_action_values_of_an_integer() -> None:
 
 def test_twap_relative_scales_the_even_rate_and_is_cut_to_the_position() -> None:
     engine = Engine(sessions_of([[10.0] * 8]), 2)
-    act = TwapRelativeActionInterpreter()
-    state = SingleAssetOrderExecution(order(80), engine).get_state()
-    assert [act.interpret(state, ratio) for ratio in (0.0, 0.5, 1.0, 2.0, 9.0)] == [0.0, 10.0, 20.0, 40.0, 80.0]
+    act = TwapRelativeActionInterpreter(engine)
+    known, ratios = OneOrder(order(80), engine).known, (0.0, 0.5, 1.0, 2.0, 9.0)
+    amounts = [act.interpret(known, np.array([ratio]))[0] for ratio in ratios]
+    assert amounts == [0.0, 10.0, 20.0, 40.0, 80.0]
+    assert act.interpret(known, np.array([[0.5]])).tolist() == [10.0], "an action may be a vector of one number"
 
 
-@pytest.mark.parametrize("policy", [TWAP(), VWAP(days=2)])
+@pytest.mark.parametrize("policy", [TWAP, partial(VWAP, days=2)])
 @pytest.mark.parametrize("tick", [0, 6, 20, 36])
 def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessions, policy: object, tick: int) -> None:
     rng = np.random.default_rng(tick)
@@ -154,15 +154,14 @@ def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessio
     seen = []
     for panel in (sessions, changed):
         engine = Engine(panel, 6)
-        batch = bind_orders(table, panel)
+        simulator, actor = OrderExecution(engine), policy(engine)  # type: ignore[operator]
         features = MarketFeatures.build(panel, normaliser=features_of(sessions).normaliser)
         observe = FullHistoryStateInterpreter(features, engine.max_step)
-        env = BatchedOrderExecution(engine, batch, state_interpreter=StateItself(), action_interpreter=AmountItself())
-        active, steps = env.reset(), []
-        while len(active.episode) and env.state.now.tick.max() <= tick:
-            action = policy.act(active.obs)  # type: ignore[attr-defined]
-            steps.append({"action": action, **observe.interpret_batch(active.obs)})
-            _, active = env.step(action)
+        state, steps = simulator.start(simulator.align(table), np.zeros(len(table), dtype=np.uint64)), []
+        while not state.done.all() and state.now.tick.max() <= tick:
+            action = actor.act(state.known)
+            steps.append({"action": action, **observe.interpret(state.known)})
+            state = simulator.step(state, action)
         seen.append(steps)
     assert len(seen[0]) == tick // 6 + 1
     for before, after in zip(*seen, strict=True):
@@ -172,38 +171,36 @@ def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessio
 
 @pytest.mark.parametrize("action", [-1, 5, 1.0, True, float("nan")])
 def test_an_action_that_names_no_share_is_refused(action: object) -> None:
-    state = SingleAssetOrderExecution(order(1.0), Engine(sessions_of([[10.0] * 4]), 2)).get_state()
-    with pytest.raises(InterpreterError, match="not whole numbers from 0 to 4"):
-        CategoricalActionInterpreter(4).interpret(state, action)  # type: ignore[arg-type]
+    known = OneOrder(order(1.0), Engine(sessions_of([[10.0] * 4]), 2)).known
+    with pytest.raises(InterpreterError, match="from 0 to 4"):
+        CategoricalActionInterpreter(4).interpret(known, np.array([action]))
 
 
 def test_room_for_more_steps_than_the_clock_allows_is_filled_with_zeros(sessions: Sessions) -> None:
     engine = Engine(sessions, 12)
-    simulator = SingleAssetOrderExecution(bind_orders(generate_orders(sessions), sessions)[0], engine)
+    one = OneOrder(align_orders(generate_orders(sessions), sessions)[0], engine)
     interpreter = FullHistoryStateInterpreter(features_of(sessions), engine.max_step + 3)
-    history = interpreter(simulator.get_state())["position_history"]
+    history = interpreter.interpret(one.known)["position_history"][0]
     assert history.shape == (engine.max_step + 3,)
     assert history.tolist() == [history[0]] + [0.0] * (engine.max_step + 2)
 
 
 def test_a29_features_of_other_sessions_than_the_engines_are_refused(sessions: Sessions) -> None:
     other = synthetic_sessions(SyntheticSettings(instruments=2, days=4, seed=1))
-    state = SingleAssetOrderExecution(
-        bind_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)
-    ).get_state()
+    known = OneOrder(align_orders(generate_orders(sessions), sessions)[0], Engine(sessions, 12)).known
     with pytest.raises(DataError, match="made from other bars"):
-        FullHistoryStateInterpreter(features_of(other), 99)(state)
+        FullHistoryStateInterpreter(features_of(other), 99).interpret(known)
 
 
 def test_the_clock_does_not_run_back_at_midnight() -> None:
     sessions = sessions_of([[10.0] * 60], segments=(("23:00", "24:00"),))
-    simulator = SingleAssetOrderExecution(order(1.0), Engine(sessions, 60))
-    simulator.step(1.0)
-    assert simulator.get_state().cur_time == pd.Timestamp("2024-01-02 00:00")
+    one = OneOrder(order(1.0), Engine(sessions, 60))
+    one.step(1.0)
+    assert one.known.time[0] == np.datetime64("2024-01-02T00:00")
 
 
 @pytest.mark.parametrize("amount", [None, "all", [0.5, 0.5]])
 def test_an_amount_that_is_no_number_is_refused(amount: object) -> None:
-    simulator = SingleAssetOrderExecution(order(1.0), Engine(sessions_of([[10.0] * 4]), 2))
-    with pytest.raises(OrderError, match="not one number"):
-        simulator.step(amount)  # type: ignore[arg-type]
+    one = OneOrder(order(1.0), Engine(sessions_of([[10.0] * 4]), 2))
+    with pytest.raises(OrderError, match="BUY 1 AAA on 2024-01-01"):
+        one.step(amount)

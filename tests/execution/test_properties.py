@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,22 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlwb.env import NativeVectorEnv
 from rlwb.execution import (
     POV,
     TWAP,
     VWAP,
     AlmgrenChriss,
-    AmountItself,
-    BatchState,
+    AmountActionInterpreter,
     BertsimasLo,
     CategoricalActionInterpreter,
     Engine,
     ExecutionRules,
+    ExecutionState,
     FullHistoryStateInterpreter,
     ImpactParameters,
-    OrderExecutionFactory,
+    KnownStateInterpreter,
+    OrderExecution,
     SignalParameters,
-    StateItself,
     generate_orders,
 )
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
@@ -88,12 +90,12 @@ def test_without_costs_net_is_gross_to_the_last_bit(problem: tuple) -> None:  # 
 
 IMPACT = ImpactParameters(("A",), (100.0,), (0.02,), (0.02,), (0.01,))
 SCHEDULES: dict[str, Any] = {
-    "twap": TWAP(),
-    "vwap": VWAP(),
-    "pov": POV(),
-    "pov at a rate": POV(0.1),
-    "almgren_chriss": AlmgrenChriss(IMPACT, 50.0),
-    "bertsimas_lo": BertsimasLo(IMPACT, SignalParameters(gamma=-0.4, rho=0.5)),
+    "twap": TWAP,
+    "vwap": VWAP,
+    "pov": POV,
+    "pov at a rate": partial(POV, rate=0.1),
+    "almgren_chriss": partial(AlmgrenChriss, impact=IMPACT, risk_aversion=50.0),
+    "bertsimas_lo": partial(BertsimasLo, impact=IMPACT, signal=SignalParameters(gamma=-0.4, rho=0.5)),
 }
 
 
@@ -106,7 +108,7 @@ def test_a_tighter_cap_never_raises_what_is_filled(name: str, problem: tuple, lo
     batch, filled = batch_of(orders), []
     for cap in (loose * factor, loose, None):
         engine = Engine(sessions, ticks, dataclasses.replace(without_costs(rules), volume_limit=cap))
-        filled.append(finish(BatchState.start(engine, batch), SCHEDULES[name]).now.filled)
+        filled.append(finish(ExecutionState.start(engine, batch), SCHEDULES[name](engine)).now.filled)
     more = rules.lot_size + 1e-9 * batch.amount
     assert (filled[0] <= filled[1] + more).all()
     assert (filled[1] <= filled[2] + more).all()
@@ -151,25 +153,20 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
         assert abs(figures[0][name][0] - figures[1][name][0]) <= bound, name
 
 
-def fitted(policy: Any) -> Any:
-    """Return what makes `policy` from parameters that are estimated on earlier sessions."""
-    return lambda engine, earlier: policy(ImpactParameters.fit(engine, earlier))
-
-
 BASELINES: dict[str, Any] = {
-    "twap": lambda *_: TWAP(),
-    "vwap": lambda *_: VWAP(),
-    "pov": lambda *_: POV(),
-    "almgren_chriss": fitted(lambda impact: AlmgrenChriss(impact, 1e-6)),
-    "bertsimas_lo": fitted(lambda impact: BertsimasLo(impact, SignalParameters(gamma=-0.4, rho=0.5))),
+    "twap": TWAP,
+    "vwap": VWAP,
+    "pov": POV,
+    "almgren_chriss": partial(AlmgrenChriss, risk_aversion=1e-6),
+    "bertsimas_lo": partial(BertsimasLo, signal=SignalParameters(gamma=-0.4, rho=0.5)),
 }
 
 
-def finish(state: BatchState, policy: Any) -> BatchState:
-    """Execute the orders to their end by a policy on states."""
-    while not state.now.done.all():
-        ask = np.where(state.now.done, 0.0, policy.act(state))
-        state = state.advance(*state.engine.step(state.orders, state.now, ask))
+def finish(state: ExecutionState, policy: Any) -> ExecutionState:
+    """Execute the orders to their end by a baseline."""
+    while not state.done.all():
+        request = np.where(state.done, 0.0, policy.act(state.known))
+        state = state.after(*state.engine.step(state.orders, state.now, request))
     return state
 
 
@@ -188,27 +185,24 @@ def changed_after(sessions: Sessions, row: int, tick: int) -> Sessions:
 
 def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> list[tuple[Any, np.ndarray]]:
     """Return observation and action of every decision that a policy takes up to `tick` for orders of one session."""
-    factory = OrderExecutionFactory(sessions, 4, ExecutionRules(volume_limit=0.05))
-    orders = factory.bind(own)
-    row = int(orders.session[0])
-    earlier = np.flatnonzero(sessions.dates < sessions.dates[row])
+    engine = Engine(sessions, 4, ExecutionRules(volume_limit=0.05))
+    simulator = OrderExecution(engine)
+    orders, every = simulator.align(own), simulator.align(generate_orders(sessions))
+    earlier = np.flatnonzero(sessions.dates < sessions.dates[int(orders.session[0])])
     if policy in BASELINES:
-        parts: tuple[Any, Any, Any] = (StateItself(), AmountItself(), BASELINES[policy](factory.engine, earlier))
+        chooser = BASELINES[policy](engine)
+        chooser.fit(every[np.isin(every.session, earlier)])
+        observe, choose = KnownStateInterpreter(), AmountActionInterpreter()
     else:
         features = MarketFeatures.build(sessions, fit_rows=earlier)
         kinds: dict[str, Any] = {"recurrent": Recurrent, "convolution": Convolution, "attention": Attention}
         channels = features.shape[2]
         trunk = (lambda: MLP(8)) if policy == "mlp" else (lambda: kinds[policy](channels, 8))
-        learner = PPO(make_network(lambda: ActorCritic(trunk(), 5), seed=0), seed=0)
-        parts = (
-            FullHistoryStateInterpreter(features, factory.engine.max_step),
-            CategoricalActionInterpreter(4),
-            learner,
-        )
-    observe, choose, chooser = parts
-    env = factory.vectorize(orders, state_interpreter=observe, action_interpreter=choose, by_reference=False)
+        chooser = PPO(make_network(lambda: ActorCritic(trunk(), 5), seed=0), seed=0)
+        observe, choose = FullHistoryStateInterpreter(features, engine.max_step), CategoricalActionInterpreter(4)
+    env = NativeVectorEnv(simulator, orders, state_interpreter=observe, action_interpreter=choose, by_reference=False)
     active, taken = env.reset(), []
-    while len(active.episode) and env.state.now.tick.max() <= tick:
+    while len(active.episode) and env.state.known.tick.max() <= tick:
         action = np.asarray(chooser.act(active.obs))
         taken.append((active.obs if policy not in BASELINES else None, action))
         _, active = env.step(action)

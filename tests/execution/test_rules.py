@@ -11,7 +11,7 @@ from rlwb.execution import ExecutionRules
 
 WITHOUT_EFFECT = {
     "price_tick has no effect": {"price_tick": 0.05},
-    "odd_remainder 'leave' has no effect": {"odd_remainder": "leave"},
+    "odd_lot 'leave' has no effect": {"odd_lot": "leave"},
     "half_spread_bps has no place": {"price_field": "quotes", "half_spread_bps": 1.0},
     "temporary_impact_shape has no effect": {"temporary_impact_shape": "square_root", "volume_limit": 0.1},
     "permanent_impact_shape has no effect": {
@@ -69,7 +69,7 @@ OTHER = {
     "volume_limit": 0.125,
     "complete_at_end": False,
     "lot_size": 10.0,
-    "odd_remainder": "leave",
+    "odd_lot": "leave",
     "price_limit": 0.3,
     "price_tick": 0.5,
     "commission_bps": 1.5,

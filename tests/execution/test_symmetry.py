@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from rlwb.execution import Engine, ExecutionRules, OrderBatch, PAPenaltyReward, TickRecord
 from rlwb.execution.metrics import order_metrics
-from rlwb.execution.state import BatchState
+from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
+from rlwb.reward import sum_parts
 from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of, problems
 
@@ -23,12 +24,12 @@ def play(
 ) -> Played:
     """Return figures, fills by tick and the sum of rewards."""
     engine = Engine(sessions, ticks_per_step, rules)
-    state, record = BatchState.start(engine, batch), TickRecord.empty(len(batch), sessions.calendar.num_ticks)
+    state, record = ExecutionState.start(engine, batch), TickRecord.empty(len(batch), sessions.calendar.num_ticks)
     reward, step = np.zeros(len(batch)), 0
     while not state.now.done.all():
         ask = np.array([row[step] for row in shares]) * np.where(state.now.done, 0.0, state.now.position)
-        state = state.advance(*engine.step(batch, state.now, ask, record))
-        reward, step = reward + PAPenaltyReward().reward_batch(state), step + 1
+        state = state.after(*engine.step(batch, state.now, ask, record))
+        reward, step = reward + sum_parts(PAPenaltyReward(penalty=100.0).parts(state.outcome)), step + 1
     return order_metrics(batch, state.now, state.benchmarks, rules), record.fill, reward
 
 
@@ -65,8 +66,8 @@ def test_powers_of_two_in_prices_and_volumes_change_no_bit(problem: tuple, a: in
 def test_b09_the_other_side_has_the_same_fills_and_the_opposite_advantage(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rules, ticks_per_step, orders, shares = problem
     # A price limit, and the odd remainder that is traded of sells alone, are rules of a side.
-    odd = "leave" if rules.odd_remainder == "leave" else "trade_at_end"
-    rules = dataclasses.replace(rules, price_limit=None, odd_remainder=odd)  # type: ignore[arg-type]
+    odd = "leave" if rules.odd_lot == "leave" else "trade_at_end"
+    rules = dataclasses.replace(rules, price_limit=None, odd_lot=odd)  # type: ignore[arg-type]
     turned = [(-side, *rest) for side, *rest in orders]
     one, fills, _ = play(sessions, rules, ticks_per_step, batch_of(orders), shares)
     two, fills_2, _ = play(sessions, rules, ticks_per_step, batch_of(turned), shares)
@@ -96,7 +97,7 @@ def test_b05_odd_lot_sizes_leave_at_most_one_child_that_is_no_multiple(
     lot: float, lots: float, odd: str, cap: float | None, volume: list[float], shares: list[float], ticks: int
 ) -> None:
     sessions = sessions_of([[10.0] * 12], [[lot * 10 * v for v in volume]])
-    rules = ExecutionRules(lot_size=lot, odd_remainder=odd, volume_limit=cap)  # type: ignore[arg-type]
+    rules = ExecutionRules(lot_size=lot, odd_lot=odd, volume_limit=cap)  # type: ignore[arg-type]
     figures, fills, _ = play(sessions, rules, ticks, batch_of([(1, lots * lot, 0, 12)], 0), [shares])
     assert (fills >= 0).all()
     assert figures["filled"][0] <= lots * lot

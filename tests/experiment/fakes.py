@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import Stage
 
@@ -16,12 +17,11 @@ FIRST = Stage(
     depends=("market", "seed"),
     inputs=(),
     outputs=("orders",),
-    sources=("market.source",),
 )
 SECOND = Stage(
     name="second",
     notebook="2.ipynb",
-    depends=("train",),
+    depends=("train", "algorithm"),
     inputs=("orders/*.txt",),
     outputs=("checkpoints", "metrics"),
     after=(FIRST,),
@@ -45,11 +45,12 @@ def second(run: RunDirectory, config: RunConfig) -> None:
         folder.mkdir(exist_ok=True)
     for iteration in range(len(list(run.checkpoints.iterdir())) + 1, config.train.iterations + 1):
         print(f"iteration {iteration} of {config.train.iterations}")
-        (run.checkpoints / f"{iteration}.pt").write_text(str(config.train.learning_rate))
+        (run.checkpoints / f"{iteration}.pt").write_text(str(config.algorithm.settings["learning_rate"]))
     (run.metrics / "train.csv").write_text("iteration\n")
 
 
-PARAMETERS = {1: 'run_dir = "runs/x"\nseed = 0', 2: 'run_dir = "runs/x"\niterations = 3\nlearning_rate = 3e-4'}
+PARAMETERS = {1: 'run_dir = "runs/x"\nseed = None', 2: 'run_dir = "runs/x"\niterations = None'}
+ASKED = {1: "seed=seed", 2: "iterations=iterations"}
 
 
 def notebook(*cells: str, tagged: int | None = 0) -> nbformat.NotebookNode:
@@ -65,7 +66,7 @@ def stage_notebook(number: int, *extra: str, tagged: int | None = 0, parameters:
     name = {1: "first", 2: "second"}[number]
     setup = (
         f"from tests.experiment.fakes import {name.upper()}, {name}\n"
-        f"from rlwb.experiment.notebook import open_stage\nstage = open_stage({name.upper()}, globals())"
+        f"from rlwb.experiment.notebook import open_stage\nstage = open_stage({name.upper()}, run_dir, {ASKED[number]})"
     )
     return notebook(parameters or PARAMETERS[number], setup, *extra, f"stage.do({name})", tagged=tagged)
 
@@ -80,8 +81,6 @@ def write_notebooks(
 
 
 def config(**values: object) -> RunConfig:
-    from rlwb.experiment.parameters import Layer
-
     return RunConfig.load(
         None, Layer("test", {"train.iterations": 3, **{n.replace("__", "."): v for n, v in values.items()}})
     )

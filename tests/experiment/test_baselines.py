@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import ConfigError
-from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, BertsimasLo
-from rlwb.experiment.baselines import Estimates, baseline_results
+from rlwb.evaluation import PolicyResult
+from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Baseline, BertsimasLo
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.scoring import baseline_result, estimates_of, make_baselines
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
 from rlwb.market import Sessions
 
 ALL = ["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", "hindsight", "hindsight_uncapped"]
-SMALL = {"market.synthetic.instruments": 2, "market.synthetic.days": 12}
+SMALL = {"market.instruments": 2, "market.days": 12}
 
 
 def bench_of(**changes: object) -> Workbench:
@@ -27,9 +27,24 @@ def bench_of(**changes: object) -> Workbench:
     return Workbench(RunConfig.load(None, Layer("test", {**SMALL, **named})))
 
 
+def fitted(bench: Workbench, orders: pd.DataFrame | None = None) -> dict[str, object]:
+    """Return the baselines of a run, estimated on orders, by default the run's training orders."""
+    made = make_baselines(bench)
+    train = bench.align(bench.make_orders()[0]["train"] if orders is None else orders)
+    for one in made.values():
+        if isinstance(one, Baseline):
+            one.fit(train)
+    return made
+
+
+def results_of(bench: Workbench, baselines: dict[str, object]) -> list[PolicyResult]:
+    test = bench.align(bench.make_orders()[0]["test"])
+    return [baseline_result(bench, name, one, test) for name, one in baselines.items()]
+
+
 @pytest.fixture(scope="module")
 def bench() -> Workbench:
-    return bench_of(backtest__baselines=ALL, execution__rules__volume_limit=0.02)
+    return bench_of(baselines=ALL, execution__rules__volume_limit=0.02)
 
 
 def test_estimates_are_from_the_training_sessions_alone(bench: Workbench) -> None:
@@ -38,44 +53,39 @@ def test_estimates_are_from_the_training_sessions_alone(bench: Workbench) -> Non
     last = parts["train"]["date"].max()
     later = bench.sessions.dates > last.to_datetime64().astype("datetime64[D]")
     assert 0 < later.sum() < len(later)
-    other = bench_of(backtest__baselines=ALL, execution__rules__volume_limit=0.02)
+    other = bench_of(baselines=ALL, execution__rules__volume_limit=0.02)
     fields = {name: np.where(later[:, None], values * 3.7, values) for name, values in bench.sessions.fields.items()}
     old = bench.sessions
     other.sessions = Sessions(old.calendar, old.instruments, old.dates, old.num_ticks, fields)
-    known = Estimates.fit(bench, parts["train"])
-    assert Estimates.fit(other, parts["train"]) == known
-    assert known.sessions == (~later).sum()
-    assert known.impact is not None
-    assert known.impact.instruments == ("SYN001", "SYN002")
-    assert known.risk_aversion is not None
-    assert known.risk_aversion > 0
+    known = estimates_of(fitted(bench, parts["train"]))
+    assert estimates_of(fitted(other, parts["train"])) == known
+    assert known["almgren_chriss"]["impact"]["instruments"] == ("SYN001", "SYN002")
+    assert known["almgren_chriss"]["risk_aversion"] > 0
 
 
-def test_estimates_go_through_the_runs_file_and_back(bench: Workbench, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    known = Estimates.fit(bench, bench.make_orders()[0]["train"])
+def test_estimates_go_through_the_runs_file_and_back(bench: Workbench, tmp_path: Path) -> None:
+    known = estimates_of(fitted(bench))
     write_json(tmp_path / "baselines.json", known)
-    assert Estimates.from_dict(json.loads((tmp_path / "baselines.json").read_text())) == known
-    few = Estimates.fit(bench_of(backtest__baselines=["twap", "pov"]), bench.make_orders()[0]["train"])
-    assert dataclasses.astuple(few)[1:] == (None, None, None)
-    assert Estimates.from_dict(dataclasses.asdict(few)) == few
+    read = json.loads((tmp_path / "baselines.json").read_text())
+    assert estimates_of(make_baselines(bench, read)) == known
 
 
 def test_names_are_policies(bench: Workbench) -> None:
-    known = Estimates.fit(bench, bench.make_orders()[0]["train"])
+    made = make_baselines(bench)
+    assert list(made) == ALL
     kinds = {"twap": TWAP, "vwap": VWAP, "pov": POV, "almgren_chriss": AlmgrenChriss, "bertsimas_lo": BertsimasLo}
     for name, kind in kinds.items():
-        assert type(known.policy(name)) is kind
+        assert type(made[name]) is kind
 
 
 def test_more_urgency_is_more_risk_aversion() -> None:
-    orders = bench_of().make_orders()[0]["train"]
-    found = [Estimates.fit(bench_of(backtest__urgency=urgency), orders).risk_aversion for urgency in (1.0, 3.0, 9.0)]
-    assert found[0] < found[1] < found[2]  # type: ignore[operator]
+    own = [[{"name": "almgren_chriss", "urgency": urgency}] for urgency in (1.0, 3.0, 9.0)]
+    found = [estimates_of(fitted(bench_of(baselines=one)))["almgren_chriss"]["risk_aversion"] for one in own]
+    assert found[0] < found[1] < found[2]
 
 
 def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workbench) -> None:
-    parts, _ = bench.make_orders()
-    results = baseline_results(bench, Estimates.fit(bench, parts["train"]), bench.bind(parts["test"]))
+    results = results_of(bench, fitted(bench))
     assert [result.policy for result in results] == ALL
     assert [result.kind for result in results] == ["baseline"] * 5 + ["ceiling"] * 2
     tables = {result.policy: result.orders.set_index("order_id") for result in results}
@@ -91,34 +101,18 @@ def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workben
 
 
 def test_default_baselines_are_those_of_the_headline() -> None:
-    assert RunConfig.load(None).backtest.baselines == ("twap", "vwap", "pov", "almgren_chriss", "hindsight")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"backtest.baselines": ["twap", "twap"]}, "baselines names twap twice; keep one"),
-        ({"backtest.baselines": ["twap"], "backtest.urgency": 2.0}, "urgency has no effect without almgren_chriss"),
-        ({"backtest.baselines": ["hindsight_uncapped"]}, "the rules have no cap to leave out; use hindsight"),
-        ({"backtest.baselines": ["vwp"]}, "backtest.baselines"),
-        ({"backtest.urgency": 0.0}, "backtest.urgency"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        RunConfig.load(None, Layer("test", changes))
+    names = [one.name for one in RunConfig.load(None).baselines]
+    assert names == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
 
 
 def test_an_instrument_that_was_not_in_training_is_traded_evenly() -> None:
-    bench = bench_of(backtest__baselines=["almgren_chriss", "bertsimas_lo", "twap"])
-    parts, _ = bench.make_orders()
-    train = parts["train"][parts["train"]["instrument"] == "SYN001"]
-    known = Estimates.fit(bench, train)
-    assert known.impact is not None
-    only = dataclasses.replace(
-        known, impact=type(known.impact)(*((values[:1]) for values in dataclasses.astuple(known.impact)))
-    )
-    results = baseline_results(bench, only, bench.bind(parts["test"]))
+    bench = bench_of(baselines=["almgren_chriss", "bertsimas_lo", "twap"])
+    train = bench.make_orders()[0]["train"]
+    known = estimates_of(fitted(bench, train[train["instrument"] == "SYN001"]))
+    for name in ("almgren_chriss", "bertsimas_lo"):
+        impact = known[name]["impact"]
+        known[name]["impact"] = {key: values[:1] for key, values in impact.items()}
+    results = results_of(bench, make_baselines(bench, known))
     pa = pd.DataFrame({one.policy: one.orders.set_index("order_id")["pa"] for one in results})
     new = pa.index.str.startswith("SYN002")
     assert new.any()

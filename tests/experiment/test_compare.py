@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +9,21 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import CheckpointError, ConfigError
-from rlwb.experiment.compare import audit_method, compare
+from rlwb.experiment.backtest import read_results
+from rlwb.experiment.compare import METHODS, audit_method, compare, method_configs, parse_methods
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.methods import METHODS, method_config, method_configs
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.sections import BASELINES
-from rlwb.experiment.work import read_results
+from rlwb.parts import names
 
 SMALL = {
-    "market.synthetic.instruments": 3,
-    "market.synthetic.days": 32,
-    "policy.hidden": 8,
+    "market.instruments": 3,
+    "market.days": 32,
+    "network.hidden": 8,
     "train.iterations": 2,
     "train.episodes_per_iteration": 40,
-    "train.batch_size": 50,
-    "train.repeats": 1,
+    "algorithm.batch_size": 50,
+    "algorithm.repeat": 1,
     "backtest.top": 2,
     "backtest.bootstrap_samples": 100,
 }
@@ -43,84 +41,88 @@ def config(**changes: object) -> RunConfig:
     return RunConfig.load(None, said(**changes))
 
 
-def test_every_method_has_a_configuration_and_all_share_the_rest() -> None:
-    shared = config(train__penalty=3.0, train__entropy=0.02)
-    for name, method in METHODS.items():
-        own = method_config(shared, name)
-        assert own.orders == shared.orders
-        assert own.market == shared.market
-        assert own.execution == shared.execution
-        assert own.train.iterations == 2
-        for dotted, value in method.changes.items():
-            assert own.get(dotted) == value
-    assert method_config(shared, "ppo").train.entropy == 0.02
-    assert method_config(shared, "ddqn").train.entropy == RunConfig().train.entropy, "without effect there"
-    assert method_config(shared, "ppo_sparse").train.penalty == RunConfig().train.penalty, "without effect there"
+def alone(name: str, **changes: object) -> RunConfig:
+    return method_configs({name: METHODS[name]}, None, said(**changes))[name]
+
+
+def test_every_method_has_its_parts_and_all_share_the_rest() -> None:
+    shared = config(train__keep=3)
+    for name, one in method_configs(METHODS, None, said(train__keep=3)).items():
+        assert (one.orders, one.market, one.execution, one.train) == (
+            *(shared.orders, shared.market, shared.execution),
+            shared.train,
+        )
+        for slot, part in METHODS[name].changes.items():
+            assert getattr(one, slot).name == part
 
 
 def test_every_baseline_and_ceiling_stands_beside_the_learners_unless_some_are_named() -> None:
-    assert method_config(config(), "ppo").backtest.baselines == tuple(b for b in BASELINES if b != "hindsight_uncapped")
-    capped = config(execution__rules__volume_limit=0.1)
-    assert method_config(capped, "ppo").backtest.baselines == BASELINES
-    assert method_config(config(backtest__baselines=["twap"]), "ppo").backtest.baselines == ("twap",)
+    named = [one.name for one in alone("ppo").baselines]
+    assert named == [one for one in names("baseline") if one != "hindsight_uncapped"]
+    capped = alone("ppo", execution__rules__volume_limit=0.1)
+    assert [one.name for one in capped.baselines] == names("baseline")
+    assert [one.name for one in alone("ppo", baselines=["twap"]).baselines] == ["twap"]
 
 
-def test_an_unknown_method_is_told_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"there is no method 'ddpn' to compare; did you mean ddqn\?"):
-        method_config(config(), "ddpn")
+def test_an_unknown_method_is_told_the_nearest_and_one_of_your_own_is_a_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"'ddpn'.* did you mean ddqn\?"):
+        parse_methods(["ddpn"])
     with pytest.raises(ConfigError, match="no method was named"):
-        method_configs([])
+        method_configs({})
+    with pytest.raises(ConfigError, match="mine is 3"):
+        parse_methods(["mine=3"])
+    own = parse_methods(["ppo", "mine={network: mlp, algorithm: {name: ppo, gamma: 0.9}}"])
+    found = method_configs(own, None, said())["mine"]
+    assert (found.network.name, found.algorithm.settings["gamma"], own["mine"].title) == ("mlp", 0.9, "mine")
 
 
-def test_a_setting_of_one_algorithm_goes_to_the_methods_that_use_it(tmp_path: Path) -> None:
-    own = said(train__opd__distillation=0.05, train__dqn__n_step=2, train__iterations=6, train__entropy=0.02)
-    configs = method_configs(list(METHODS), None, own)
-    assert configs["opd"].train.opd.distillation == 0.05
-    assert configs["opd"].train.opd.teacher_iterations == 6
-    assert configs["ddqn"].train.dqn.n_step == 2
-    for name in METHODS:
-        alone = method_config(config(train__iterations=6, train__entropy=0.02), name)
-        assert name in ("opd", "ddqn") or configs[name] == alone
-    assert configs["opd"].train.entropy == 0.02
+def test_a_setting_of_one_part_goes_to_the_methods_that_have_it(tmp_path: Path) -> None:
+    own = {"algorithm.distillation": 0.05, "algorithm.n_step": 2, "reward.penalty": 3.0, "train.iterations": 6}
+    found = method_configs(METHODS, None, said(**own))
+    assert found["opd"].algorithm.settings["distillation"] == 0.05
+    assert found["opd"].algorithm.settings["teacher_iterations"] == 6
+    assert found["ddqn"].algorithm.settings["n_step"] == 2
+    assert found["ppo"].reward.settings["penalty"] == 3.0
+    assert found["ppo_sparse"].reward.settings == {}
 
     file = tmp_path / "mine.yaml"
-    file.write_text("train:\n  algorithm: dqn\n  clip: 0.1\n")
-    both = method_configs(["ddqn", "ppo"], file, own_of(train__dqn__n_step=3))
-    assert both["ppo"].train.clip == 0.1
-    assert (both["ddqn"].train.dqn.n_step, both["ddqn"].train.clip) == (3, RunConfig().train.clip)
+    file.write_text("algorithm:\n  name: ppo\n  clip: 0.1\n")
+    both = method_configs(parse_methods(["ddqn", "ppo"]), file)
+    assert both["ppo"].algorithm.settings["clip"] == 0.1
+    assert "clip" not in both["ddqn"].algorithm.settings
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    ("values", "named"),
     [
-        (
-            {"train__opd__distillation": 0.05},
-            "test: train.opd.distillation has no effect on any of ddqn, ppo; drop it or compare a method that uses it.",
-        ),
-        ({"train__reward": "sparse", "train__penalty": 3.0}, "test: train.penalty has no effect on any of ddqn, ppo;"),
-        ({"train__dqn__n_step": 0}, "test: train.dqn.n_step is 0; it should be greater than or equal to 1."),
-        ({"train__dqn__n_stop": 2}, "test: there is no parameter train.dqn.n_stop; did you mean train.dqn.n_step?"),
-        ({"train__algorithm": ["ppo"]}, "test: train.algorithm is ['ppo']; it must be 'ppo', 'dqn' or 'opd'"),
+        ({"algorithm.distillation": 0.05}, ["test", "algorithm.distillation", "ddqn, ppo"]),
+        ({"algorithm.n_stop": 2}, ["test", "algorithm.n_stop", "ddqn, ppo"]),
+        ({"algorithm": {"name": "opd", "distillation": 0.1}}, ["algorithm.distillation", "ddqn, ppo"]),
+        ({"algorithm": ["ppo"]}, ["algorithm", "['ppo']"]),
+        ({"train.iteratons": 2}, ["train.iteratons", "train.iterations"]),
     ],
 )
-def test_a_setting_that_no_method_uses_or_that_is_wrong_is_refused(values: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
-        method_configs(["ddqn", "ppo"], None, own_of(**values))
+def test_a_setting_that_no_method_has_or_that_is_wrong_is_refused(values: dict[str, object], named: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        method_configs(parse_methods(["ddqn", "ppo"]), None, own_of(**values))
+    assert all(text in str(caught.value) for text in named)
 
 
 def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) -> None:
-    configs = method_configs(["ppo", "ppo_sparse"], None, said())
+    configs = method_configs(parse_methods(["ppo", "ppo_sparse"]), None, said())
     table = compare(tmp_path, configs, echo=lambda line: None)
     orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ppo_sparse")]
     pd.testing.assert_frame_equal(*orders)
-    methods = table.frame["method"].to_list()
+    methods = table.frame["policy"].to_list()
     assert methods[0] == "TWAP"
-    twap = table.frame.set_index("method").loc["TWAP"]
-    assert twap["reward"] == pytest.approx(-config().train.penalty / 48), "paid by the reward of the first method"
+    twap = table.frame.set_index("policy").loc["TWAP"]
+    assert twap["reward"] == pytest.approx(-config().reward.penalty / 48), "paid by the reward of the first method"
     assert methods[-2:] == ["PPO", "PPO, sparse reward"]
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "comparison.csv"), table.frame, check_dtype=False)
+    written = pd.read_csv(tmp_path / "comparison.csv").rename(columns={"method": "policy"})
+    pd.testing.assert_frame_equal(written, table.frame, check_dtype=False)
+    assert "PPO, sparse reward" in (tmp_path / "comparison.html").read_text()
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
-    row = table.frame.set_index("method").loc["PPO"]
+    row = table.frame.set_index("policy").loc["PPO"]
     summary = pd.read_csv(tmp_path / "ppo" / "backtest" / "summary.csv").set_index("policy")
     best = summary[summary["kind"] == "checkpoint"]["validation_pa"].idxmax()
     assert row["pa"] == pytest.approx(summary.loc[best, "pa_mean"])
@@ -140,14 +142,12 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
 
 
 def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) -> None:
-    shared = config(train__algorithm="opd", train__opd__distillation=0.5)
-    assert method_config(shared, "ppo") == method_config(config(), "ppo")
-    configs = method_configs(["ppo", "opd"], None, said(train__opd__distillation=0.5))
-    assert configs["opd"] == method_config(shared, "opd")
+    configs = method_configs(parse_methods(["ppo", "opd"]), None, said(**{"algorithm.distillation": 0.5}))
+    assert configs["ppo"] == alone("ppo")
     table = compare(tmp_path, configs, echo=lambda line: None)
-    assert table.frame["method"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
-    assert table.frame["method"].is_unique
-    assert RunDirectory(tmp_path / "opd").config.train.opd.distillation == 0.5
+    assert table.frame["policy"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
+    assert table.frame["policy"].is_unique
+    assert RunDirectory(tmp_path / "opd").config.algorithm.settings["distillation"] == 0.5
 
     order_id = pd.read_parquet(tmp_path / "opd" / "orders" / "test.parquet")["order_id"].iloc[0]
     checks = audit_method(tmp_path, "teacher", order_id).checks()

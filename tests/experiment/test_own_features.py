@@ -11,11 +11,12 @@ import pytest
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.manifest import begin_manifest
+from rlwb.experiment.own_code import check_parts, own_code
 from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
 from rlwb.experiment.workbench import Workbench
-from rlwb.market import own, pieces
+from rlwb.market import feature_registry
 from rlwb.market.catalogue import BUILT_IN
 
 CODE = """
@@ -26,15 +27,14 @@ def own_twice(block):
     return {factor} * block["close"]
 """
 CONFIG = """
-market: {synthetic: {instruments: 2, days: 12, tick_minutes: 30}}
-features: {columns: [close, own_twice], imports: [my_features.py]}
+market: {name: synthetic, instruments: 2, days: 12, tick_minutes: 30}
+features: {columns: [close, my_features.py:own_twice]}
 """
 
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
-    monkeypatch.setattr(own, "_ADDED", {})
+    monkeypatch.setattr(feature_registry, "_FEATURES", dict(BUILT_IN))
 
 
 def write(folder: Path, factor: int = 2) -> Path:
@@ -52,7 +52,7 @@ def meta(config: RunConfig) -> dict[str, Any]:
 def test_a_relative_path_starts_at_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = RunConfig.load(write(tmp_path / "here").relative_to(tmp_path))
-    assert config.features.imports == (str(tmp_path / "here" / "my_features.py"),)
+    assert config.features.columns == ("close", f"{tmp_path}/here/my_features.py:own_twice")
     (tmp_path / "written.yaml").write_text(config.as_yaml())
     assert RunConfig.load(tmp_path / "written.yaml") == config
 
@@ -60,8 +60,8 @@ def test_a_relative_path_starts_at_the_configuration(tmp_path: Path, monkeypatch
 def test_a_missing_file_is_refused_with_the_place(tmp_path: Path) -> None:
     file = write(tmp_path / "here")
     (tmp_path / "here" / "my_features.py").unlink()
-    with pytest.raises(ConfigError, match=r"run\.yaml: features: the features of .*my_features\.py cannot be read"):
-        RunConfig.load(file)
+    with pytest.raises(ConfigError, match=r"my_features\.py cannot be read"):
+        check_parts(RunConfig.load(file))
 
 
 def test_the_observation_has_the_column_under_its_name(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_observation_has_the_column_under_its_name(tmp_path: Path) -> None:
 def test_a_changed_file_asks_for_another_training_and_not_for_other_orders(tmp_path: Path) -> None:
     before = RunConfig.load(write(tmp_path / "here"))
     train, orders = settings_of(TRAIN, before), settings_of(ORDERS, before)
-    assert train["features.imports"][0]["name"] == "my_features.py"
+    assert train["features.columns"][1].startswith("my_features.py:own_twice ")
     moved = RunConfig.load(write(tmp_path / "there"))
     assert settings_of(TRAIN, moved) == train
     after = RunConfig.load(write(tmp_path / "here", factor=3))
@@ -88,7 +88,8 @@ def test_the_manifest_tells_what_was_imported(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", config)
     begin_manifest(run, ["rlwb", "run"])
     manifest = read_json(run.path / "manifest.json")
-    assert manifest["imports"] == own.describe(config.features.imports)
+    assert manifest["code"] == [one.describe() for one in own_code(config).values()]
+    assert manifest["code"][0]["name"] == "my_features.py:own_twice"
 
 
 def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) -> None:
@@ -97,4 +98,3 @@ def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) ->
     bench = Workbench(RunConfig.load(write(tmp_path / "here", factor=3)))
     with pytest.raises(CheckpointError, match="was made with features"):
         bench.restore({"meta": before}, tmp_path / "0001.pt")
-    assert "imports" not in meta(RunConfig.load(None))["features"]

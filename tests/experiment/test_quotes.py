@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.experiment import work
+from rlwb.experiment.backtest import backtest_policies
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stability import draw_stability
+from rlwb.experiment.training import train_policy
 from rlwb.experiment.views import audit_order, typical_order
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
@@ -36,20 +39,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
         **{f"market.calendar.{name}": value for name, value in CLOCK.items()},
         "execution.ticks_per_step": 2,
         "execution.rules.price_field": "quotes",
-        "policy.hidden": 8,
+        "network.hidden": 8,
         "train.iterations": 2,
         "train.episodes_per_iteration": 30,
-        "train.batch_size": 30,
-        "train.repeats": 1,
+        "algorithm.batch_size": 30,
+        "algorithm.repeat": 1,
         "backtest.top": 1,
         "backtest.bootstrap_samples": 100,
     }
     config = RunConfig.load(None, Layer("test", values))
     run = RunDirectory.create(folder / "run", config)
-    work.make_orders(run, config)
-    work.train_policy(run, config, progress="none")
-    work.backtest_policies(run, config)
-    work.draw_stability(run, config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    backtest_policies(run, config)
+    draw_stability(run, config)
     return run
 
 
@@ -65,9 +68,9 @@ def test_buys_pay_the_ask_and_sells_get_the_bid(run: RunDirectory) -> None:
 
 
 def test_fills_are_priced_at_the_mid_tick_by_tick(run: RunDirectory) -> None:
-    bench = work.workbench(run, run.config)
+    bench = workbench(run, run.config)
     audit = audit_order(run, bench, "twap", typical_order(run, "twap"))
-    fields, engine = bench.sessions.fields, bench.simulator.engine
+    fields, engine = bench.sessions.fields, bench.engine
     mid = (fields["bid"].astype(np.float64) + fields["ask"]) / 2
     np.testing.assert_allclose(engine.price[np.isfinite(mid)], mid[np.isfinite(mid)], rtol=1e-12)
     assert int(np.isnan(mid).sum()) == 1
@@ -81,7 +84,7 @@ def test_the_report_says_what_the_spread_takes(run: RunDirectory) -> None:
     assert gap.index.tolist() == ["simple rules", "spread", "all together"]
     assert gap.loc["spread", "difference"] < -HALF / 2
     head = pd.read_csv(run.backtest / "headline.csv").set_index("policy")
-    assert head.loc["TWAP", "pa_net_mean"] == pytest.approx(-HALF, abs=0.01)
+    assert head.loc["TWAP", "pa_net"] == pytest.approx(-HALF, abs=0.01)
     page = write_report(run).read_text()
     assert "buys at the ask, sells at the bid" in page
     assert "costs: the quoted half spread" in page

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks.data_sources import WRITERS, market
 from rlwb.errors import DataError, RlwbError
-from rlwb.experiment import work
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 
@@ -26,23 +26,23 @@ def run(folder: Path, files: str, changes: dict[str, Any]) -> tuple[RunDirectory
     if files != "qlib":
         source.mkdir()
     WRITERS[files][0](market(2, DAYS), source)
-    calendar = {"preset": None, "segments": [["09:30", "11:30"], ["13:00", "15:00"]]}
+    calendar = {"segments": [["09:30", "11:30"], ["13:00", "15:00"]]}
     settings = {"source": str(source), **changes, "calendar": calendar | changes.get("calendar", {})}
     config = RunConfig.load(None, Layer("test", {"market": settings, "seed": 3}))
     made = RunDirectory.create(folder / "run", config)
-    work.make_orders(made, config)
-    return made, work.workbench(made, config).sessions
+    make_orders(made, config)
+    return made, workbench(made, config).sessions
 
 
 @pytest.mark.parametrize(
     ("files", "changes"),
     [
         ("qlib", {}),
-        ("qlib", {"kind": "qlib", "options": {"freq": "1min", "max_megabytes": 4}}),
-        ("binance", {"kind": "binance", "calendar": {"timezone": "UTC"}}),
+        ("qlib", {"reader": {"name": "qlib", "freq": "1min", "max_megabytes": 4}}),
+        ("binance", {"reader": "binance", "calendar": {"timezone": "UTC"}}),
         ("lean", {"calendar": {"timezone": "America/New_York"}}),
-        ("qlib_pickle", {"options": {"trust_pickle": True}}),
-        ("csv", {"kind": "table"}),
+        ("qlib_pickle", {"reader": {"name": "qlib_pickle", "trust_pickle": True}}),
+        ("csv", {"reader": "table"}),
     ],
 )
 def test_a_run_draws_orders_on_bars_of_every_kind(files: str, changes: dict[str, Any], tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_a_run_draws_orders_on_bars_of_every_kind(files: str, changes: dict[str,
     ("files", "changes", "words"),
     [
         ("qlib_pickle", {}, "set trust_pickle"),
-        ("qlib_pickle", {"kind": "qlib_pickle", "options": {"trust_pickle": False}}, "set trust_pickle"),
-        ("qlib", {"options": {"frequency": "day"}}, "no option 'frequency'; did you mean 'freq'"),
-        ("csv", {"options": {"freq": "day"}}, "read without options; drop freq"),
-        ("qlib", {"columns": {"a": "close"}}, "where columns has no effect"),
+        ("qlib_pickle", {"reader": {"name": "qlib_pickle", "trust_pickle": False}}, "set trust_pickle"),
+        ("qlib", {"reader": {"name": "qlib", "frequency": "day"}}, "frequency.*freq"),
+        ("csv", {"reader": {"name": "table", "freq": "day"}}, "freq"),
+        ("qlib", {"reader": {"name": "qlib", "columns": {"a": "close"}}}, "columns"),
         ("lean", {"calendar": {"timezone": "America/New_York", "label": "end"}}, "calendar's label is 'end'"),
     ],
 )
@@ -74,4 +74,4 @@ def test_what_cannot_be_read_as_asked_is_refused(
 
 def test_nothing_but_the_plain_word_trusts_a_pickle(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="set trust_pickle"):
-        run(tmp_path, "qlib_pickle", {"options": {"max_megabytes": 4}})
+        run(tmp_path, "qlib_pickle", {"reader": {"name": "qlib_pickle", "max_megabytes": 4}})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from rlwb.experiment.manifest import begin_manifest
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
-from rlwb.files import write_json, write_text
+from rlwb.files import write_json
 from tests.experiment.fakes import config
 
 PIXEL = base64.b64decode(
@@ -52,10 +54,13 @@ def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
 
 
 def test_everything_is_in_the_page(run: RunDirectory) -> None:
-    write_text(
-        run.backtest / "headline.md",
-        "| policy | PA |\n| --- | ---: |\n| best \\| ten | 5.0 ± 1.0 |\n| TWAP | 0.0 |\n\n- n = 10 & so\n",
-    )
+    run.backtest.mkdir()
+    head = {
+        "header": ["policy", "PA"],
+        "rows": [["best | ten", "5.0 ± 1.0"], ["TWAP", "0.0"]],
+        "notes": ["n = 10 & so"],
+    }
+    write_json(run.backtest / "headline.json", head)
     (run.backtest / "summary.csv").write_text(
         "policy,kind,iteration,pa_mean,glr,orders\ncheckpoint-0012,checkpoint,12,5.4321,1.2,480\ntwap,baseline,,0.0,nan,480\n"
     )
@@ -88,34 +93,41 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
     assert not re.search(r'(src|href)="(?!data:)', page), "nothing is fetched from elsewhere"
 
 
+def answer(run: RunDirectory, **figures: tuple[float, float, float]) -> str:
+    """Write the figures of the chosen checkpoints and return the page."""
+    rows = [["checkpoint", name, *ends] for name, ends in figures.items()]
+    run.backtest.mkdir()
+    frame = pd.DataFrame(rows, columns=["kind", "figure", "estimate", "lo", "hi"])
+    frame.to_csv(run.backtest / "figures.csv", index=False)
+    return write_report(run).read_text()
+
+
+NONE = (math.nan,) * 3
+
+
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    ("pa", "sentence"),
     [
         (
-            "10.204,6.92,13.13",
+            (10.204, 6.92, 13.13),
             "Yes, on these test days.</strong> The chosen checkpoints gain 10.20 bp an order on average, ",
         ),
-        ("-3,-5,-1", "No: it is worse, on these test days."),
-        ("3,-1,5", "This test does not show it."),
-        ("3,,", None),
+        ((-3.0, -5.0, -1.0), "No: it is worse, on these test days."),
+        ((3.0, -1.0, 5.0), "This test does not show it."),
+        (NONE, None),
         (
-            "3,nan,nan",
+            (3.0, math.nan, math.nan),
             "So few days of orders cannot show it.</strong> The chosen checkpoints gain 3.00 bp an order on average.",
         ),
     ],
 )
-def test_the_answer_stands_first(run: RunDirectory, row: str, sentence: str | None) -> None:
-    run.backtest.mkdir()
-    (run.backtest / "headline.csv").write_text(f"policy,pa_mean,pa_lo,pa_hi\nbest,{row}\n")
-    page = write_report(run).read_text()
+def test_the_answer_stands_first(run: RunDirectory, pa: tuple[float, float, float], sentence: str | None) -> None:
+    page = answer(run, pa=pa, over_twap=NONE)
     assert (sentence in page) if sentence else ("<strong>" not in page)
 
 
 def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
-    run.backtest.mkdir()
-    columns = "policy,pa_mean,pa_lo,pa_hi,over_twap,over_twap_lo,over_twap_hi"
-    (run.backtest / "headline.csv").write_text(f"{columns}\nbest,1.04,0.11,1.96,-0.31,-0.96,0.31\n")
-    page = write_report(run).read_text()
+    page = answer(run, pa=(1.04, 0.11, 1.96), over_twap=(-0.31, -0.96, 0.31))
     assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order over TWAP" in page
 
 
@@ -126,7 +138,7 @@ def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
         json.dumps({"report": {"findings": finding}, "notes": [], "text": "", "sessions": ""})
     )
     page = write_report(run).read_text()
-    assert "The market is invented" in page
+    assert "The market is synthetic" in page
     assert "It holds under these rules: fills at close; " in page
     assert "were the wrong one (3, first: AAA 2024-01-02)" in page
 
@@ -160,11 +172,8 @@ def test_the_gap_between_the_rules_is_shown_where_there_is_one(run: RunDirectory
 def test_under_costs_the_answer_is_after_them(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", config(execution__rules__commission_bps=3.0))
     begin_manifest(run, ["rlwb", "run"])
-    run.backtest.mkdir()
-    columns = "policy,pa_mean,pa_lo,pa_hi,over_twap,over_twap_lo,over_twap_hi,pa_net_mean,pa_net_lo,pa_net_hi"
-    columns += ",net_over_twap,net_over_twap_lo,net_over_twap_hi"
-    (run.backtest / "headline.csv").write_text(f"{columns}\nbest,9,8,10,9,8,10,6,5,7,-4,-6,-2\n")
-    page = write_report(run).read_text()
+    net = {"pa_net": (6.0, 5.0, 7.0), "net_over_twap": (-4.0, -6.0, -2.0)}
+    page = answer(run, pa=(9.0, 8.0, 10.0), over_twap=(9.0, 8.0, 10.0), **net)
     assert (
         "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order over TWAP" in page
     )

@@ -143,7 +143,7 @@ def test_the_manifest_says_what_made_it(tmp_path: Path) -> None:
     begin_manifest(run, ["rlwb", "run", "--resume"])
     end_manifest(run, "finished")
     manifest = json.loads((run.path / "manifest.json").read_text())
-    assert manifest["seeds"] == {"seed": 7, "market.synthetic.seed": 0}
+    assert manifest["seeds"] == {"seed": 7, "market.seed": 0}
     assert manifest["data"] == {"sessions": "abc", "orders": "def"}
     assert manifest["packages"]["numpy"]
     assert manifest["started"] <= manifest["ended"]

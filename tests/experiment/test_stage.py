@@ -8,6 +8,7 @@ import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import leaves
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import hash_path, is_unchanged, run_stage
 from rlwb.experiment.stages import STAGES
@@ -44,13 +45,13 @@ def test_g13_a_second_run_does_not_append(run: RunDirectory) -> None:
 
 def test_results_of_other_settings_are_set_aside_not_lost(run: RunDirectory) -> None:
     both(run, config())
-    done, said = both(run, config(train__learning_rate=0.5))
+    done, said = both(run, config(algorithm__learning_rate=0.5))
     assert done == ["unchanged", "done"]
-    assert "second: train.learning_rate 0.002 there, 0.5 now; what was there is now in superseded/" in said[1]
+    assert "second: algorithm.learning_rate 0.002 there, 0.5 now; what was there is now in superseded/" in said[1]
     assert learnt(run) == ["0.5"] * 3
     (kept,) = (run.path / "superseded").iterdir()
     assert (kept / "checkpoints" / "3.pt").read_text() == "0.002"
-    assert run.config.train.learning_rate == 0.5
+    assert run.config.algorithm.settings["learning_rate"] == 0.5
 
 
 def test_a_longer_training_goes_on(run: RunDirectory) -> None:
@@ -154,11 +155,9 @@ def test_hash_of_a_folder_knows_names_and_contents(tmp_path: Path) -> None:
 
 
 def test_the_real_stages_are_consistent() -> None:
-    from rlwb.experiment.parameters import children, leaves
-
-    names = set(leaves(RunConfig)) | set(children(RunConfig))
+    names = set(leaves(RunConfig().as_dict())) | set(RunConfig.model_fields)
     for number, stage in enumerate(STAGES):
         assert set(stage.after) <= set(STAGES[:number])
-        assert {*stage.depends, *stage.extends, *stage.indifferent, *stage.sources} <= names
+        assert {*stage.depends, *stage.extends, *stage.indifferent} <= names
         made = {output for earlier in stage.after for output in earlier.outputs}
         assert {pattern.partition("/")[0] for pattern in stage.inputs} <= made | {"metrics"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,23 +13,29 @@ import pytest
 
 from rlwb.errors import CheckpointError, DataError
 from rlwb.evaluation import SUMMARY_COLUMNS
-from rlwb.experiment import views, work
+from rlwb.experiment import backtest, views
+from rlwb.experiment.backtest import backtest_policies, read_results
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.scoring import checkpoint_policy, play
+from rlwb.experiment.stability import draw_stability, stability_figures
 from rlwb.experiment.stage import run_stage
 from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
+from rlwb.parts import Part
 from rlwb.trainer import list_checkpoints, load_checkpoint
 
 TINY = {
-    "market.synthetic.instruments": 3,
-    "market.synthetic.days": 15,
-    "policy.hidden": 8,
+    "market.instruments": 3,
+    "market.days": 15,
+    "network.hidden": 8,
     "train.iterations": 3,
     "train.episodes_per_iteration": 40,
-    "train.batch_size": 40,
-    "train.repeats": 1,
+    "algorithm.batch_size": 40,
+    "algorithm.repeat": 1,
     "backtest.top": 2,
     "backtest.bootstrap_samples": 200,
 }
@@ -42,8 +49,8 @@ def tiny(**changes: object) -> RunConfig:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     config = tiny()
     run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "tiny", config)
-    work.make_orders(run, config)
-    work.train_policy(run, config, progress="none")
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
     return run
 
 
@@ -55,18 +62,18 @@ def copied(trained: RunDirectory, tmp_path: Path) -> RunDirectory:
 
 def test_scoring_a_checkpoint_again_gives_the_logged_number(trained: RunDirectory) -> None:
     config = trained.config
-    bench = work.workbench(trained, config)
-    orders = bench.bind(work.load_orders(trained, bench, "valid"))
+    bench = workbench(trained, config)
+    orders = bench.align(load_orders(trained, bench, "valid"))
     logged = pd.read_csv(trained.metrics / "validation.csv").set_index("iteration")
     for iteration, path in list_checkpoints(trained.checkpoints).items():
-        means = work.score_checkpoint(bench, path, orders).means()
+        means = play(bench, checkpoint_policy(bench, path), orders).means()
         for name in ("pa", "ffr", "pa_net"):
             assert means[name] == pytest.approx(logged.loc[iteration, name], abs=1e-9), (iteration, name)
 
 
 def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunDirectory) -> None:
     config = copied.config
-    work.backtest_policies(copied, config)
+    backtest_policies(copied, config)
     files = {path.name: path.read_bytes() for path in sorted((copied.backtest / "orders").iterdir())}
     summary = (copied.backtest / "summary.csv").read_text()
     chosen = pd.read_csv(copied.backtest / "summary.csv")
@@ -74,42 +81,42 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 4, "ceiling"]
     assert chosen["policy"].tolist()[3:] == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
     assert chosen.columns.tolist() == list(SUMMARY_COLUMNS)
-    work.backtest_policies(copied, config)
+    backtest_policies(copied, config)
     assert (copied.backtest / "summary.csv").read_text() == summary
-    orders = work.load_orders(copied, work.workbench(copied, config), "test")
+    orders = load_orders(copied, workbench(copied, config), "test")
     for name in files:
         again = pd.read_parquet(copied.backtest / "orders" / name)
         assert again["order_id"].tolist() == orders["order_id"].tolist()
 
 
 def test_what_the_backtest_wrote_is_read_back(copied: RunDirectory) -> None:
-    work.backtest_policies(copied, copied.config)
-    for result in work.read_results(copied):
+    backtest_policies(copied, copied.config)
+    for result in read_results(copied):
         if result.kind == "ceiling":
             assert result.inventory is None
             continue
         assert result.inventory is not None
         np.testing.assert_allclose(result.inventory[:, 0], 1.0)
         np.testing.assert_allclose(result.inventory[:, -1], 0.0, atol=1e-6)
-    figures = work.stability_figures(copied, copied.config)
+    figures = stability_figures(copied, copied.config)
     assert len(figures) == 7
 
 
 def test_e13_a_backtest_without_checkpoints_is_refused(copied: RunDirectory) -> None:
     shutil.rmtree(copied.checkpoints)
     with pytest.raises(CheckpointError):
-        work.backtest_policies(copied, copied.config)
+        backtest_policies(copied, copied.config)
     assert not copied.backtest.joinpath("summary.csv").exists()
     with pytest.raises(CheckpointError, match="has no backtest yet"):
-        work.read_results(copied)
+        read_results(copied)
 
 
 def test_f03_a_damaged_checkpoint_is_left_out_and_named(copied: RunDirectory) -> None:
-    work.backtest_policies(copied, copied.config)
+    backtest_policies(copied, copied.config)
     first = pd.read_csv(copied.backtest / "summary.csv")["policy"].iloc[0]
     path = copied.checkpoints / f"{first.removeprefix('checkpoint-')}.pt"
     path.write_bytes(path.read_bytes()[:1000])
-    work.backtest_policies(copied, copied.config)
+    backtest_policies(copied, copied.config)
     names = pd.read_csv(copied.backtest / "summary.csv")["policy"].tolist()
     assert first not in names
     assert path.name in (copied.backtest / "selection.json").read_text()
@@ -121,15 +128,15 @@ def test_a_validation_that_cannot_be_reproduced_stops_the_backtest(copied: RunDi
     table["pa"] += 1e-6
     table.to_csv(file, index=False)
     with pytest.raises(DataError, match="was logged; orders, data or weights have changed since"):
-        work.backtest_policies(copied, copied.config)
+        backtest_policies(copied, copied.config)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"train.algorithm": "dqn", "policy.mask_actions": True, "train.dqn.n_step": 2},
-        {"policy.network": "convolution", "policy.mask_actions": True},
-        {"policy.network": "attention", "features.previous_day": True, "train.algorithm": "dqn"},
+        {"algorithm": "dqn", "head.mask_actions": True, "algorithm.n_step": 2},
+        {"network": "convolution", "head.mask_actions": True},
+        {"network": "attention", "features.previous_day": True, "algorithm": "dqn"},
     ],
 )
 def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp_path: Path) -> None:
@@ -137,17 +144,17 @@ def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp
     config = tiny(**other)
     whole = RunDirectory.create(tmp_path / "whole", config)
     parts = RunDirectory.create(tmp_path / "parts", config)
-    work.make_orders(whole, config)
+    make_orders(whole, config)
     shutil.copytree(whole.orders, parts.orders, dirs_exist_ok=True)
-    work.train_policy(whole, config, progress="none")
-    work.train_policy(parts, tiny(**other, **{"train.iterations": 2}), progress="none")
-    work.train_policy(parts, config, progress="none")
+    train_policy(whole, config, progress="none")
+    train_policy(parts, tiny(**other, **{"train.iterations": 2}), progress="none")
+    train_policy(parts, config, progress="none")
     tables = [pd.read_csv(run.metrics / "train.csv").drop(columns="seconds") for run in (whole, parts)]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
-    assert ("replay" in tables[0]) == (config.train.algorithm == "dqn")
-    work.backtest_policies(whole, config)
+    assert ("replay" in tables[0]) == (config.algorithm.name == "dqn")
+    backtest_policies(whole, config)
     assert pd.read_csv(whole.backtest / "summary.csv")["kind"].tolist()[:3] == ["checkpoint", "checkpoint", "last"]
-    work.draw_stability(whole, config)
+    draw_stability(whole, config)
     assert len(list(whole.figures.glob("*.png"))) == 7
 
 
@@ -155,34 +162,32 @@ def test_a_policy_above_the_ceiling_stops_the_backtest_before_any_figure(
     copied: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prices that a policy gets and the market did not have; the ceiling need not be among the baselines."""
-    from rlwb.experiment.work import backtest
+    real = backtest.result
 
-    real = backtest.judge
-
-    def flattered(*arguments: object) -> object:
-        result = real(*arguments)  # type: ignore[arg-type]
+    def flattered(*arguments: Any, **known: Any) -> Any:
+        result = real(*arguments, **known)
         if result.policy == "last":
             result.orders.loc[5, "pa"] = 4321.0
         return result
 
-    monkeypatch.setattr(backtest, "judge", flattered)
+    monkeypatch.setattr(backtest, "result", flattered)
     with pytest.raises(RuntimeError, match=r"^last has a PA of 4321.0000 bp on order .* the most that .* \(1 such"):
-        work.backtest_policies(copied, tiny(**{"backtest.baselines": ["twap"]}))
+        backtest_policies(copied, tiny(baselines=["twap"]))
     table = pd.read_parquet(copied.backtest / "orders" / "last.parquet")
     assert table["pa"].max() == 4321.0, "the evidence is kept"
     assert not list(copied.backtest.glob("*.csv"))
 
 
-DISTILLED = {"train.algorithm": "opd", "train.opd.teacher_iterations": 3, "policy.mask_actions": True}
+DISTILLED = {"algorithm": "opd", "algorithm.teacher_iterations": 3, "head.mask_actions": True}
 
 
 @pytest.fixture(scope="module")
 def distilled(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     config = tiny(**DISTILLED)
     run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "distilled", config)
-    work.make_orders(run, config)
-    work.train_policy(run, config, progress="none")
-    work.backtest_policies(run, config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    backtest_policies(run, config)
     return run
 
 
@@ -212,30 +217,30 @@ def test_a_distillation_that_is_taken_up_again_ends_as_one_without_a_break(
         gone.append(run.checkpoints / "teacher" / "0003.pt")
     for path in gone:
         path.unlink()
-    work.train_policy(run, distilled.config, progress="none")
+    train_policy(run, distilled.config, progress="none")
     for folder in ("", "teacher"):
         pd.testing.assert_frame_equal(trained_rows(run, folder), trained_rows(distilled, folder), check_exact=True)
     ends = [load_checkpoint(one.checkpoints / "0003.pt")["vessel"]["policy"] for one in (run, distilled)]
-    assert ends[0]["_teacher"] == ends[1]["_teacher"]
+    assert ends[0]["teacher"] == ends[1]["teacher"]
 
 
 def test_a_teacher_of_other_settings_is_set_aside_with_its_student(distilled: RunDirectory, tmp_path: Path) -> None:
     said: list[str] = []
     shutil.copytree(distilled.path, tmp_path / "run", symlinks=True)
     run = RunDirectory.open(tmp_path / "run")
-    train = partial(work.train_policy, progress="none")
-    for stage, task in ((ORDERS, work.make_orders), (TRAIN, train)):
+    train = partial(train_policy, progress="none")
+    for stage, task in ((ORDERS, make_orders), (TRAIN, train)):
         run_stage(stage, run, run.config, task, echo=said.append)
-    longer = tiny(**{**DISTILLED, "train.opd.teacher_iterations": 4})
+    longer = tiny(**{**DISTILLED, "algorithm.teacher_iterations": 4})
     run_stage(TRAIN, run, longer, train, echo=said.append)
-    assert "train.opd.teacher_iterations 3 there, 4 now" in said[-1]
+    assert "algorithm.teacher_iterations 3 there, 4 now" in said[-1]
     assert max(list_checkpoints(run.checkpoints / "teacher")) == 4
     (aside,) = (run.path / "superseded").glob("*-train")
     assert max(list_checkpoints(aside / "checkpoints" / "teacher")) == 3
     begun = [
         load_checkpoint(folder / "0001.pt")["vessel"]["policy"] for folder in (run.checkpoints, aside / "checkpoints")
     ]
-    assert begun[0]["_teacher"] != begun[1]["_teacher"]
+    assert begun[0]["teacher"] != begun[1]["teacher"]
 
 
 def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
@@ -244,7 +249,7 @@ def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distill
     logged = pd.read_csv(distilled.metrics / "teacher" / "validation.csv")["pa"].iloc[-1]
     assert summary.loc["teacher", "validation_pa"] == pytest.approx(logged, abs=1e-9)
     assert "Not attainable by trading: teacher." in (distilled.backtest / "headline.txt").read_text()
-    bench = work.workbench(distilled, distilled.config)
+    bench = workbench(distilled, distilled.config)
     path = distilled.checkpoints / "teacher" / "0003.pt"
     with pytest.raises(CheckpointError, match="holds a teacher, which sees the rest of the day and cannot act"):
         bench.restore(load_checkpoint(path), path)
@@ -259,32 +264,32 @@ def test_a_student_acts_where_its_teacher_is_gone(distilled: RunDirectory, tmp_p
     shutil.copytree(distilled.path, tmp_path / "run", symlinks=True)
     run = RunDirectory.open(tmp_path / "run")
     shutil.rmtree(run.checkpoints / "teacher")
-    bench = work.workbench(run, run.config)
-    orders = bench.bind(work.load_orders(run, bench, "test"))
-    pa = work.score_checkpoint(bench, run.checkpoints / "0003.pt", orders).metrics["pa"]
+    bench = workbench(run, run.config)
+    orders = bench.align(load_orders(run, bench, "test"))
+    pa = play(bench, checkpoint_policy(bench, run.checkpoints / "0003.pt"), orders).metrics["pa"]
     table = pd.read_parquet(distilled.backtest / "orders" / "last.parquet")
     np.testing.assert_array_equal(pa, table["pa"])
-    with pytest.raises(CheckpointError, match="no checkpoint of the teacher; run the stage train again"):
-        work.backtest_policies(run, run.config)
+    with pytest.raises(CheckpointError, match="no checkpoint of the teacher"):
+        backtest_policies(run, run.config)
 
 
 def test_an_order_of_the_teacher_can_be_audited(distilled: RunDirectory) -> None:
     from rlwb.experiment.views import audit_order, typical_order
 
-    bench = work.workbench(distilled, distilled.config)
+    bench = workbench(distilled, distilled.config)
     audit = audit_order(distilled, bench, "teacher", typical_order(distilled, "teacher"))
     pairs = audit.checks()
     np.testing.assert_allclose(pairs["sum of the parts"], pairs["summary row"], rtol=1e-9)
 
 
 def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
-    config = tiny(**{"train.reward": "sparse", "train.iterations": 2})
+    config = tiny(**{"reward": "sparse", "train.iterations": 2})
     run = RunDirectory.create(tmp_path / "sparse", config)
-    work.make_orders(run, config)
-    work.train_policy(run, config, progress="none")
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
     rows = trained_rows(run)
     assert rows["reward"].between(-1, 0, inclusive="neither").all()  # the mean over orders of -1, 0 and, hardly, 1
-    work.backtest_policies(run, config)
+    backtest_policies(run, config)
     last = pd.read_parquet(run.backtest / "orders" / "last.parquet")
     ratio = (last["price"] / last["twap"]) ** np.where(last["direction"] == "SELL", 1, -1)
     np.testing.assert_array_equal(last["reward"], np.select([ratio >= 1.1, ratio >= 1 - 1e-9], [1.0, 0.0], -1.0))
@@ -292,49 +297,48 @@ def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_algorithm_is_refused(trained: RunDirectory) -> None:
-    bench = work.workbench(trained, tiny(**{"train.algorithm": "dqn"}))
+    bench = workbench(trained, tiny(algorithm="dqn"))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match="was made with algorithm 'ppo', the configuration says 'dqn'"):
+    with pytest.raises(CheckpointError, match=r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"):
         bench.restore(load_checkpoint(path), path)
 
 
 def test_a_checkpoint_of_another_network_is_refused(trained: RunDirectory) -> None:
-    bench = work.workbench(trained, tiny(**{"policy.hidden": 16}))
+    bench = workbench(trained, tiny(**{"network.hidden": 16}))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match="was made with policy"):
+    with pytest.raises(CheckpointError, match="was made with network"):
         bench.restore(load_checkpoint(path), path)
 
 
 def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained: RunDirectory) -> None:
-    bench = work.workbench(trained, trained.config)
+    bench = workbench(trained, trained.config)
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
     _, features = bench.restore(load_checkpoint(path), path)
-    expected = bench.features(work.load_orders(trained, bench, "train"))
+    expected = bench.features(load_orders(trained, bench, "train"))
     assert features.normaliser.as_dict() == expected.normaliser.as_dict()
     np.testing.assert_array_equal(features.today, expected.today)
 
 
 def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
-    from rlwb.policy import MLP, DQNSettings, PPOSettings
+    from rlwb.policy import DQNSettings, PPOSettings
 
-    config = RunConfig.load(None, Layer("test", {**TINY, "policy.hidden": 64}))
+    config = RunConfig.load(None, Layer("test", {"market.instruments": 3, "market.days": 15}))
     bench = Workbench(config)
     orders, _ = bench.make_orders()
     features = bench.features(orders["train"])
     learner = bench.learner(features)
     assert learner.settings == PPOSettings()
-    dqn = Workbench(tiny(**{"train.algorithm": "dqn"})).learner(features)
-    assert dqn.settings == DQNSettings(learning_rate=config.train.learning_rate)
-    assert config.policy.hidden == MLP().width
+    dqn = Workbench(config.model_copy(update={"algorithm": Part(name="dqn")})).learner(features)
+    assert dqn.settings == DQNSettings()
 
 
 def test_every_learner_and_the_teacher_take_the_fall_of_the_learning_rate() -> None:
-    bench = Workbench(tiny(**{"train.decay_iterations": 5}))
+    bench = Workbench(tiny(**{"algorithm.decay_updates": 5}))
     orders, _ = bench.make_orders()
     features = bench.features(orders["train"])
     teacher = bench.teacher(features)
-    dqn = Workbench(tiny(**{"train.decay_iterations": 5, "train.algorithm": "dqn"})).learner(features)
-    opd = Workbench(tiny(**{"train.decay_iterations": 5, "train.algorithm": "opd"})).learner(features, teacher)
+    dqn = Workbench(tiny(**{"algorithm.decay_updates": 5, "algorithm": "dqn"})).learner(features)
+    opd = Workbench(tiny(**{"algorithm.decay_updates": 5, "algorithm": "opd"})).learner(features, teacher)
     for learner in (bench.learner(features), teacher, dqn, opd):
         assert learner.settings.decay_updates == 5
     assert Workbench(tiny()).learner(features).settings.decay_updates is None
@@ -346,10 +350,10 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     rules = {"commission_bps": 3.0, "min_fee": 5.0, "volume_limit": 0.05, "temporary_impact_bps": 40.0}
     config = tiny(**{f"execution.rules.{name}": value for name, value in rules.items()})
     run = RunDirectory.create(tmp_path / "run", config)
-    work.make_orders(run, config)
-    work.train_policy(run, config, progress="lines")
+    make_orders(run, config)
+    train_policy(run, config, progress="lines")
     line = capsys.readouterr().out.splitlines()[-1]
-    work.backtest_policies(run, config)
+    backtest_policies(run, config)
     logged = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")
     trained = pd.read_csv(run.metrics / "train.csv").set_index("iteration")
     assert f"  net PA {trained.loc[3, 'pa_net']:.2f}  validation net PA {logged.loc[3, 'pa_net']:.2f}  reward " in line
@@ -370,11 +374,11 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     assert {"net test PA", "validation net PA"} <= set(views.summary_table(run))
     assert "validation net PA" in views.selection_tables(run)[0]
     assert views.iteration_table(run)["validation net PA"].notna().any()
-    assert len(work.stability_figures(run, config)) == 7
+    assert len(stability_figures(run, config)) == 7
 
 
 def test_under_the_simple_rules_there_is_no_gap(copied: RunDirectory) -> None:
-    work.backtest_policies(copied, copied.config)
+    backtest_policies(copied, copied.config)
     assert not (copied.backtest / "gap.csv").exists()
     assert views.rules_gap(copied).empty
     assert not {"net test PA", "validation net PA"} & set(views.summary_table(copied))

@@ -10,7 +10,7 @@ import pytest
 
 from rlwb.errors import RlwbError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
@@ -34,7 +34,7 @@ def make_orders(config: RunConfig) -> None:
     bench = Workbench(config)
     parts, _ = bench.make_orders()
     for table in parts.values():
-        bench.bind(table)
+        bench.align(table)
 
 
 def refusal(source: Path, **changes: object) -> str:
@@ -69,7 +69,7 @@ def test_a_file_that_is_half_written(bars: Path) -> None:
 
 def test_test_days_outside_of_the_data(bars: Path) -> None:
     split = {"train": [DAYS[0], DAYS[5]], "valid": [DAYS[6], DAYS[8]], "test": ["2025-01-01", "2025-02-01"]}
-    text = refusal(bars, **{f"orders__split__{part}": days for part, days in split.items()})
+    text = refusal(bars, **{f"split__{part}": days for part, days in split.items()})
     assert "test 0); the data have orders on 15 dates from 2024-03-04 to 2024-03-22. Change the splits" in text
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.market import Calendar, Sessions, load_sessions
-from rlwb.market.actions import COLUMNS, RATIOS, describe_splits, split_list, suspected_splits
+from rlwb.market import Calendar, build_sessions, load_sessions
+from rlwb.market.actions import COLUMNS, RATIOS, describe_splits, suspected_splits
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from tests.market.helpers import day_bars
 
@@ -24,7 +24,7 @@ def market(price: list[float], volume: list[float], instrument: str = "A") -> pd
 
 
 def splits(*frames: pd.DataFrame) -> pd.DataFrame:
-    return suspected_splits(Sessions.from_bars(pd.concat(frames), CLOCK))
+    return suspected_splits(build_sessions(pd.concat(frames), CLOCK))
 
 
 def test_a_split_of_two_for_one_by_hand() -> None:
@@ -76,9 +76,11 @@ def test_every_ratio_is_found_under_its_own_name() -> None:
 
 def test_the_report_names_each_split_and_the_panel_holds_the_bars_as_they_are() -> None:
     bars = pd.concat([market([100, 100, 50], [10, 10, 20], name) for name in ("A", "B")])
-    sessions = Sessions.from_bars(bars, CLOCK)
+    sessions = build_sessions(bars, CLOCK)
     assert sessions.report.counts["split_suspected"] == 2
-    assert "A 2024-01-10 2:1, B 2024-01-10 2:1" in sessions.report.as_text()
+    assert [one.instrument for one in sessions.report.listed["split_suspected"]] == ["A", "B"]
+    for name in "AB":
+        assert f"{name} 2024-01-10 10:00:00: like 2:1, 100 to 50" in sessions.report.as_text()
     assert not sessions.report.problems()
     np.testing.assert_array_equal(sessions.fields["close"][:, 0], [100, 100, 50, 100, 100, 50])
 
@@ -91,7 +93,6 @@ def test_words_say_what_to_do() -> None:
     )
     assert "column factor" in text
     assert describe_splits(table.head(0)) == "no split is suspected"
-    assert split_list(pd.concat([table] * 3), most=2) == "A 2024-01-10 2:1, A 2024-01-10 2:1 and 1 more"
 
 
 def test_the_embedded_market_has_none() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Calendar, Sessions, build_sessions
 from tests.market.helpers import day_bars, random_bars
 
 US = Calendar.preset("us")
@@ -18,7 +18,7 @@ SMALL = Calendar(segments=(("10:00", "10:04"), ("11:00", "11:04")), infer_early_
 
 
 def build(bars: pd.DataFrame, calendar: Calendar = SMALL, **options: object) -> Sessions:
-    return Sessions.from_bars(bars, calendar, **{"min_coverage": 0.0, **options})  # type: ignore[arg-type]
+    return build_sessions(bars, calendar, **{"min_coverage": 0.0, **options})  # type: ignore[arg-type]
 
 
 def same(left: Sessions, right: Sessions) -> bool:
@@ -52,20 +52,20 @@ def test_a01_half_day_between_full_days() -> None:
         day_bars(US, "2024-01-05"),
     ]
     for calendar, reason in ((US, "early_close_inferred"), (half, "early_close_stated")):
-        sessions = Sessions.from_bars(pd.concat(days), calendar)
+        sessions = build_sessions(pd.concat(days), calendar)
         assert sessions.num_ticks.tolist() == [390, 210, 390]
         assert calendar.time_of(int(sessions.num_ticks[1])).isoformat() == "13:00:00"
         assert len(np.unique(calendar.cells(30)[:210])) == 7
         assert np.isnan(sessions.fields["close"][1, 210:]).all()
         assert sessions.report.counts[reason] == 1
-        assert same(Sessions.from_bars(pd.concat(days[::-1]), calendar), sessions)
+        assert same(build_sessions(pd.concat(days[::-1]), calendar), sessions)
 
 
 def test_a01_a_few_late_prints_do_not_keep_a_closed_market_open() -> None:
     bars = [day_bars(US, "2024-01-04", name, ticks=range(210)) for name in "ABCDEFGH"]
     bars.append(day_bars(US, "2024-01-04", "A", ticks=[230, 300]))
     flat = day_bars(US, "2024-01-04", "B", ticks=range(210, 390), volume=0.0)  # a vendor's padding
-    sessions = Sessions.from_bars(pd.concat([*bars, flat]), US)
+    sessions = build_sessions(pd.concat([*bars, flat]), US)
     assert set(sessions.num_ticks.tolist()) == {210}
     assert sessions.report.counts["after_early_close"] == 182
 
@@ -76,22 +76,22 @@ def test_a01_the_auction_of_a_short_day_stays_outside_like_that_of_other_days() 
     full += [bars.iloc[-1:].assign(**auction) for bars in full]
     full += [bars.assign(datetime=bars["datetime"] + pd.Timedelta(days=7)) for bars in full]
     short = day_bars(US, "2024-01-03", ticks=range(211))  # 13:00 holds the auction
-    sessions = Sessions.from_bars(pd.concat([short, *full]), US)
+    sessions = build_sessions(pd.concat([short, *full]), US)
     assert sessions.num_ticks.tolist() == [210] + [390] * 10
     assert sessions.report.counts["auction"] == 10
 
 
 def test_a_thin_instrument_alone_is_no_early_close_but_too_sparse() -> None:
     bars = pd.concat([day_bars(US, "2024-01-03", ticks=range(0, 300, 20)), day_bars(US, "2024-01-04")])
-    sessions = Sessions.from_bars(bars, US)
+    sessions = build_sessions(bars, US)
     assert sessions.dates.astype(str).tolist() == ["2024-01-04"]
     assert sessions.report.counts["sparse_session"] == 1
-    assert "AAA 2024-01-03 with 15 of 390 ticks" in sessions.report.examples["sparse_session"]
+    assert "AAA 2024-01-03: 15 of 390 ticks" in sessions.report.examples["sparse_session"]
 
 
 def test_a_day_that_breaks_off_before_its_half_is_dropped_not_shortened() -> None:
     bars = pd.concat([day_bars(US, "2024-01-03", ticks=range(60)), day_bars(US, "2024-01-04")])
-    sessions = Sessions.from_bars(bars, US)
+    sessions = build_sessions(bars, US)
     assert len(sessions) == 1
     assert "early_close_inferred" not in sessions.report.counts
 
@@ -156,14 +156,14 @@ def test_a15_a_zone_is_converted_to_the_sessions_or_refused() -> None:
     summer = day_bars(US, "2024-03-11", close=np.arange(1, 391))  # the clock changed in between
     naive = pd.concat([bars, summer])
     aware = naive.assign(datetime=naive["datetime"].dt.tz_localize("America/New_York").dt.tz_convert("UTC"))
-    assert same(Sessions.from_bars(aware, US), Sessions.from_bars(naive, US))
+    assert same(build_sessions(aware, US), build_sessions(naive, US))
     without = Calendar(segments=(("09:30", "16:00"),))
     with pytest.raises(DataError, match=r"UTC.*timezone"):
-        Sessions.from_bars(aware, without)
+        build_sessions(aware, without)
     mixed = naive.assign(datetime=naive["datetime"].astype(str))
     mixed.loc[mixed.index[0], "datetime"] = "2024-03-08 14:30:00+00:00"
     with pytest.raises(DataError, match="some do not"):
-        Sessions.from_bars(mixed, US)
+        build_sessions(mixed, US)
 
 
 def test_numbers_as_stamps_are_refused() -> None:
@@ -178,9 +178,9 @@ def test_a19_ids_that_are_numbers_are_refused() -> None:
 
 def test_a25_both_labels_give_the_same_panel() -> None:
     path = np.linspace(10, 11, 240)
-    start = Sessions.from_bars(day_bars(CN, close=path), CN)
+    start = build_sessions(day_bars(CN, close=path), CN)
     late = Calendar.preset("cn", label="end")
-    end = Sessions.from_bars(day_bars(late, close=path), late)
+    end = build_sessions(day_bars(late, close=path), late)
     assert day_bars(late)["datetime"].iloc[0] == pd.Timestamp("2024-01-03 09:31")
     assert day_bars(late)["datetime"].iloc[-1] == pd.Timestamp("2024-01-03 15:00")
     assert np.array_equal(start.fields["close"], end.fields["close"])
@@ -189,15 +189,15 @@ def test_a25_both_labels_give_the_same_panel() -> None:
 @pytest.mark.parametrize(("right", "wrong"), [("start", "end"), ("end", "start")])
 def test_a25_the_wrong_label_is_noticed(right: str, wrong: str) -> None:
     bars = day_bars(Calendar.preset("cn", label=right))
-    report = Sessions.from_bars(bars, Calendar.preset("cn", label=wrong)).report
+    report = build_sessions(bars, Calendar.preset("cn", label=wrong)).report
     assert f"try label={right!r}" in report.examples["label_suspect"]
-    assert "label_suspect" not in Sessions.from_bars(bars, Calendar.preset("cn", label=right)).report.counts
+    assert "label_suspect" not in build_sessions(bars, Calendar.preset("cn", label=right)).report.counts
 
 
 def test_a27_missing_minutes_stay_on_the_clock() -> None:
     gone = [CN.first_tick(time) for time in ("10:07", "10:08", "14:59")]
     ticks = np.setdiff1d(np.arange(240), gone)
-    sessions = Sessions.from_bars(day_bars(CN, close=10 + ticks / 100, ticks=ticks), CN)
+    sessions = build_sessions(day_bars(CN, close=10 + ticks / 100, ticks=ticks), CN)
     assert sessions.num_ticks.tolist() == [240]
     assert np.flatnonzero(np.isnan(sessions.fields["close"][0])).tolist() == gone
     assert sessions.fields["close"][0, 39] == pytest.approx(10.39)
@@ -228,6 +228,7 @@ def test_bars_off_days_sessions_and_grid_are_dropped_by_reason() -> None:
     assert report.problems() == {
         "instrument_missing": 2,
         "datetime_missing": 1,
+        "unsorted": 2,
         "closed_day": 1,
         "auction": 1,
         "off_session": 2,
@@ -243,9 +244,9 @@ def test_bars_off_days_sessions_and_grid_are_dropped_by_reason() -> None:
 def test_bars_shorter_or_longer_than_ticks_are_refused() -> None:
     minute, five = CN, Calendar.preset("cn", tick_minutes=5)
     with pytest.raises(DataError, match=r"between ticks of 5 min.*tick_minutes"):
-        Sessions.from_bars(day_bars(minute), five)
+        build_sessions(day_bars(minute), five)
     with pytest.raises(DataError, match="set tick_minutes=5"):
-        Sessions.from_bars(day_bars(five), minute, min_coverage=0.1)
+        build_sessions(day_bars(five), minute, min_coverage=0.1)
 
 
 def test_broken_ranges_are_widened_to_all_four_prices() -> None:
@@ -292,13 +293,13 @@ def test_jumps_and_breaks_of_volume_and_days_without_volume_are_noted() -> None:
     bars = pd.concat(
         [
             day_bars(SMALL, "2024-01-03", close=100.0),
-            day_bars(SMALL, "2024-01-04", close=10.0, volume=30_000.0),
-            day_bars(SMALL, "2024-01-05", close=10.0, volume=0.0),
+            day_bars(SMALL, "2024-01-04", close=10.5, volume=30_000.0),
+            day_bars(SMALL, "2024-01-05", close=10.5, volume=0.0),
         ]
     )
     report = build(bars).report
-    assert "AAA 2024-01-04, 100 to 10" in report.examples["price_jump"]
-    assert "2024-01-04, times 30" in report.examples["volume_break"]
+    assert "AAA 2024-01-04 10:00:00: 100 to 10.5" in report.examples["price_jump"]
+    assert "2024-01-04: median volume a tick times 30" in report.examples["volume_break"]
     assert "AAA 2024-01-05" in report.examples["no_volume"]
     assert not report.problems()
 

@@ -12,7 +12,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.experiment.config import RunConfig, parse_assignments
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Calendar, build_sessions
 from rlwb.market import exchange as module
 from tests.market.helpers import day_bars
 
@@ -60,28 +60,28 @@ def test_the_hours_of_former_years_are_early_closes() -> None:
 
 def test_bars_in_utc_keep_their_place_when_clocks_change() -> None:
     friday, monday = utc_bars("2024-03-08 14:30", 30, 13), utc_bars("2024-03-11 13:30", 30, 13)
-    sessions = Sessions.from_bars(pd.concat([friday, monday]), NEW_YORK, strict=True)
+    sessions = build_sessions(pd.concat([friday, monday]), NEW_YORK, strict=True)
     assert np.isfinite(sessions.fields["close"]).all()
-    late = Sessions.from_bars(utc_bars("2024-03-11 14:30", 30, 13), NEW_YORK)  # as if it were still winter
+    late = build_sessions(utc_bars("2024-03-11 14:30", 30, 13), NEW_YORK)  # as if it were still winter
     assert np.isnan(late.fields["close"][0, :2]).all()
     assert late.report.counts["auction"] + late.report.counts["off_session"] == 2
 
 
 def test_bars_of_holidays_and_after_early_closes_are_told() -> None:
     frames = [day_bars(NEW_YORK, day) for day in ("2024-07-02", "2024-07-03", "2024-07-04")]
-    sessions = Sessions.from_bars(pd.concat(frames), NEW_YORK)
+    sessions = build_sessions(pd.concat(frames), NEW_YORK)
     assert sessions.num_ticks.tolist() == [13, 7]
     counts = sessions.report.counts
     assert (counts["closed_day"], counts["after_early_close"], counts["early_close_stated"]) == (13, 6, 1)
     assert "AAA 2024-07-04" in sessions.report.examples["closed_day"]
     with pytest.raises(DataError, match="on a weekend or a day the calendar calls closed"):
-        Sessions.from_bars(pd.concat(frames), NEW_YORK, strict=True)
+        build_sessions(pd.concat(frames), NEW_YORK, strict=True)
 
 
 def test_a_quiet_afternoon_is_no_early_close_where_the_exchange_says_so() -> None:
     bars = day_bars(NEW_YORK, "2024-07-02", ticks=range(9))
-    assert Sessions.from_bars(bars, NEW_YORK).num_ticks.tolist() == [13]
-    assert Sessions.from_bars(bars, Calendar.preset("us", tick_minutes=30)).num_ticks.tolist() == [9]
+    assert build_sessions(bars, NEW_YORK).num_ticks.tolist() == [13]
+    assert build_sessions(bars, Calendar.preset("us", tick_minutes=30)).num_ticks.tolist() == [9]
 
 
 def test_dates_that_the_package_does_not_know_are_refused() -> None:
@@ -90,7 +90,7 @@ def test_dates_that_the_package_does_not_know_are_refused() -> None:
     with pytest.raises(
         DataError, match=rf"lie outside 2000-01-04 to {SHANGHAI.covers[1]}, for which the calendar knows"
     ):
-        Sessions.from_bars(day_bars(SHANGHAI, later), SHANGHAI)
+        build_sessions(day_bars(SHANGHAI, later), SHANGHAI)
 
 
 def test_own_dates_are_added() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.execution import TWAP, ExecutionRules
-from rlwb.market import Calendar, MarketFeatures, Sessions, load_sessions, resample, sessions_to_bars
+from rlwb.market import Calendar, MarketFeatures, Sessions, build_sessions, load_sessions, resample, sessions_to_bars
 from rlwb.market.actions import suspected_splits
 from rlwb.market.block import Block
 from rlwb.market.catalogue import BUILT_IN
@@ -32,7 +32,7 @@ def split_bars(factors: tuple[float, float, float] = (0.5, 0.5, 1.0)) -> pd.Data
 
 
 def build(bars: pd.DataFrame, **options: object) -> Sessions:
-    return Sessions.from_bars(bars, CLOCK, **options)  # type: ignore[arg-type]
+    return build_sessions(bars, CLOCK, **options)  # type: ignore[arg-type]
 
 
 def test_the_panel_holds_what_was_traded_and_the_factor_beside_it() -> None:
@@ -87,7 +87,7 @@ def test_a_price_limit_goes_by_the_factor(price: float, factor: bool, filled: li
     bars.loc[bars["close"] == 50.0, ["open", "high", "low", "close"]] = price
     sessions = build(bars if factor else bars.drop(columns="factor"))
     orders = [order(8.0, side, day=5) for side in ("BUY", "SELL")]
-    _, _, summary = run(sessions, orders, 2, TWAP(), ExecutionRules(price_limit=0.1, price_tick=0.01))
+    _, _, summary = run(sessions, orders, 2, TWAP, ExecutionRules(price_limit=0.1, price_tick=0.01))
     assert summary["filled"].tolist() == filled
 
 
@@ -100,7 +100,7 @@ def test_adjusted_prices_are_brought_back(tmp_path: Path) -> None:
         np.testing.assert_array_equal(sessions.fields[name], values)
     assert sessions.report.counts["factor_applied"] == 8
     as_traded = load_sessions(tmp_path / "bars.csv", CLOCK)
-    assert "AAA 2024-01-05, times 2" in as_traded.report.examples["factor_contradicted"]
+    assert "AAA 2024-01-05 10:00:00 (bars.csv row 9): times 2" in as_traded.report.examples["factor_contradicted"]
     with pytest.raises(DataError, match="needs a column factor"):
         build(split_bars().drop(columns="factor"), prices="adjusted")
     with pytest.raises(ConfigError, match="prices is 'raw'; write 'traded' or 'adjusted'"):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions
+from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions, build_sessions
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.features import raw_column
 from tests.market.helpers import day_bars, random_bars
@@ -31,7 +31,7 @@ def quoted(instruments: list[str], dates: list[str], seed: int = 0, keep: float 
 
 
 def build(bars: pd.DataFrame) -> Sessions:
-    return Sessions.from_bars(bars, SMALL, min_coverage=0.0)
+    return build_sessions(bars, SMALL, min_coverage=0.0)
 
 
 def test_prices_are_logs_over_yesterdays_last_close_and_volume_over_its_mean() -> None:
@@ -112,7 +112,8 @@ def test_no_feature_sees_the_future(seed: int, row: int, tick: int, keep: float,
 
 def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
+    assert features.previous_day
     block = features.block(np.array([1, 1, 0]), np.array([0, 3, 8]))
     assert block.shape == (3, 8, 5)
     assert not block[0].any()
@@ -122,7 +123,8 @@ def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     previous = features.block_previous(np.array([0, 1]))
     assert not previous[0].any()
     np.testing.assert_array_equal(previous[1], features.today[0])
-    without = MarketFeatures.build(sessions, FeatureSettings(previous_day=False), fit_rows=np.array([0]))
+    without = MarketFeatures.build(sessions, FeatureSettings(), fit_rows=np.array([0]))
+    assert not without.previous_day
     assert not without.block_previous(np.array([0, 1])).any()
     block[:] = 7.0  # a copy: the features stay as they are
     assert not (features.today == 7.0).any()
@@ -133,7 +135,7 @@ def test_ticks_after_an_early_close_are_zero() -> None:
     bars = pd.concat(
         [day_bars(SMALL, "2024-01-03", close=np.linspace(10, 11, 8)), day_bars(SMALL, "2024-01-04", close=11.0)]
     )
-    features = MarketFeatures.build(Sessions.from_bars(bars, calendar), fit_rows=np.array([0, 1]))
+    features = MarketFeatures.build(build_sessions(bars, calendar), fit_rows=np.array([0, 1]))
     assert not features.today[0, 4:].any()
     assert features.today[1, 4:].any()
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.market import Calendar, Sessions, load_sessions, read_bars
-from rlwb.market.load import cache_key
+from rlwb.market import Calendar, Sessions, load_sessions
+from rlwb.market.dataset import importing
 from tests.market.helpers import day_bars, random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)
@@ -68,9 +68,9 @@ def test_other_processes_map_the_files_instead_of_copying(source: Path, tmp_path
 
 
 def test_the_cache_builds_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Sessions.cached(source, SMALL, tmp_path / "cache")
-    monkeypatch.setattr("rlwb.market.load.build_sessions", lambda *_, **__: pytest.fail("built again"))
-    second = Sessions.cached(source, SMALL, tmp_path / "cache")
+    first = load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
+    monkeypatch.setattr("rlwb.market.load.PanelBuilder", lambda *_, **__: pytest.fail("built again"))
+    second = load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
     assert second.fingerprint == first.fingerprint
     assert second.directory is not None
     assert panels(tmp_path / "cache") == [second.directory.name]
@@ -113,8 +113,9 @@ def test_a21_file_names_are_part_of_the_key(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         day_bars(SMALL).drop(columns="instrument").to_csv(folder / f"{name}.csv", index=False)
-        keys.add(cache_key(folder, {}))
-    assert len(keys) == 4
+        load_sessions(folder, SMALL, cache_dir=tmp_path / "cache")
+        keys.add(name)
+    assert len(panels(tmp_path / "cache")) == len(keys)
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "meta", "missing", "no_meta"])
@@ -205,12 +206,14 @@ def test_a31_other_contents_of_the_same_size_and_time_are_other_data(source: Pat
 def test_a31_bars_that_change_while_they_are_read_are_not_cached_under_the_old_name(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = importing.bars_of
+
     def late(*args: Any, **options: Any) -> Any:
         random_bars(SMALL, ["A"], ["2024-01-05"]).to_parquet(source)
-        return read_bars(*args, **options)
+        return real(*args, **options)
 
-    monkeypatch.setattr("rlwb.market.load.read_bars", late)
-    with pytest.raises(DataError, match="changed while they were read"):
+    monkeypatch.setattr(importing, "bars_of", late)
+    with pytest.raises(DataError, match="changed while it was read"):
         load_sessions(source, SMALL, cache_dir=tmp_path / "cache")
     assert not panels(tmp_path / "cache")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Sessions, load_sessions, store
+from rlwb.market import Calendar, build_sessions, load_sessions, store
 from tests.market.helpers import random_bars
 
 CLOCK = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)
@@ -20,7 +20,7 @@ CLOCK = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)
 def panel(tmp_path: Path) -> Path:
     bars = random_bars(CLOCK, ["A", "B"], ["2024-01-03", "2024-01-04"])
     bars.loc[0, "close"] = 0.0
-    return Sessions.from_bars(bars, CLOCK).save(tmp_path / "panel")
+    return build_sessions(bars, CLOCK).save(tmp_path / "panel")
 
 
 def test_it_is_opened_as_it_is_or_in_part(panel: Path) -> None:
@@ -108,14 +108,14 @@ def test_a_copy_is_verified_though_its_mark_and_times_are_copied(panel: Path, co
 def test_a_panel_that_changes_while_it_is_written_is_not_taken_for_sound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sessions = Sessions.from_bars(random_bars(CLOCK, ["A"], ["2024-01-03"]), CLOCK)
-    real = store._read_back
+    sessions = build_sessions(random_bars(CLOCK, ["A"], ["2024-01-03"]), CLOCK)
+    real = store._map
 
-    def late(folder: Path, panel: Sessions) -> Any:
-        found = real(folder, panel)
-        harm(folder / "field_close.npy")
-        return found
+    def late(folder: Path, names: Any) -> Any:
+        if folder.suffix == ".tmp":
+            harm(folder / "field_close.npy")
+        return real(folder, names)
 
-    monkeypatch.setattr(store, "_read_back", late)
+    monkeypatch.setattr(store, "_map", late)
     with pytest.raises(DataError, match="differs"):
         load_sessions(sessions.save(tmp_path / "panel"))

@@ -16,13 +16,12 @@ from rlwb.market import (
     MarketFeatures,
     SyntheticSettings,
     feature_names,
-    own,
-    pieces,
+    feature_registry,
     synthetic_sessions,
 )
 from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.feature_registry import describe, find_feature
 from rlwb.market.features import raw_column
-from rlwb.market.own import describe, fingerprint, import_features
 
 RANGE = """
 import numpy as np
@@ -40,68 +39,76 @@ OWN = "import numpy as np\nfrom rlwb.market import feature\n@feature('{}', needs
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what a test adds to itself."""
-    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
-    monkeypatch.setattr(own, "_ADDED", {})
+    monkeypatch.setattr(feature_registry, "_FEATURES", dict(BUILT_IN))
+    monkeypatch.setattr(feature_registry, "_LOADED", {})
 
 
 def write(path: Path, name: str = "own_range", scale: float = 1.0) -> str:
     path.write_text(RANGE.format(name=name, scale=scale))
-    return str(path)
+    return f"{path}:own_range"
 
 
 MARKET = synthetic_sessions(SyntheticSettings(instruments=2, days=4, tick_minutes=30))
+ROWS = np.ones(len(MARKET), dtype=bool)
 LOG_RANGE = np.log(MARKET.fields["high"] / MARKET.fields["low"])
 
 
-def test_a_file_adds_a_feature_that_a_setting_names(tmp_path: Path) -> None:
-    settings = FeatureSettings(("close", "own_range"), imports=(write(tmp_path / "mine.py"),))
-    features = MarketFeatures.build(MARKET, settings, fit_rows=np.ones(len(MARKET), dtype=bool))
+def test_a_setting_names_a_feature_in_a_file(tmp_path: Path) -> None:
+    settings = FeatureSettings(("close", write(tmp_path / "mine.py")))
+    features = MarketFeatures.build(MARKET, settings, fit_rows=ROWS)
     expected = (LOG_RANGE - LOG_RANGE.mean()) / LOG_RANGE.std()
     np.testing.assert_allclose(features.today[..., 1], expected, rtol=1e-5, atol=1e-6)
-    with pytest.raises(ConfigError, match="no feature 'own_rang'; did you mean own_range"):
-        FeatureSettings(("own_rang",), imports=settings.imports)
+    assert features.columns == ("close", "own_range")
+    with pytest.raises(ConfigError, match=r"has no own_rang; did you mean own_range"):
+        find_feature(f"{tmp_path}/mine.py:own_rang")
 
 
-def test_without_the_import_the_name_is_unknown(tmp_path: Path) -> None:
+def test_a_plain_function_is_a_feature_under_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def twice(block):\n    return 2 * block['close']\n")
+    np.testing.assert_array_equal(raw_column(MARKET, f"{tmp_path}/mine.py:twice"), 2 * MARKET.fields["close"])
+    assert find_feature(f"{tmp_path}/mine.py:twice").name == "twice"
+
+
+def test_without_the_path_the_name_is_unknown(tmp_path: Path) -> None:
     write(tmp_path / "mine.py")
     with pytest.raises(ConfigError, match="no feature 'own_range'"):
         FeatureSettings(("own_range",))
 
 
+def test_settings_run_no_code(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'log')!r}, 'w')\n")
+    FeatureSettings((f"{tmp_path}/mine.py:own_range",))
+    assert not (tmp_path / "log").exists()
+
+
 def test_a_file_runs_once_until_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    write(path)
+    name = write(path)
     with path.open("a") as file:
         file.write(f"\nwith open({str(tmp_path / 'log')!r}, 'a') as log:\n    log.write('x')\n")
     for _ in range(3):
-        assert import_features([str(path)]) == ("own_range",)
+        assert find_feature(name).name == "own_range"
     assert (tmp_path / "log").read_text() == "x"
-    before = fingerprint(str(path))
+    before = describe([name])
     write(path, scale=2.0)
-    import_features([str(path)])
-    np.testing.assert_allclose(raw_column(MARKET, "own_range"), 2 * LOG_RANGE)
-    assert fingerprint(str(path)) != before
+    np.testing.assert_allclose(raw_column(MARKET, name), 2 * LOG_RANGE)
+    assert describe([name]) != before
 
 
 def test_two_configurations_may_use_one_name(tmp_path: Path) -> None:
-    one = FeatureSettings(("own_range",), imports=(write(tmp_path / "one.py"),))
-    other = FeatureSettings(("own_range",), imports=(write(tmp_path / "other.py", scale=-1.0),))
-    rows = np.ones(len(MARKET), dtype=bool)
-    first, second = (MarketFeatures.build(MARKET, settings, fit_rows=rows) for settings in (one, other))
+    one, other = (write(tmp_path / "one.py"), write(tmp_path / "other.py", scale=-1.0))
+    first, second = (MarketFeatures.build(MARKET, FeatureSettings((name,)), fit_rows=ROWS) for name in (one, other))
     np.testing.assert_allclose(first.normaliser.mean, -second.normaliser.mean)
-    with pytest.raises(ConfigError, match=r"one\.py and .*other\.py both add a feature own_range; rename"):
-        import_features([*one.imports, *other.imports])
+    with pytest.raises(ConfigError, match="two of the feature columns are called own_range"):
+        MarketFeatures.build(MARKET, FeatureSettings((one, other)), fit_rows=ROWS)
 
 
-def test_a_module_adds_features_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_has_features_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_package").mkdir()
     (tmp_path / "own_package" / "__init__.py").touch()
-    write(tmp_path / "own_package" / "ranges.py", "module_range")
+    write(tmp_path / "own_package" / "ranges.py")
     monkeypatch.syspath_prepend(tmp_path)
-    assert import_features(["own_package.ranges"]) == ("module_range",)
-    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
-    FeatureSettings(("module_range",), imports=("own_package.ranges",))
-    assert "module_range" in feature_names()
+    np.testing.assert_allclose(raw_column(MARKET, "own_package.ranges:own_range"), LOG_RANGE)
     del sys.modules["own_package.ranges"]
 
 
@@ -109,15 +116,14 @@ def test_a_source_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     here, there = (write(tmp_path / folder / "mine.py") for folder in "ab")
-    assert describe([here]) == describe([there])
-    assert describe([here])[0]["name"] == "mine.py"
-    assert describe(["json.decoder"])[0]["name"] == "json.decoder"
+    assert describe(["close", here]) == describe([there])
+    assert describe([here])[0]["name"] == "mine.py:own_range"
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("x = 1\n", r"mine\.py adds no feature; put @feature"),
+        ("own_range = 1\n", r"mine\.py:own_range is no function"),
         ("import nonesuch\n", r"mine\.py, line 1: ModuleNotFoundError: No module named 'nonesuch'; correct it"),
         ("a = 1\nb = a / 0\n", r"mine\.py, line 2: ZeroDivisionError: division by zero; correct it"),
         ("def f(:\n", r"mine\.py, line 1: SyntaxError: "),
@@ -126,6 +132,7 @@ def test_a_source_is_known_by_its_content_not_its_place(tmp_path: Path) -> None:
             r"mine\.py, line 3: feature mine sees the future",
         ),
         (OWN.format("close", "block['open']"), r"mine\.py, line 3: the feature close is built in; give yours another"),
+        ("def own_range(block):\n    return block['close'][:, ::-1]\n", r"feature own_range sees the future"),
     ],
 )
 def test_what_goes_wrong_names_file_and_line(tmp_path: Path, code: str, message: str) -> None:
@@ -133,30 +140,30 @@ def test_what_goes_wrong_names_file_and_line(tmp_path: Path, code: str, message:
     path.write_text(code)
     for _ in range(2):  # a file that failed is tried again
         with pytest.raises(ConfigError, match=message):
-            import_features([str(path)])
+            find_feature(f"{path}:own_range")
     assert feature_names() == tuple(BUILT_IN)
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("name", "message"),
     [
-        ("none.py", r"the features of none\.py cannot be read \(No such file or directory\)"),
-        ("no.such.module", r"there is no module no\.such\.module to import features from"),
-        ("json", r"json adds no feature"),
-        ("", r"there is no module"),
+        ("none.py:f", r"none\.py cannot be read \(No such file or directory\)"),
+        ("no.such.module:f", r"there is no module no\.such\.module"),
+        ("json:nonesuch", r"json has no nonesuch"),
+        ("", r"there is no feature ''"),
     ],
 )
-def test_what_is_not_there_is_refused(source: str, message: str) -> None:
+def test_what_is_not_there_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        FeatureSettings(imports=(source,))
+        find_feature(name)
 
 
-def test_the_five_lines_of_the_manual_run(tmp_path: Path) -> None:
+def test_the_lines_of_the_manual_run(tmp_path: Path) -> None:
     manual = (Path(__file__).parents[2] / "docs" / "features.md").read_text()
-    code = next(part.partition("```")[0] for part in manual.split("```python\n")[1:] if "@feature" in part)
+    code = next(part.partition("```")[0] for part in manual.split("```python\n")[1:] if "def range_so_far" in part)
     (tmp_path / "my_features.py").write_text(code)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 7  # five, and two imports
-    asked = "import sys; from rlwb.market.own import import_features; print(*import_features([sys.argv[1]]))"
-    command = [sys.executable, "-c", asked, str(tmp_path / "my_features.py")]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 5  # four, and an import
+    asked = "import sys; from rlwb.market.feature_registry import find_feature; print(find_feature(sys.argv[1]).name)"
+    command = [sys.executable, "-c", asked, f"{tmp_path}/my_features.py:range_so_far"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ), timeout=60)
     assert done.stdout.split() == ["range_so_far"]

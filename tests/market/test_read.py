@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Report, Sessions, load_sessions, read_bars
-from rlwb.market.read import bar_files
+from rlwb.market import Calendar, Report, build_sessions, load_sessions, read_bars
+from rlwb.market.source import open_source
 from tests.market.helpers import day_bars, random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:04"),), infer_early_close_minutes=0)
@@ -42,7 +42,7 @@ def test_a19_a21_ids_stay_text_in_a_long_file(tmp_path: Path, ending: str) -> No
     bars.to_parquet(path) if ending == ".parquet" else bars.to_csv(path, index=False)
     read = read_bars(path)
     assert sorted(read["instrument"].unique()) == sorted(ODD_IDS)
-    sessions = Sessions.from_bars(read, SMALL)
+    sessions = build_sessions(read, SMALL)
     assert len(sessions) == len(ODD_IDS)
     for place, name in enumerate(ODD_IDS):
         assert sessions.fields["close"][sessions.row(name, "2024-01-03"), 0] == 10.0 + place
@@ -54,7 +54,7 @@ def test_a19_a21_ids_come_from_file_names_and_no_two_meet(tmp_path: Path, ending
         bars = day_bars(SMALL, close=10.0 + place).drop(columns="instrument")
         path = tmp_path / f"{name}{ending}"
         bars.to_parquet(path) if ending == ".parquet" else bars.to_csv(path, index=False)
-    sessions = Sessions.from_bars(read_bars(tmp_path), SMALL)
+    sessions = build_sessions(read_bars(tmp_path), SMALL)
     assert sorted(sessions.instruments.tolist()) == sorted(ODD_IDS)
     assert sessions.fields["close"][sessions.row("600000.SZ", "2024-01-03"), 0] == 10.0 + ODD_IDS.index("600000.SZ")
     only = read_bars(tmp_path, instruments=["000001", "NA"])
@@ -67,7 +67,7 @@ def test_a19_an_id_given_as_a_number_is_refused_with_the_hint_to_quote(tmp_path:
         read_bars(tmp_path / "bars.csv", instruments=[1])  # type: ignore[list-item]
     long_bars(["000001"]).assign(instrument=1).to_parquet(tmp_path / "bars.parquet")
     with pytest.raises(DataError, match="as text"):
-        Sessions.from_bars(read_bars(tmp_path / "bars.parquet"), SMALL)
+        build_sessions(read_bars(tmp_path / "bars.parquet"), SMALL)
 
 
 def test_a23_a_byte_order_mark_and_other_headings_are_tolerated(tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_a23_a_byte_order_mark_and_other_headings_are_tolerated(tmp_path: Path) 
     bars.columns = pd.Index([f" {name.upper()} " if name != "datetime" else name for name in bars.columns])
     bars.to_csv(tmp_path / "bars.csv", index=False, encoding="utf-8-sig")
     assert (tmp_path / "bars.csv").read_bytes().startswith(b"\xef\xbb\xbfdatetime")
-    plain = Sessions.from_bars(day_bars(SMALL), SMALL)
-    assert Sessions.from_bars(read_bars(tmp_path / "bars.csv"), SMALL).fingerprint == plain.fingerprint
+    plain = build_sessions(day_bars(SMALL), SMALL)
+    assert build_sessions(read_bars(tmp_path / "bars.csv"), SMALL).fingerprint == plain.fingerprint
 
 
 def test_a15_text_with_and_without_a_zone_is_refused(tmp_path: Path) -> None:
@@ -98,9 +98,7 @@ def test_offsets_over_a_clock_change_are_one_zone(tmp_path: Path) -> None:
     bars = pd.concat([day_bars(us, "2024-03-08"), day_bars(us, "2024-03-11")])
     local = bars["datetime"].dt.tz_localize("America/New_York")
     bars.assign(datetime=local.map(lambda stamp: stamp.isoformat())).to_csv(tmp_path / "bars.csv", index=False)
-    assert (
-        Sessions.from_bars(read_bars(tmp_path / "bars.csv"), us).fingerprint == Sessions.from_bars(bars, us).fingerprint
-    )
+    assert build_sessions(read_bars(tmp_path / "bars.csv"), us).fingerprint == build_sessions(bars, us).fingerprint
     monday = read_bars(tmp_path / "bars.csv", start="2024-03-11", end="2024-03-11", timezone="America/New_York")
     assert len(monday) == 390
 
@@ -111,7 +109,7 @@ def test_stamps_without_a_zone_may_be_in_another_than_the_sessions(tmp_path: Pat
     utc = bars["datetime"].dt.tz_localize("America/New_York").dt.tz_convert("UTC").dt.tz_localize(None)
     bars.assign(datetime=utc).to_parquet(tmp_path / "bars.parquet")
     read = read_bars(tmp_path / "bars.parquet", source_timezone="UTC")
-    assert Sessions.from_bars(read, us).fingerprint == Sessions.from_bars(bars, us).fingerprint
+    assert build_sessions(read, us).fingerprint == build_sessions(bars, us).fingerprint
     with pytest.raises(ConfigError, match="IANA"):
         read_bars(tmp_path / "bars.parquet", source_timezone="Mars/Base")
     bars.assign(datetime=utc.dt.tz_localize("UTC")).to_parquet(tmp_path / "bars.parquet")
@@ -135,7 +133,7 @@ def test_two_files_of_one_instrument_are_refused(tmp_path: Path) -> None:
     bars = day_bars(SMALL).drop(columns="instrument")
     bars.to_csv(tmp_path / "A.csv", index=False)
     bars.to_parquet(tmp_path / "A.parquet")
-    with pytest.raises(DataError, match="both instrument A"):
+    with pytest.raises(DataError, match=r"A\.csv and A\.parquet are both A"):
         read_bars(tmp_path)
 
 
@@ -145,27 +143,27 @@ def test_a_file_an_instrument_and_day_needs_a_pattern(tmp_path: Path) -> None:
         day_bars(SMALL, date).drop(columns="instrument").rename(columns={"datetime": "time"}).to_csv(
             tmp_path / name, index=False
         )
-    sessions = Sessions.from_bars(read_bars(tmp_path, instrument_pattern=r"(.+)-\d{8}"), SMALL)
+    sessions = build_sessions(read_bars(tmp_path, instrument_pattern=r"(.+)-\d{8}"), SMALL)
     assert sessions.instruments.tolist() == ["000001.SZ"] * 2
     with pytest.raises(DataError, match="instrument_pattern"):
         read_bars(tmp_path, instrument_pattern=r"(\d+)")
 
 
 def test_columns_by_mapping_alias_and_separate_date_and_time(tmp_path: Path) -> None:
-    plain = Sessions.from_bars(day_bars(SMALL), SMALL).fingerprint
+    plain = build_sessions(day_bars(SMALL), SMALL).fingerprint
     bars = day_bars(SMALL).rename(
         columns={"instrument": "Symbol", "datetime": "timestamp", "open": "o", "close": "$close"}
     )
     bars.to_csv(tmp_path / "alias.csv", index=False)
-    assert Sessions.from_bars(read_bars(tmp_path / "alias.csv"), SMALL).fingerprint == plain
+    assert build_sessions(read_bars(tmp_path / "alias.csv"), SMALL).fingerprint == plain
     split = day_bars(SMALL).rename(columns={"close": "Last"})
     split["date"], split["ToD"] = split["datetime"].dt.date, split.pop("datetime").dt.time
     split.to_csv(tmp_path / "split.csv", index=False)
     read = read_bars(tmp_path / "split.csv", columns={"Last": "close", "ToD": "time"})
-    assert Sessions.from_bars(read, SMALL).fingerprint == plain
+    assert build_sessions(read, SMALL).fingerprint == plain
     split.to_parquet(tmp_path / "split.parquet")
     read = read_bars(tmp_path / "split.parquet", columns={"Last": "close", "ToD": "time"})
-    assert Sessions.from_bars(read, SMALL).fingerprint == plain
+    assert build_sessions(read, SMALL).fingerprint == plain
     with pytest.raises(DataError, match="no column 'Price'"):
         read_bars(tmp_path / "split.csv", columns={"Price": "close"})
     with pytest.raises(ConfigError, match="did you mean 'close'"):
@@ -188,14 +186,14 @@ def test_other_stamps_need_their_format(tmp_path: Path) -> None:
     assert read["datetime"].tolist() == bars["datetime"].tolist()
 
 
-def test_empty_cells_are_missing_and_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_empty_cells_are_missing_and_text_is_refused_with_its_row(tmp_path: Path) -> None:
     bars = day_bars(SMALL).astype({"close": object})
     bars.loc[1, "close"] = ""
     bars.to_csv(tmp_path / "bars.csv", index=False)
     assert np.isnan(read_bars(tmp_path / "bars.csv")["close"].iloc[1])
     bars.loc[2, "close"] = "ten"
     bars.to_csv(tmp_path / "bars.csv", index=False)
-    with pytest.raises(DataError, match=r"bars\.csv, line 4: close is 'ten'"):
+    with pytest.raises(DataError, match=r"bars\.csv, row 4: close is 'ten'"):
         read_bars(tmp_path / "bars.csv")
 
 
@@ -231,9 +229,9 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, mess
 
 def test_missing_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file or folder"):
-        bar_files(tmp_path / "nowhere")
+        open_source(tmp_path / "nowhere")
     with pytest.raises(DataError, match="holds no file"):
-        bar_files(tmp_path)
+        open_source(tmp_path).files  # noqa: B018
 
 
 @pytest.mark.parametrize("start", [20240104, "20240104", "2024-01-04T00:00:00Z", pd.Timestamp("2024-01-04 12:00")])

@@ -13,7 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Sessions, load_sessions, read_bars, resample
+from rlwb.market import (
+    Calendar,
+    FeatureSettings,
+    MarketFeatures,
+    Sessions,
+    build_sessions,
+    load_sessions,
+    read_bars,
+    resample,
+)
 from rlwb.market.stylised import stylised_facts
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -31,13 +40,13 @@ def cn(**settings: Any) -> Calendar:
 
 # name: calendar, options, sessions, instruments, lengths of sessions, findings
 SETS: dict[str, tuple[Calendar, dict[str, Any], int, int, set[int], dict[str, int]]] = {
-    "us_equity_1min_2018": (us(), {}, 1771, 41, {390}, {"auction": 1791, "duplicate_identical": 7776}),
+    "us_equity_1min_2018": (us(), {}, 1771, 41, {390}, {"auction": 1771, "duplicate_identical": 7796}),
     "us_equity_1min_2025": (us(), {}, 1926, 24, {210, 390}, {"early_close_inferred": 2, "volume_break": 3}),
     "us_equity_5min_2025": (us(tick_minutes=5), {}, 8131, 39, {42, 78}, {"early_close_inferred": 3, "volume_break": 1}),
     "us_equity_5min_ext": (us(tick_minutes=5), {}, 1002, 2, {42, 78}, {"early_close_inferred": 5, "column_ignored": 1}),
     "us_equity_1min_2023": (us(label="end"), {}, 76, 4, {390}, {"missing_tick": 1}),
     "us_equity_1min_2019": (us(label="end"), {}, 90, 18, {390}, {"no_volume": 5}),
-    "us_equity_1min_quotes": (us(), {}, 27, 6, {390}, {"price_jump": 2, "sparse_session": 1}),
+    "us_equity_1min_quotes": (us(), {}, 27, 6, {390}, {"price_jump": 1, "split_suspected": 1, "sparse_session": 1}),
     "cn_equity_1min_2024": (cn(), {"volume_multiplier": 100}, 909, 105, {240}, {"auction": 909, "high_low": 3}),
     "cn_equity_15min_2025": (cn(tick_minutes=15), {}, 16725, 56, {16}, {"price_zero": 960, "sparse_session": 60}),
     "in_equity_1min_2021": (Calendar.preset("in"), {}, 1255, 38, {271, 327, 375}, {"closed_day": 171}),
@@ -123,9 +132,9 @@ def test_quotes_come_along(cache: Path) -> None:
 
 def test_the_wrong_label_is_noticed_on_real_bars() -> None:
     frame = read_bars(DATA / "us_equity_1min_2023" / "bars.parquet")
-    assert "label='end'" in Sessions.from_bars(frame, us()).report.examples["label_suspect"]
+    assert "label='end'" in build_sessions(frame, us()).report.examples["label_suspect"]
     frame = read_bars(DATA / "us_equity_1min_2018" / "bars.parquet", instruments=["AAL", "BRK.B"])
-    assert "label_suspect" not in Sessions.from_bars(frame, us()).report.counts
+    assert "label_suspect" not in build_sessions(frame, us()).report.counts
 
 
 @pytest.mark.parametrize("name", ["us_equity_1min_2018", "cn_equity_1min_2024"])

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from rlwb.execution import TWAP
-from rlwb.market import Calendar, Sessions, load_sessions, resample
+from rlwb.market import Calendar, Sessions, build_sessions, load_sessions, resample
 from tests.execution.markets import run
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -40,14 +40,14 @@ def seconds() -> Sessions:
     quotes = {"bid": book["bid_price_1"], "ask": book["ask_price_1"]}
     frame = book[["instrument", "datetime"]].assign(**prices, volume=book["trade_volume"], **quotes)
     calendar = Calendar(segments=(("10:00", "15:30"),), tick_minutes=1 / 60, infer_early_close_minutes=0)
-    return Sessions.from_bars(frame, calendar, strict=True, min_coverage=0.0)  # most seconds have no trade
+    return build_sessions(frame, calendar, strict=True, min_coverage=0.0)  # most seconds have no trade
 
 
 def test_a_day_of_seconds_is_a_session_of_19800_ticks(seconds: Sessions) -> None:
     assert seconds.fields["close"].shape == (1, 19_800)
     assert seconds.calendar.time_of(1).isoformat() == "10:00:01"
     orders = [order_of(seconds, 0, side, 1e5) for side in ("BUY", "SELL")]
-    ticks, steps, summary = run(seconds, orders, 1800, TWAP())
+    ticks, steps, summary = run(seconds, orders, 1800, TWAP)
     assert summary["num_steps"].tolist() == [11, 11]
     np.testing.assert_allclose(summary["filled"], 1e5)
     np.testing.assert_allclose(summary["pa"], 0.0, atol=1e-8)
@@ -130,7 +130,7 @@ def test_the_closing_auction_of_new_york_as_a_segment_of_its_own() -> None:
     frame = frame.sort_values(["instrument", "datetime"])
     np.testing.assert_array_equal(sessions.fields["volume"][:, 390], frame["volume"])
     np.testing.assert_array_equal(sessions.fields["close"][:, 390], frame["close"])
-    _, steps, _ = run(sessions, [order_of(sessions, 0, "SELL", 1000.0)], 60, TWAP())
+    _, steps, _ = run(sessions, [order_of(sessions, 0, "SELL", 1000.0)], 60, TWAP)
     assert len(steps) == 8  # six hours and a half, and the auction alone
 
 
@@ -160,9 +160,9 @@ def test_extended_hours_are_a_longer_segment() -> None:
 
 def test_a25_either_label_gives_the_same_panel() -> None:
     frame = pd.read_parquet(bars_of("us_equity_1min_2023"))
-    end = Sessions.from_bars(frame, Calendar.exchange("XNYS", label="end"))
+    end = build_sessions(frame, Calendar.exchange("XNYS", label="end"))
     moved = frame.assign(datetime=frame["datetime"] - pd.Timedelta(minutes=1))
-    start = Sessions.from_bars(moved, Calendar.exchange("XNYS"))
+    start = build_sessions(moved, Calendar.exchange("XNYS"))
     for name, values in end.fields.items():
         np.testing.assert_array_equal(start.fields[name], values)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.market import Calendar, Sessions, resample
+from rlwb.market import Calendar, build_sessions, resample
 from tests.market.helpers import day_bars
 
 FINE = Calendar(
@@ -20,7 +20,7 @@ def test_by_hand_with_missing_ticks_and_an_early_close() -> None:
         vwap=[1, 3, 3, 4, 5, 6, 7, 9], bid=[1, 2, 3, 4, 5, 6, 7, np.nan], halted=[True, True, True, False] * 2
     )
     bars = pd.concat([first.drop(index=[2]), day_bars(FINE, "2024-01-04", close=9.0, ticks=range(5))])
-    long = resample(Sessions.from_bars(bars, FINE, min_coverage=0), 2)
+    long = resample(build_sessions(bars, FINE, min_coverage=0), 2)
     fields = long.fields
     assert long.calendar.num_ticks == 4
     assert long.num_ticks.tolist() == [4, 3]  # 11:00-11:01 still lies in a tick
@@ -38,7 +38,7 @@ def test_by_hand_with_missing_ticks_and_an_early_close() -> None:
 
 
 def test_only_whole_multiples_within_segments() -> None:
-    sessions = Sessions.from_bars(day_bars(FINE), FINE)
+    sessions = build_sessions(day_bars(FINE), FINE)
     assert resample(sessions, 1) is sessions
     with pytest.raises(DataError, match="whole multiple"):
         resample(sessions, 0.5)

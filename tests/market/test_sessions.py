@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Calendar, Sessions, build_sessions
 from tests.market.helpers import random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:05"),), infer_early_close_minutes=0)
@@ -18,7 +18,7 @@ DATES = ["2024-01-03", "2024-01-04", "2024-01-09"]
 
 @pytest.fixture
 def sessions() -> Sessions:
-    return Sessions.from_bars(random_bars(SMALL, ["BRK.B", "000001"], DATES), SMALL)
+    return build_sessions(random_bars(SMALL, ["BRK.B", "000001"], DATES), SMALL)
 
 
 def test_rows_are_sorted_and_know_their_yesterday(sessions: Sessions) -> None:

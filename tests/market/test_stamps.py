@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Sessions
-from rlwb.market.stamps import MISSING, local_nanoseconds, parse_stamps
+from rlwb.market import Calendar, Report, build_sessions
+from rlwb.market.bars import bars_of
+from rlwb.market.stamps import parse_stamps
 from tests.market.helpers import day_bars
 
 NY = "America/New_York"
 
 
 def local(text: list[str], datetime_format: str | None = None) -> list[str]:
-    stamps = parse_stamps(pd.Series(text), "f.csv", datetime_format)
-    return [str(pd.Timestamp(value)) for value in local_nanoseconds(stamps, NY)]
+    stamps = parse_stamps(pa.array(text), "f.csv", datetime_format)
+    table = pa.table({"instrument": ["A"] * len(text), "datetime": stamps})
+    return [str(stamp) for stamp in pd.to_datetime(bars_of(table, NY, Report()).stamp, unit="us")]
 
 
 @pytest.mark.parametrize("offsets", [("-05", "-04"), ("-0500", "-0400"), ("-05:00", "-04:00")])
@@ -38,7 +41,7 @@ def test_offsets_of_one_digit_beside_none_are_refused_as_well(offset: str) -> No
 
 
 def test_a_stamp_that_cannot_be_read_is_named_by_its_row() -> None:
-    with pytest.raises(DataError, match=r"f\.csv: the stamp 'never' \(row 3\) cannot be read"):
+    with pytest.raises(DataError, match=r"f\.csv, row 3: the stamp 'never' cannot be read"):
         local(["2024-01-03 10:00:00", "", "never", "2024-01-03 10:00:00"])
 
 
@@ -56,13 +59,15 @@ def test_what_is_no_format_is_refused(form: str) -> None:
 def test_years_beyond_nanoseconds_are_missing_and_no_other_day() -> None:
     # As a nanosecond count the second stamp wraps round to 2024-01-03 09:33:59.
     far = np.array(["9999-12-31T09:33:00", "2608-07-24T09:08:33", "0001-01-01", "2024-01-03T09:33:00"], "datetime64[s]")
-    found = local_nanoseconds(pd.Series(far), None)
-    assert found.tolist() == [MISSING] * 3 + [pd.Timestamp("2024-01-03 09:33").value]
+    report = Report()
+    found = bars_of(pa.table({"instrument": ["A"] * 4, "datetime": far}), None, report)
+    assert found.stamp.view("datetime64[us]").astype(str).tolist() == ["2024-01-03T09:33:00.000000"]
+    assert report.counts == {"datetime_missing": 3}
     calendar = Calendar(segments=(("09:30", "09:40"),), infer_early_close_minutes=0)
     bars = day_bars(calendar)
     bars["datetime"] = bars["datetime"].astype("datetime64[s]")
     bars.loc[9, "datetime"] = far[1]
-    report = Sessions.from_bars(bars, calendar).report
+    report = build_sessions(bars, calendar).report
     assert report.counts == {"datetime_missing": 1, "missing_tick": 1}
 
 
@@ -70,4 +75,4 @@ def test_years_beyond_nanoseconds_are_missing_and_no_other_day() -> None:
 def test_values_of_another_kind_are_refused(column: str, value: object) -> None:
     calendar = Calendar(segments=(("09:30", "09:40"),), infer_early_close_minutes=0)
     with pytest.raises(DataError, match=column):
-        Sessions.from_bars(day_bars(calendar).assign(**{column: value}), calendar)
+        build_sessions(day_bars(calendar).assign(**{column: value}), calendar)

@@ -9,8 +9,8 @@ import pytest
 
 from rlwb.errors import DataError
 from rlwb.market import Calendar, Report, Sessions
-from rlwb.market.growing import GrowingArray
-from rlwb.market.store import save_parts
+from rlwb.market.sessions import save_parts
+from rlwb.market.store import _Growing, checksum_of
 
 SMALL = Calendar(segments=(("10:00", "10:03"),), infer_early_close_minutes=0)
 
@@ -77,10 +77,9 @@ def test_an_error_in_a_part_leaves_the_old_panel(tmp_path: Path) -> None:
 
 def test_a_growing_array_is_the_file_that_numpy_writes(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random((100_003, 2))
-    growing = GrowingArray(tmp_path / "grown.npy", values.dtype, (2,))
+    growing = _Growing(tmp_path / "grown.npy", values.dtype, (2,))
     for piece in np.array_split(values, 7):
         growing.add(piece)
-    growing.close()
-    growing.close()
+    assert growing.close() == checksum_of(values) == growing.close()
     np.save(tmp_path / "saved.npy", values)
     assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.market import Sessions, SyntheticSettings, resample, synthetic_bars, synthetic_sessions
+from rlwb.market import Sessions, SyntheticSettings, build_sessions, resample, synthetic_bars, synthetic_sessions
 from rlwb.market.stylised import log_returns, return_autocorrelation, stylised_facts, variance_ratio, volatility_profile
 
 LARGE = {"instruments": 40, "days": 160}
@@ -54,7 +54,7 @@ def test_bars_are_sound_and_pass_strict_validation(session: str, ticks: int) -> 
     settings = SyntheticSettings(instruments=3, days=10, session=session, tick_minutes=1, quotes=True)  # type: ignore[arg-type]
     made = synthetic_sessions(settings)
     assert made.calendar.num_ticks == ticks
-    read = Sessions.from_bars(synthetic_bars(settings), settings.calendar, strict=True)
+    read = build_sessions(synthetic_bars(settings), settings.calendar, strict=True)
     assert read.fingerprint == made.fingerprint
     fields = made.fields
     assert (fields["high"] >= np.maximum(fields["open"], fields["close"])).all()

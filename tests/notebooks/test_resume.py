@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.experiment import work
+from rlwb.experiment.backtest import backtest_policies
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.trainer import list_checkpoints
 from tests.notebooks.small import command, finish, small_config
 from tests.notebooks.test_same_numbers import assert_same
@@ -48,7 +50,7 @@ def test_e19_killed_in_training_and_taken_up_again(tmp_path: Path) -> None:
     assert "orders: unchanged, kept" in out
     assert f"continued after iteration {done}" in out
     whole = RunDirectory.create(tmp_path / "whole", small_config(train__iterations=done + 2))
-    for step in (work.make_orders, work.train_policy, work.backtest_policies):
+    for step in (make_orders, train_policy, backtest_policies):
         step(whole, whole.config)
     assert_same(whole, run)
 
@@ -58,9 +60,9 @@ def test_e19_killed_in_training_and_taken_up_again(tmp_path: Path) -> None:
 
 def test_fewer_iterations_than_trained_are_refused(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", small_config(train__iterations=2))
-    work.make_orders(run, run.config)
-    work.train_policy(run, run.config, progress="none")
+    make_orders(run, run.config)
+    train_policy(run, run.config, progress="none")
     with pytest.raises(ConfigError, match=r"train\.iterations is 1, but 2 iterations are trained already; set it to 2"):
-        work.train_policy(run, small_config(train__iterations=1), progress="none")
-    work.train_policy(run, small_config(train__iterations=3), progress="none")
+        train_policy(run, small_config(train__iterations=1), progress="none")
+    train_policy(run, small_config(train__iterations=3), progress="none")
     assert rows(run) == 3

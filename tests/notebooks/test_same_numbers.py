@@ -14,11 +14,13 @@ from tests.notebooks.small import NOTEBOOKS, SAME, SMALL, by_hand, finish, print
 SCRIPT = """
 import sys
 from pathlib import Path
-from rlwb.experiment import work
+from rlwb.experiment.backtest import backtest_policies
+from rlwb.experiment.orders import make_orders
+from rlwb.experiment.training import train_policy
 from rlwb.experiment.run import RunDirectory
 
 run = RunDirectory(sys.argv[1])
-for step in (work.make_orders, work.train_policy, work.backtest_policies):
+for step in (make_orders, train_policy, backtest_policies):
     step(run, run.config)
 """
 

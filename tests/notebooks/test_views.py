@@ -10,8 +10,8 @@ import pytest
 
 from rlwb.errors import CheckpointError, DataError, OrderError
 from rlwb.experiment import views
+from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.work import workbench
 from tests.notebooks.small import small_config
 
 

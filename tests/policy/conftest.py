@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlwb.env import make_env
 from rlwb.execution import PAPenaltyReward
-from rlwb.trainer import ActionNoise, Episodes, collect, make_env
+from rlwb.trainer import Episodes, collect
 from tests.trainer.conftest import one_thread  # noqa: F401
 from tests.trainer.small import small, small_ppo
 
@@ -30,11 +31,11 @@ def learn(policy: Any, rollout: Rollout, seen: str = "reference", **changed: Any
 @pytest.fixture(scope="session")
 def rollout() -> Rollout:
     market, policy = small(), small_ppo()
-    parts = (market.factory, market.observer, market.chooser, PAPenaltyReward(scale=0.1), market.orders)
+    parts = (market.simulator, market.observer, market.chooser, PAPenaltyReward(scale=0.1), market.orders)
     gathered: list[Any] = []
     for kind in ("native", "dummy"):
         with make_env(*parts, finite_env_type=kind, concurrency=5) as env:
-            gathered.append(collect(env, policy, noise=ActionNoise(7), keep=True))
+            gathered.append(collect(env, policy, seed=(7,), keep=True))
     assert "session" in gathered[0].obs
     assert "data_processed" in gathered[1].obs
     np.testing.assert_array_equal(gathered[0].action, gathered[1].action)

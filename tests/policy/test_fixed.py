@@ -15,6 +15,12 @@ def test_all_one_answers_a_row_each() -> None:
 
 def test_all_one_on_the_twap_scale_is_twap() -> None:
     market = small()
-    episodes = backtest(market.factory, market.observer, market.orders, TwapRelativeActionInterpreter(), AllOne())
+    episodes = backtest(
+        market.simulator,
+        market.observer,
+        market.orders,
+        TwapRelativeActionInterpreter(market.simulator.engine),
+        AllOne(),
+    )
     np.testing.assert_allclose(episodes.metrics["pa"], 0.0, atol=1e-8)
     np.testing.assert_allclose(episodes.metrics["ffr"], 1.0)

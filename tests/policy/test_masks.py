@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.batch import take_rows
+from rlwb.env import make_env
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, CurrentStepStateInterpreter
 from rlwb.policy import PPO, ActionMask
-from rlwb.trainer import ActionNoise, collect, make_env
+from rlwb.trainer import collect
 from tests.policy.conftest import Rollout, learn
 from tests.trainer.small import ACTIONS, assert_same_weights, small, small_network, small_ppo
 
@@ -87,13 +88,13 @@ def test_what_stays_differs_in_what_the_interpreter_makes_of_it() -> None:
     """On real states: the allowed actions ask for different amounts, and each masked one for that of an allowed one."""
     market = small()
     interpreter = CategoricalActionInterpreter(ACTIONS - 1)
-    observer = CurrentStepStateInterpreter(market.factory.engine.max_step)
+    observer = CurrentStepStateInterpreter(market.simulator.engine.max_step)
     mask, rng, seen = ActionMask(interpreter.shares), np.random.default_rng(0), 0
-    env = market.factory.vectorize(market.orders, state_interpreter=observer, action_interpreter=interpreter)
+    env = make_env(market.simulator, observer, interpreter, None, market.orders)
     active = env.reset()
     while len(active):
-        state = env._acting
-        asks = [interpreter.interpret_batch(state, np.full(len(active), a)) for a in range(ACTIONS)]
+        state = env.state
+        asks = [interpreter.interpret(state.known, np.full(len(active), a)) for a in range(ACTIONS)]
         shares = np.stack(asks, axis=1) / state.orders.amount[:, None]
         allowed = mask(active.obs).numpy()
         for ask, row in zip(shares, allowed, strict=True):
@@ -122,10 +123,10 @@ def masked_ppo(**settings: object) -> PPO:
 
 def test_a_masked_action_is_never_drawn() -> None:
     market, policy = small(), masked_ppo()
-    parts = (market.factory, market.observer, market.chooser, None, market.orders)
+    parts = (market.simulator, market.observer, market.chooser, None, market.orders)
     for seed in range(3):
         with make_env(*parts) as env:
-            episodes = collect(env, policy, noise=ActionNoise(seed), keep=True)
+            episodes = collect(env, policy, seed=(seed,), keep=True)
         allowed = policy.network.mask(episodes.obs).numpy()
         assert not allowed.all()
         assert allowed[np.arange(len(allowed)), episodes.action].all()

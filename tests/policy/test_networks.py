@@ -78,14 +78,12 @@ def test_one_pass_equals_the_blocks(rollout: Rollout) -> None:
 
 def test_the_terminal_observation_of_the_longest_order_is_valid() -> None:
     market = small()
-    env = market.factory.vectorize(
-        market.orders, state_interpreter=market.observer, action_interpreter=market.chooser, reward=None
-    )
-    active = env.reset()
-    while len(active):
-        _, active = env.step(np.zeros(len(active), dtype=int))
-    obs = market.observer.refer_batch(env.state)
-    assert obs["cur_step"].max() == market.factory.engine.max_step
+    state = market.simulator.start(market.orders, np.zeros(len(market.orders), dtype=np.uint64))
+    while not state.done.all():
+        request = np.where(state.known.is_last_step & ~state.done, state.known.position, 0.0)
+        state = market.simulator.step(state, request)
+    obs = market.observer.refer(state.known)
+    assert obs["cur_step"].max() == market.simulator.engine.max_step
     with torch.no_grad():
         logits, value = network()(obs)
     assert torch.isfinite(logits).all()

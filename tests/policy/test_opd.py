@@ -158,7 +158,7 @@ def test_a_student_of_scalars_learns_from_a_teacher_of_markets() -> None:
     trainer = Trainer(max_iters=1)
     trainer.fit(small_vessel(policy=OPD(net, small_teacher())))
     assert np.isfinite(trainer.metrics["distillation_loss"])
-    scalars = CurrentStepStateInterpreter(small().factory.engine.max_step)
+    scalars = CurrentStepStateInterpreter(small().simulator.engine.max_step)
     with pytest.raises(ConfigError, match="the teacher reads"):
         Trainer(max_iters=1).fit(small_vessel(policy=OPD(net, small_teacher()), state_interpreter=scalars))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -68,6 +69,14 @@ def test_draws_are_whole_episodes_and_each_is_as_likely() -> None:
     np.testing.assert_allclose(count, 1000, atol=4 * 39)
 
 
+@pytest.mark.parametrize(("transitions", "drawn"), [(1, 1), (4, 1), (5, 2), (6, 2), (24, 8)])
+def test_a_draw_has_as_many_episodes_as_hold_its_transitions_and_one_at_least(transitions: int, drawn: int) -> None:
+    # Episodes of 3 on average: 1 / 3 becomes 1 all the same, 4 / 3 is nearest to 1 and 5 / 3 to 2.
+    replay = Replay(100)
+    replay.add(episodes([1, 5, 2, 4]))
+    assert replay.sample(transitions, np.random.default_rng(0)).done.sum() == drawn
+
+
 def test_a_draw_depends_on_its_generator_alone() -> None:
     replay = Replay(100)
     replay.add(episodes([3] * 20))
@@ -125,7 +134,8 @@ def test_n_step_targets_by_hand() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
 def test_n_step_targets_equal_tianshou(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Compiling it takes seconds.
-    monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
+    if not numba.config.DISABLE_JIT:
+        monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
     rng = np.random.default_rng(steps)
     done = ends(list(rng.integers(1, 7, size=30)))
     n, no = len(done), np.zeros(len(done), dtype=bool)

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import nn
 
+from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import TwapRelativeActionInterpreter
 from rlwb.policy import MLP, Network, Recurrent, make_network
 from rlwb.policy.tianshou import TianshouLearner, TianshouSettings
 from rlwb.policy.tianshou_models import FAMILIES
-from rlwb.trainer import ActionNoise, Trainer, collect, load_checkpoint, make_env, save_checkpoint
+from rlwb.trainer import Trainer, collect, load_checkpoint, save_checkpoint
 from tests.trainer.small import small, small_vessel
 
 DISCRETE, CONTINUOUS = gym.spaces.Discrete(3), gym.spaces.Box(0.0, 4.0, (), np.float32)
@@ -51,7 +52,7 @@ def learner(name: str, **changed: Any) -> TianshouLearner:
     space = DISCRETE if gym.spaces.Discrete in FAMILIES[name].spaces else CONTINUOUS
     given = {"learning_rate": 0.01, "batch_size": 64, "epsilon_updates": 8, **OPTIONS[name], **changed}
     settings = TianshouSettings(algorithm=name, **given)
-    return TianshouLearner(make_network(Layer, seed=3), settings, action_space=space, seed=3)
+    return TianshouLearner(lambda seed: make_network(Layer, seed), space, settings, seed=3)
 
 
 def episodes(policy: TianshouLearner, rng: np.random.Generator, count: int = 128) -> tuple[Any, ...]:
@@ -119,15 +120,13 @@ def test_what_is_saved_goes_on_to_the_last_bit_and_global_random_states_stay(nam
 @pytest.mark.parametrize("name", ["A2C", "DiscreteSAC", "RainbowDQN", "SAC"])
 @pytest.mark.parametrize("kind", ["native", "dummy"])
 def test_it_trains_on_a_market_and_a_resume_goes_on(name: str, kind: str, tmp_path) -> None:
-    interpreter = TwapRelativeActionInterpreter(3.0) if name == "SAC" else small().chooser
+    interpreter = TwapRelativeActionInterpreter(small().simulator.engine, 3.0) if name == "SAC" else small().chooser
     channels = small().features.shape[2]
 
     def policy() -> TianshouLearner:
         settings = TianshouSettings(algorithm=name, batch_size=16, repeat=2, options=OPTIONS[name]["options"])
         space = interpreter.action_space
-        return TianshouLearner(
-            make_network(lambda: Recurrent(channels, 8), seed=1), settings, action_space=space, seed=1
-        )
+        return TianshouLearner(lambda seed: make_network(lambda: Recurrent(channels, 8), seed), space, settings, seed=1)
 
     def fit(iterations: int, policy: TianshouLearner, resume: Any = None) -> Trainer:
         trainer = Trainer(max_iters=iterations, val_every_n_iters=1, finite_env_type=kind, concurrency=40)
@@ -143,15 +142,15 @@ def test_it_trains_on_a_market_and_a_resume_goes_on(name: str, kind: str, tmp_pa
 
 
 def test_exploring_fills_a_continuous_space_and_stays_in_it() -> None:
-    market, acts = small(), TwapRelativeActionInterpreter(3.0)
+    market, acts = small(), TwapRelativeActionInterpreter(small().simulator.engine, 3.0)
     channels = market.features.shape[2]
     policy = TianshouLearner(
-        make_network(lambda: Recurrent(channels, 8), seed=0),
+        lambda seed: make_network(lambda: Recurrent(channels, 8), seed),
+        acts.action_space,
         TianshouSettings(algorithm="SAC"),
-        action_space=acts.action_space,
     )
-    with make_env(market.factory, market.observer, acts, None, market.orders) as env:
-        taken = collect(env, policy, noise=ActionNoise(1), keep=True).action
+    with make_env(market.simulator, market.observer, acts, None, market.orders) as env:
+        taken = collect(env, policy, seed=(1,), keep=True).action
     assert taken.shape == (len(taken),)
     assert 0 <= taken.min() < 0.5
     assert 2.5 < taken.max() <= 3
@@ -177,14 +176,14 @@ def test_the_next_observation_is_that_of_the_episode_s_next_row() -> None:
 @pytest.mark.parametrize(("name", "space"), [("SAC", DISCRETE), ("DiscreteSAC", CONTINUOUS), ("DQN", CONTINUOUS)])
 def test_an_action_space_that_does_not_fit_is_refused(name: str, space: gym.Space[Any]) -> None:
     with pytest.raises(ConfigError, match=rf"{name} needs a"):
-        TianshouLearner(MLP(4), TianshouSettings(algorithm=name), action_space=space)
+        TianshouLearner(lambda seed: MLP(4), space, TianshouSettings(algorithm=name))
 
 
 def test_names_that_tianshou_does_not_know_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"A3C.*A2C"):
         TianshouSettings(algorithm="A3C")
     with pytest.raises(ConfigError, match=r"entropy.*ent_coef"):
-        TianshouLearner(MLP(4), TianshouSettings(algorithm="A2C", options={"entropy": 1}), action_space=DISCRETE)
+        TianshouLearner(lambda seed: MLP(4), DISCRETE, TianshouSettings(algorithm="A2C", options={"entropy": 1}))
     with pytest.raises(ConfigError, match="batch_size is 0"):
         TianshouSettings(algorithm="A2C", batch_size=0)
     with pytest.raises(ConfigError, match=r"Discrete\(3\)"):

@@ -8,33 +8,29 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 
-from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.reward import Reward
-from rlwb.simulator import Simulator
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, per_order
+from rlwb.reward import AuxiliaryInfoCollector, Reward
+from rlwb.simulator import Episode, EpisodeSimulator
 
 LENGTH = 5
 
 
-class Corridor(Simulator[int, "Corridor", int]):
+class Walker(Episode):
     """Starts at `initial`; the right end pays, the left end does not. A gust may throw the walker one cell back."""
 
     gusts = False
 
-    def __init__(self, initial: int) -> None:
-        super().__init__(initial)
+    def __init__(self, initial: int, rng: np.random.Generator) -> None:
+        super().__init__(initial, rng)
         self.place, self.steps, self.blown = initial, 0, 0
 
     def step(self, action: int) -> None:
-        self.place += action
+        self.place += int(action)
         self.steps += 1
-        if self.gusts and self.env.np_random.random() < 0.3:
+        if self.gusts and self.rng.random() < 0.3:
             self.place, self.blown = max(self.place - 1, 0), self.blown + 1
-        if self.env is not None and self.done():
-            self.env.logger.add_scalar("steps_logged_at_the_end", self.steps)
 
-    def get_state(self) -> Corridor:
-        if self.env is not None and not self.steps:
-            self.env.logger.add_scalar("start_logged_at_the_reset", self.initial)
+    def get_state(self) -> Walker:
         return self
 
     def done(self) -> bool:
@@ -45,24 +41,36 @@ class Corridor(Simulator[int, "Corridor", int]):
         return {**figures, "from_the_middle": self.steps} if self.initial == 3 else figures
 
 
-class Gusty(Corridor):
+class GustyWalker(Walker):
     gusts = True
 
 
-class Place(StateInterpreter[Corridor, np.ndarray]):
+def corridor(walker: type[Walker] = Walker) -> EpisodeSimulator:
+    return EpisodeSimulator(walker)
+
+
+class Place(StateInterpreter[list[Walker]]):
     observation_space = gym.spaces.Box(0, 1, (LENGTH + 2,), np.float32)
 
-    def interpret(self, state: Corridor) -> np.ndarray:
-        return np.eye(LENGTH + 2, dtype=np.float32)[state.place]
+    @per_order
+    def interpret(self, walker: Walker) -> np.ndarray:
+        return np.eye(LENGTH + 2, dtype=np.float32)[walker.place]
 
 
-class Walk(ActionInterpreter[Corridor, int, int]):
+class Walk(ActionInterpreter[list[Walker]]):
     action_space = gym.spaces.Discrete(2)
 
-    def interpret(self, state: Corridor, action: int) -> int:
-        return 2 * int(action) - 1
+    def interpret(self, walkers: list[Walker], action: np.ndarray) -> np.ndarray:
+        return 2 * action - 1
 
 
-class Arrival(Reward[Corridor]):
-    def reward(self, state: Corridor) -> float:
-        return float(state.place > LENGTH) - 0.01
+class Arrival(Reward[list[Walker]]):
+    @per_order
+    def reward(self, walker: Walker) -> dict[str, float]:
+        return {"end": float(walker.place > LENGTH), "haste": -0.01}
+
+
+class Distance(AuxiliaryInfoCollector[list[Walker]]):
+    @per_order
+    def collect(self, walker: Walker) -> dict[str, float]:
+        return {"place": float(walker.place)}

@@ -7,7 +7,7 @@ from torch import nn
 
 from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, make_network
 from rlwb.trainer import TrainingVessel
-from tests.trainer.corridor import LENGTH, Arrival, Corridor, Place, Walk
+from tests.trainer.corridor import LENGTH, Arrival, Distance, Place, Walk, corridor
 
 
 class Positions(Network):
@@ -25,10 +25,11 @@ def corridor_vessel(*, batch_size: int = 64, repeat: int = 2, **changes: Any) ->
     network = make_network(lambda: ActorCritic(Positions(), 2), seed=0)
     policy = PPO(network, PPOSettings(learning_rate=0.02, batch_size=batch_size, repeat=repeat))
     parts: dict[str, Any] = {
-        "simulator_fn": Corridor,
+        "simulator": corridor(),
         "state_interpreter": Place(),
         "action_interpreter": Walk(),
         "reward": Arrival(),
+        "aux_info_collector": Distance(),
         "policy": policy,
         "train_initial_states": [1, 2, 3, 4, 5],
         "val_initial_states": [1, 3, 5],

@@ -11,9 +11,10 @@ import numpy as np
 
 from rlwb.execution import (
     CategoricalActionInterpreter,
+    Engine,
     FullHistoryStateInterpreter,
     OrderBatch,
-    OrderExecutionFactory,
+    OrderExecution,
     PAPenaltyReward,
     generate_orders,
 )
@@ -30,13 +31,13 @@ UPDATE = {"batch_size": 16, "repeat": 2}
 class Small:
     """16 ticks a session, 4 steps of 4 ticks; orders of 1 to 4 steps."""
 
-    factory: OrderExecutionFactory
+    simulator: OrderExecution
     features: MarketFeatures
     orders: OrderBatch
 
     @property
     def observer(self) -> FullHistoryStateInterpreter:
-        return FullHistoryStateInterpreter(self.features, self.factory.engine.max_step)
+        return FullHistoryStateInterpreter(self.features, self.simulator.engine.max_step)
 
     @property
     def chooser(self) -> CategoricalActionInterpreter:
@@ -46,7 +47,7 @@ class Small:
 @cache
 def small() -> Small:
     sessions = synthetic_sessions(SyntheticSettings(instruments=3, days=8, tick_minutes=15))
-    factory = OrderExecutionFactory(sessions, 4)
+    simulator = OrderExecution(Engine(sessions, 4))
     frame = generate_orders(sessions).sample(frac=1.0, random_state=1).reset_index(drop=True)
     # Windows of every length, mid-step starts included.
     starts = ["09:30", "09:45", "10:30", "13:00", "14:00"]
@@ -55,7 +56,7 @@ def small() -> Small:
         texts = [f"{day:%Y-%m-%d} {times[i % len(times)]}" for i, day in enumerate(frame["date"])]
         frame[name] = np.array(texts, dtype="datetime64[ns]")
     features = MarketFeatures.build(sessions, fit_rows=np.arange(12))
-    return Small(factory, features, factory.bind(frame))
+    return Small(simulator, features, simulator.align(frame))
 
 
 def small_network(
@@ -80,7 +81,7 @@ def small_ppo(*, seed: int = 0, previous_day: bool = False, hidden: int = 8, **s
 def small_vessel(**changes: Any) -> TrainingVessel:
     market = small()
     parts = {
-        "simulator_fn": market.factory,
+        "simulator": market.simulator,
         "state_interpreter": market.observer,
         "action_interpreter": market.chooser,
         "policy": changes.pop("policy", None) or small_ppo(),

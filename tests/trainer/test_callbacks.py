@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.trainer import Callback, Checkpoint, EarlyStopping, MetricsWriter, Trainer, load_checkpoint
+from rlwb.trainer import Callback, Checkpoint, EarlyStopping, EpisodesWriter, MetricsWriter, Trainer, load_checkpoint
+from tests.trainer.corridor_vessel import corridor_vessel
 from tests.trainer.small import assert_same_weights, small_ppo, small_vessel, weights
 from tests.trainer.test_trainer import Script
 
@@ -156,6 +157,46 @@ def test_rows_beyond_the_checkpoint_are_cut_off_on_a_resume(tmp_path: Path) -> N
     go(2, tmp_path / "0002.pt")
     assert list(pd.read_csv(tmp_path / "train.csv")["iteration"]) == [1, 2]
     assert list(pd.read_csv(tmp_path / "validation.csv")["iteration"]) == [1, 2]
+
+
+def test_episodes_are_written_a_file_an_iteration_and_a_row_an_episode(tmp_path: Path) -> None:
+    for kind in ("native", "dummy"):
+        folder = tmp_path / kind
+        trainer = Trainer(
+            max_iters=2,
+            val_every_n_iters=1,
+            finite_env_type=kind,
+            concurrency=3,
+            callbacks=[EpisodesWriter(folder)],
+        )
+        trainer.fit(vessel := corridor_vessel())
+        trainer.test(vessel)
+        paths = sorted(folder.iterdir())
+        assert [path.name for path in paths] == ["episodes-000001.csv", "episodes-000002.csv"]
+        table = pd.read_csv(paths[1])
+        assert list(table.columns[:3]) == ["episode", "length", "reward"]
+        assert {"won", "from_the_middle", "reward/end", "reward/haste", "aux/place"} <= set(table.columns)
+        assert list(table["episode"]) == list(range(40))
+        np.testing.assert_allclose(table["reward"], table["reward/end"] + table["reward/haste"])
+        for name in ("reward", "length", "won", "from_the_middle", "aux/place"):
+            assert trainer.metrics[name] == pytest.approx(table[name].mean())
+        # Missing figures are empty cells.
+        assert table["from_the_middle"].notna().sum() == trainer.metrics["from_the_middle_count"] < 40
+    native, dummy = (pd.read_csv(tmp_path / kind / "episodes-000002.csv") for kind in ("native", "dummy"))
+    pd.testing.assert_frame_equal(dummy[native.columns], native, check_exact=True)
+
+
+def test_episodes_beyond_the_checkpoint_are_removed_on_a_resume(tmp_path: Path) -> None:
+    def go(max_iters: int, ckpt: Path | None = None) -> list[str]:
+        callbacks = [Checkpoint(tmp_path), EpisodesWriter(tmp_path / "episodes")]
+        Trainer(max_iters=max_iters, finite_env_type="native", callbacks=callbacks).fit(corridor_vessel(), ckpt)
+        return sorted(path.name for path in (tmp_path / "episodes").iterdir())
+
+    go(4)
+    (tmp_path / "episodes" / "episodes-of-mine.csv").write_text("kept")
+    first = (tmp_path / "episodes" / "episodes-000003.csv").read_bytes()
+    assert go(3, tmp_path / "0001.pt") == [*(f"episodes-00000{i}.csv" for i in (1, 2, 3)), "episodes-of-mine.csv"]
+    assert (tmp_path / "episodes" / "episodes-000003.csv").read_bytes() == first
 
 
 # Checkpoints

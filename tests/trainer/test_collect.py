@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlwb.env import Active, FiniteVectorEnv, StepResult
+from rlwb.env import Active, FiniteVectorEnv, StepResult, make_env
 from rlwb.errors import RlwbError
-from rlwb.trainer import ActionNoise, Episodes, collect, make_env
-from tests.trainer.corridor import Arrival, Corridor, Place, Walk
+from rlwb.trainer import Episodes, collect
+from tests.trainer.corridor import Arrival, Place, Walk, corridor
 from tests.trainer.small import small, small_vessel
 
-PARTS = (Corridor, Place(), Walk(), Arrival())
+PARTS = (corridor(), Place(), Walk(), Arrival())
 
 
 class Right:
@@ -58,7 +58,7 @@ def test_c07_episodes_of_any_length_side_by_side_equal_those_one_by_one() -> Non
     gathered = {}
     for kind, concurrency in (("native", 1), ("dummy", 1), ("dummy", 8)):
         with vessel.make_env(orders, finite_env_type=kind, concurrency=concurrency) as env:
-            gathered[kind, concurrency] = collect(env, vessel.policy, noise=ActionNoise(1), keep=True)
+            gathered[kind, concurrency] = collect(env, vessel.policy, seed=(1,), keep=True)
     one = gathered["dummy", 1]
     assert set(one.length) == {1, 2, 3, 4}
     for other in gathered.values():

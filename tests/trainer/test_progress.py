@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from rlwb.trainer import Trainer
-from rlwb.trainer.progress import History, ProgressLines, bar_figures, duration
+from rlwb.trainer import History, ProgressLines, Trainer
+from rlwb.trainer.progress import duration
+from rlwb.trainer.trainer import bar_figures
 from tests.trainer.small import small_vessel
 
 

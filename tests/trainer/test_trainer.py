@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gc
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.env import CsvWriter, LogWriter
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError
-from rlwb.trainer import Callback, Checkpoint, EarlyStopping, MetricsWriter, Trainer, load_checkpoint
-from tests.trainer.corridor import Arrival, Gusty, Place
+from rlwb.learner import Learner
+from rlwb.trainer import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpisodesWriter,
+    MetricsWriter,
+    Trainer,
+    backtest,
+    load_checkpoint,
+)
+from tests.trainer.corridor import Arrival, GustyWalker, Place, corridor
 from tests.trainer.corridor_vessel import corridor_vessel
 from tests.trainer.small import assert_same_weights, small_ppo, small_vessel, weights
 
@@ -83,56 +90,53 @@ def test_metrics_hold_training_validation_and_test() -> None:
     assert {"reward", "pa", "ffr", "loss", "seconds", "val/reward", "val/ffr", "test/pa"} <= m.keys()
 
 
-def test_higher_ranks_are_called_last_and_the_callers_lists_stay_as_they_were(tmp_path: Path) -> None:
+def test_higher_ranks_are_called_last_and_the_callers_list_stays_as_it_was(tmp_path: Path) -> None:
     callbacks = [Checkpoint(tmp_path), MetricsWriter(tmp_path), Notes()]
-    loggers = [LogWriter()]
-    given = list(callbacks), list(loggers)
-    trainer = Trainer(max_iters=1, callbacks=callbacks, loggers=loggers)
+    given = list(callbacks)
+    trainer = Trainer(max_iters=1, callbacks=callbacks)
     assert [type(c).__name__ for c in trainer.callbacks] == ["Notes", "MetricsWriter", "Checkpoint"]
     trainer.fit(small_vessel())
-    assert (callbacks, loggers) == given
-    assert trainer.loggers is not loggers
+    assert callbacks == given
 
 
-def test_a_vessel_knows_its_trainer_weakly() -> None:
-    vessel = small_vessel()
-    with pytest.raises(ConfigError, match="has no trainer"):
-        _ = vessel.trainer
-    trainer = Trainer(max_iters=1)
-    trainer.fit(vessel)
-    assert vessel.trainer is trainer
-    gone = weakref.ref(trainer)
-    del trainer
-    gc.collect()
-    assert gone() is None
-    with pytest.raises(ConfigError, match="has no trainer"):
-        _ = vessel.trainer
-
-
-def test_loggers_are_told_of_training_episodes_alone(tmp_path: Path) -> None:
-    for kind in ("native", "dummy"):
-        writer = CsvWriter(tmp_path / kind)
-        trainer = Trainer(max_iters=2, val_every_n_iters=1, loggers=writer, finite_env_type=kind, concurrency=3)
-        trainer.fit(vessel := small_vessel())
-        trainer.test(vessel)
-        assert writer.global_episode == 24
-        tables = [pd.read_csv(path) for path in sorted((tmp_path / kind).glob("*.csv"))]
-        assert [len(table) for table in tables] == [12, 12]
-        assert tables[1]["reward"].mean() == pytest.approx(trainer.metrics["reward"])
-        assert tables[1]["pa"].mean() == pytest.approx(trainer.metrics["pa"])
-
-
-def test_c09_values_logged_at_the_reset_or_at_the_end_only_arrive(tmp_path: Path) -> None:
-    writer = CsvWriter(tmp_path)
-    trainer = Trainer(max_iters=3, loggers=[writer], finite_env_type="dummy", concurrency=4)
+@pytest.mark.parametrize("kind", ["native", "dummy", "shmem"])
+def test_metrics_are_means_of_the_episodes_figures(kind: str) -> None:
+    trainer = Trainer(max_iters=1, val_every_n_iters=1, finite_env_type=kind, concurrency=2)
     trainer.fit(corridor_vessel())
-    table = pd.read_csv(sorted(tmp_path.glob("*.csv"))[-1])
-    np.testing.assert_array_equal(table["steps_logged_at_the_end"], table["length"])
-    assert set(table["start_logged_at_the_reset"]) == {1, 2, 3, 4, 5}
-    started_there = table["start_logged_at_the_reset"] == 3
-    np.testing.assert_array_equal(table["from_the_middle"].notna(), started_there)
-    assert trainer.metrics["from_the_middle"] == table["from_the_middle"].mean()
-    assert trainer.metrics["from_the_middle_count"] == started_there.sum()
+    m, episodes, validation = trainer.metrics, trainer.episodes, trainer.validation
+    assert episodes.count == 40
+    assert len(episodes.reward) == 0
+    for prefix, one in (("", episodes), ("val/", validation)):
+        assert m[f"{prefix}reward/end"] == one.metrics["reward/end"].mean() == m[f"{prefix}won"]
+        assert m[f"{prefix}reward/haste"] == pytest.approx(-0.01 * m[f"{prefix}length"])
+        assert m[f"{prefix}reward"] == pytest.approx(m[f"{prefix}reward/end"] + m[f"{prefix}reward/haste"])
+        # Places after each step, at which the walker won or lost at last.
+        assert 0 <= one.metrics["aux/place"].min() <= m[f"{prefix}aux/place"] <= one.metrics["aux/place"].max() <= 6
+    started_there = np.isfinite(episodes.metrics["from_the_middle"])
+    assert m["from_the_middle"] == np.nanmean(episodes.metrics["from_the_middle"])
+    assert m["from_the_middle_count"] == started_there.sum()
+
+
+def test_every_environment_type_gives_the_same_figures() -> None:
+    states, found = [3, 1, 5, 2, 4], []
+
+    class Right:
+        def act(self, obs, noise=None):
+            return np.ones(len(obs), dtype=int)
+
+    for kind, concurrency in (("native", 1), ("dummy", 2), ("subproc", 2), ("shmem", 5)):
+        vessel = corridor_vessel(simulator=corridor(GustyWalker))
+        with vessel.make_env(states, finite_env_type=kind, concurrency=concurrency, seed=7) as env:
+            vessel.policy = Right()
+            found.append(vessel.validate(env))
+    assert found[0].metrics["blown"].sum() > 0
+    assert {"won", "reward/end", "aux/place"} <= found[0].metrics.keys()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.length, found[0].length)
+        np.testing.assert_array_equal(other.returns, found[0].returns)
+        assert other.metrics.keys() == found[0].metrics.keys()
+        for name, values in found[0].metrics.items():
+            np.testing.assert_array_equal(other.metrics[name], values, err_msg=name)
 
 
 def test_fast_dev_run_cuts_everything_to_a_handful() -> None:
@@ -162,16 +166,20 @@ def test_a_simulators_own_randomness_differs_by_iteration_and_not_by_validation(
             gusts[0].append(trainer.metrics["blown"])
             gusts[1].append(trainer.metrics["val/blown"])
 
-    class Right:
-        figures = None
-
+    class Right(Learner):
         def act(self, obs, noise=None):
             return np.ones(len(obs), dtype=int)
 
-        def learn(self, *_: Any, **__: Any) -> dict[str, float]:
+        def learn(self, obs, action, reward, done) -> dict[str, float]:
             return {}
 
-    vessel = corridor_vessel(simulator_fn=Gusty, train_initial_states=[3], policy=Right())
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state) -> None:
+            pass
+
+    vessel = corridor_vessel(simulator=corridor(GustyWalker), train_initial_states=[3], policy=Right())
     Trainer(max_iters=6, val_every_n_iters=1, finite_env_type="dummy", callbacks=[Gusts()]).fit(vessel)
     assert len(set(gusts[0])) > 2
     assert len(set(gusts[1])) == 1
@@ -184,16 +192,15 @@ def test_a_simulators_own_randomness_differs_by_iteration_and_not_by_validation(
 def run(folder: Path, iterations: int, resume_from: int | None = None, **trainer: Any):
     vessel = small_vessel(policy=small_ppo(gamma=0.9))
     stopper = EarlyStopping(patience=100, restore_best_weights=False)
-    writer = CsvWriter(folder / "log")
+    writers = [MetricsWriter(folder), EpisodesWriter(folder / "episodes")]
     t = Trainer(
         max_iters=iterations,
         val_every_n_iters=2,
-        callbacks=[Checkpoint(folder, keep_best=2, keep_last=2), MetricsWriter(folder), stopper],
-        loggers=[writer],
+        callbacks=[Checkpoint(folder, keep_best=2, keep_last=2), *writers, stopper],
         **trainer,
     )
     t.fit(vessel, folder / f"{resume_from:04d}.pt" if resume_from else None)
-    return vessel, stopper, writer, t
+    return vessel, stopper, t
 
 
 @pytest.mark.parametrize(("kind", "half"), [("native", 5), ("dummy", 1)])
@@ -205,7 +212,7 @@ def test_e01_half_of_the_iterations_a_kill_and_the_rest_equal_all_in_one_go(
     run(tmp_path / "cut", half, **kwargs)
     resumed = run(tmp_path / "cut", n, resume_from=half, **kwargs)
     assert_same_weights(whole[0].policy, resumed[0].policy)
-    assert resumed[3].current_iter == n
+    assert resumed[2].current_iter == n
     for name in ("train", "validation"):
         a, b = (
             pd.read_csv(tmp_path / part / f"{name}.csv").drop(columns="seconds", errors="ignore")
@@ -214,8 +221,9 @@ def test_e01_half_of_the_iterations_a_kill_and_the_rest_equal_all_in_one_go(
         pd.testing.assert_frame_equal(a, b, check_exact=True)
         assert list(a["iteration"]) == list(range(1, n + 1) if name == "train" else range(2, n + 1, 2))
     assert whole[1].state_dict() == resumed[1].state_dict()
-    assert whole[2].state_dict() == resumed[2].state_dict()
-    assert len(list((tmp_path / "cut" / "log").glob("*.csv"))) == n
+    episodes, again = (sorted((tmp_path / part / "episodes").glob("*.csv")) for part in ("whole", "cut"))
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in episodes]
+    assert len(again) == n
     assert sorted(p.name for p in (tmp_path / "whole").glob("*.pt")) == sorted(
         p.name for p in (tmp_path / "cut").glob("*.pt")
     )
@@ -226,8 +234,8 @@ def test_e01_half_of_the_iterations_a_kill_and_the_rest_equal_all_in_one_go(
 
 def test_a_run_that_ended_trains_on_when_max_iters_is_raised(tmp_path: Path) -> None:
     run(tmp_path, 2)
-    assert run(tmp_path, 2, resume_from=2)[3].current_iter == 2
-    assert run(tmp_path, 3, resume_from=2)[3].current_iter == 3
+    assert run(tmp_path, 2, resume_from=2)[2].current_iter == 2
+    assert run(tmp_path, 3, resume_from=2)[2].current_iter == 3
 
 
 class Script(Callback):
@@ -330,7 +338,7 @@ def test_e15_orders_give_the_same_run_for_every_environment_type() -> None:
 
 def test_e15_a_users_subject_gives_the_same_run_for_every_environment_type() -> None:
     def make():
-        return corridor_vessel(simulator_fn=Gusty)
+        return corridor_vessel(simulator=corridor(GustyWalker))
 
     policy, rows = trained(make, finite_env_type="dummy", concurrency=1)
     for kind, concurrency in (("dummy", 4), ("subproc", 1), ("subproc", 4), ("shmem", 4)):
@@ -340,14 +348,12 @@ def test_e15_a_users_subject_gives_the_same_run_for_every_environment_type() -> 
 
 
 def test_c11_validation_is_deterministic_and_equals_the_backtest() -> None:
-    from rlwb.trainer import backtest
-
     vessel = small_vessel()
     trainer = Trainer(max_iters=2, val_every_n_iters=1)
     trainer.fit(vessel)
     logged = trainer.validation.metrics["pa"]
     assert np.isfinite(logged).all()
-    parts = (vessel.simulator_fn, vessel.state_interpreter, vessel.val_initial_states, vessel.action_interpreter)
+    parts = (vessel.simulator, vessel.state_interpreter, vessel.val_initial_states, vessel.action_interpreter)
     for _ in range(2):
         with vessel.make_env(vessel.val_seed_iterator()) as env:
             np.testing.assert_array_equal(vessel.validate(env).metrics["pa"], logged)
@@ -366,8 +372,8 @@ def test_c11_validation_is_deterministic_and_equals_the_backtest() -> None:
 
 def test_c05_observations_of_nothing_but_nan_are_named_not_skipped() -> None:
     class Nothing(Place):
-        def interpret(self, state):
-            return np.full(7, np.nan, dtype=np.float32)
+        def interpret(self, known):
+            return np.full((len(known), 7), np.nan, dtype=np.float32)
 
     with pytest.raises(InterpreterError, match="Nothing holds NaN"):
         Trainer(max_iters=1, finite_env_type="dummy").fit(corridor_vessel(state_interpreter=Nothing()))
@@ -379,8 +385,8 @@ def test_c05_observations_that_look_like_a_filler_are_episodes_like_others() -> 
     class Full(Place):
         observation_space = gym.spaces.Box(-np.inf, np.inf, (7,), np.float32)
 
-        def interpret(self, state):
-            return np.full(7, np.finfo(np.float32).max / 1e30, dtype=np.float32)
+        def interpret(self, known):
+            return np.full((len(known), 7), np.finfo(np.float32).max / 1e30, dtype=np.float32)
 
     trainer = Trainer(max_iters=2, val_every_n_iters=1, finite_env_type="dummy", concurrency=3)
     trainer.fit(corridor_vessel(state_interpreter=Full()))
@@ -390,7 +396,7 @@ def test_c05_observations_that_look_like_a_filler_are_episodes_like_others() -> 
 
 def test_a_faulty_reward_is_named_before_training() -> None:
     class Wrong(Arrival):
-        def reward(self, state):
+        def reward(self, outcome):
             return None
 
     with pytest.raises(InterpreterError, match="Wrong returned None"):
@@ -402,8 +408,8 @@ def test_a_faulty_reward_is_named_before_training() -> None:
     [
         ({"max_iters": 0}, "at least 1 iteration"),
         ({"max_iters": 1, "val_every_n_iters": 0}, "validate every 1"),
-        ({"max_iters": 1, "concurrency": 0}, "at least 1"),
-        ({"max_iters": 1, "finite_env_type": "natve"}, "native, dummy, subproc, shmem"),
+        ({"max_iters": 1, "concurrency": 0}, "concurrency is 0"),
+        ({"max_iters": 1, "finite_env_type": "natve"}, "'natve'.*native, dummy, subproc, shmem"),
         ({"fast_dev_run": 0}, "at least 1 iteration"),
     ],
 )

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
-from rlwb.execution import CategoricalActionInterpreter, OrderBatch, OrderState
-from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.execution import CategoricalActionInterpreter, Known, OrderBatch, Outcome
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, per_order
 from rlwb.policy import MLP, PPO, ActorCritic, Network, PPOSettings, make_network
 from rlwb.reward import Reward, RewardCombination
-from rlwb.trainer import ActionNoise, Episodes, Trainer, collect, make_env
-from rlwb.trainer.vessel import summarise, take
-from tests.trainer.corridor import Arrival, Corridor, Place, Walk
+from rlwb.trainer import Episodes, Trainer, collect
 from tests.trainer.corridor_vessel import corridor_vessel
 from tests.trainer.small import UPDATE, assert_same_weights, small, small_vessel
 
@@ -64,29 +63,22 @@ def test_what_cannot_be_trained_is_refused(changes: dict[str, Any], message: str
         corridor_vessel(**changes)
 
 
-def test_native_needs_a_factory_that_can() -> None:
-    with pytest.raises(ConfigError, match="use 'dummy', 'subproc' or 'shmem'"):
-        make_env(Corridor, Place(), Walk(), Arrival(), [1])
-    with pytest.raises(ConfigError, match="finite_env_type is 'dumy'"):
-        make_env(Corridor, Place(), Walk(), Arrival(), [1], finite_env_type="dumy")
-
-
 def test_metrics_may_not_take_the_trainers_names() -> None:
     taken = Episodes(1, np.array([1]), np.zeros(1), {"reward": np.zeros(1), "pa": np.zeros(1)})
     with pytest.raises(ConfigError, match=r"\['reward'\]"):
-        summarise(taken)
+        taken.summary()
 
 
-def test_a_rehearsal_leaves_no_trace() -> None:
-    vessel, other = small_vessel(), small_vessel()
-    assert {"pa", "ffr"} <= vessel.rehearse().metrics.keys()
-    np.testing.assert_array_equal(vessel.train_seed_iterator().row, other.train_seed_iterator().row)
+def test_checking_the_environment_leaves_no_trace() -> None:
+    vessel, other = corridor_vessel(), corridor_vessel()
+    assert {"length", "reward", "won", "reward/end", "aux/place"} <= vessel.check_env().keys()
+    assert list(vessel.train_seed_iterator()) == list(other.train_seed_iterator())
 
 
-# A user's own parts for orders, each written for one state
+# A user's own parts for orders, each written for one order
 
 
-class Own(StateInterpreter[OrderState, dict]):
+class Own(StateInterpreter[Known]):
     observation_space = gym.spaces.Dict(
         {
             "left": gym.spaces.Box(0, 1, (), np.float32),
@@ -95,33 +87,36 @@ class Own(StateInterpreter[OrderState, dict]):
         }
     )
 
-    def interpret(self, state: OrderState) -> dict:
-        close = state.bars["close"].dropna() if state.cur_tick else []
-        last = close.iloc[-1] if len(close) else 0.0
+    @per_order
+    def interpret(self, known: Known) -> dict:
+        close = known.bars("close")
+        close = close[np.isfinite(close)]
         return {
-            "left": np.array(state.position / state.order.amount, dtype=np.float32),
-            "acquiring": int(state.order.direction > 0),
-            "last_close": np.array([last, state.ticks_left], dtype=np.float32),
+            "left": np.array(known.position / known.amount, dtype=np.float32),
+            "acquiring": int(known.side > 0),
+            "last_close": np.array([close[-1] if len(close) else 0.0, known.ticks_left], dtype=np.float32),
         }
 
 
-class Fraction(ActionInterpreter[OrderState, int, float]):
+class Fraction(ActionInterpreter[Known]):
     action_space = gym.spaces.Discrete(3)
 
-    def interpret(self, state: OrderState, action: int) -> float:
-        last = state.cur_step == state.num_steps - 1
-        return state.position if last else state.position * int(action) / 2
+    @per_order
+    def interpret(self, known: Known, action: int) -> float:
+        return known.position if known.is_last_step else known.position * int(action) / 2
 
 
-class Filled(Reward[OrderState]):
-    def reward(self, state: OrderState) -> float:
-        price = 0.0 if np.isnan(state.step_price) else state.step_price
-        return state.step_fill / state.order.amount * price / 100
+class Filled(Reward[Outcome]):
+    @per_order
+    def reward(self, outcome: Outcome) -> float:
+        price = 0.0 if np.isnan(outcome.step_price) else outcome.step_price
+        return outcome.fill / outcome.known.amount * price / 100
 
 
-class Hurry(Reward[OrderState]):
-    def reward(self, state: OrderState) -> float:
-        return -float(state.cur_step)
+class Hurry(Reward[Outcome]):
+    @per_order
+    def reward(self, outcome: Outcome) -> float:
+        return -float(outcome.known.step)
 
 
 class Scalars(Network):
@@ -147,7 +142,7 @@ def test_own_parts_are_lifted_with_equal_results() -> None:
     vessel, gathered = own_vessel(), []
     for kind, concurrency in (("native", 1), ("dummy", 1), ("dummy", 6)):
         with vessel.make_env(small().orders, finite_env_type=kind, concurrency=concurrency) as env:
-            gathered.append(collect(env, vessel.policy, noise=ActionNoise(2), keep=True))
+            gathered.append(collect(env, vessel.policy, seed=(2,), keep=True))
     native = gathered[0]
     assert np.unique(native.action).tolist() == [0, 1, 2]
     for other in gathered[1:]:
@@ -175,7 +170,7 @@ def test_a_network_of_the_scalars_trains_too() -> None:
     policy = PPO(make_network(lambda: ActorCritic(MLP(8), 3), seed=0))
     vessel = small_vessel(
         policy=policy,
-        state_interpreter=CurrentStepStateInterpreter(small().factory.engine.max_step),
+        state_interpreter=CurrentStepStateInterpreter(small().simulator.engine.max_step),
         action_interpreter=CategoricalActionInterpreter(2),
     )
     trainer = Trainer(max_iters=2, val_every_n_iters=1)

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.trainer import Callback, EarlyStopping
-from rlwb.trainer.watched import check_watched
+from rlwb.trainer import Callback, EarlyStopping, Trainer
 
 
 def check(callback: Callback, *, every: int | None = 1, figures: tuple[str, ...] | None = ("loss",)) -> None:
-    policy = SimpleNamespace(figures=figures)
-    trainer = SimpleNamespace(callbacks=[callback], val_every_n_iters=every)
-    check_watched(trainer, SimpleNamespace(policy=policy), {"pa": 0.0})
+    vessel: Any = SimpleNamespace(policy=SimpleNamespace(figures=figures))
+    Trainer(max_iters=1, callbacks=[callback], val_every_n_iters=every)._check_watched(vessel, {"pa": 0.0})
 
 
 @pytest.mark.parametrize("name", ["val/pa", "val/pa_count", "val/reward", "pa", "loss", "seconds", "transitions"])

@@ -77,7 +77,7 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
     if not tables:
         return note_figure(title, "Nothing was recorded of this order.")
     figure, (upper, lower) = canvas(title, subtitle="area of a dot: amount filled at that bar", rows=2, height=5.2)
-    first = next(iter(tables.values()))
+    first = max(tables.values(), key=len)  # one that was filled early has no later ticks
     ticks = np.arange(len(first))
     amount = first["filled"].iloc[0] + first["left"].iloc[0]
     upper.plot(ticks, first["price"], color=GREY, linewidth=1.1)
@@ -86,7 +86,7 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
             benchmark, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label=f"TWAP {number(benchmark, '.6g')}"
         )
     for color, marker, (name, table) in zip((BLUE, VERMILION, GREEN), "ov^", tables.items(), strict=False):
-        done = table["filled"] > 0
+        done = (table["filled"] > 0).to_numpy()
         sizes = 12 + 900 * table["filled"][done] / amount
         paid = (
             float((table["filled"] * table["price"])[done].sum() / table["filled"][done].sum())
@@ -94,7 +94,8 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
             else np.nan
         )
         label = f"{readable(name)}: average {number(paid, '.6g')}"
-        upper.scatter(ticks[done], table["price"][done], s=sizes, color=color, marker=marker, alpha=0.55, label=label)
+        look = {"color": color, "marker": marker, "alpha": 0.55, "label": label}
+        upper.scatter(np.flatnonzero(done), table["price"][done], s=sizes, **look)
         left = np.concatenate([[1.0], table["left"] / amount])
         lower.step(np.arange(len(left)), left, where="post", color=color, linewidth=1.8)
     upper.set_ylabel("price")

@@ -48,7 +48,7 @@ def finding_days(quality: Quality) -> Figure:
     )
     for row, (kind, dates) in enumerate(dated.items()):
         days, count = np.unique(np.array(dates, dtype="datetime64[D]"), return_counts=True)
-        color = VERMILION if KINDS[kind].gravity == "fault" else BLUE
+        color = VERMILION if KINDS[kind].severity == "fault" else BLUE
         axis.scatter(days, np.full(len(days), row), s=8 + 6 * np.log2(count), color=color, alpha=0.7, linewidths=0)
     axis.set_yticks(range(len(dated)), [f"{kind} ({quality.found.counts[kind]:,})" for kind in dated])
     axis.set_ylim(len(dated) - 0.5, -0.5)

@@ -70,7 +70,7 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
     Parameters
     ----------
     summary
-        The table that `rlwb.evaluation.summarise` makes; rows without a validation PA are not drawn.
+        The table that `rlwb.evaluation.summary` makes; rows without a validation PA are not drawn.
     expected_shrinkage
         How far below the line the checkpoints lie on average if the choice was among equals, in basis points.
     """

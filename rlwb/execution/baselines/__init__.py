@@ -1,13 +1,14 @@
 """The field's baselines: policies that need no learning, of one interface, and the ceiling that none passes.
 
-Each policy reads the `BatchState` itself and answers with amounts; run it through `StateItself` and `AmountItself`.
+Each `Baseline` reads `Known` and answers with amounts; run it with `KnownStateInterpreter` and
+`AmountActionInterpreter`.
 """
 
 from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
+from rlwb.execution.baselines.base import Baseline
 from rlwb.execution.baselines.bertsimas_lo import BertsimasLo
-from rlwb.execution.baselines.hindsight import HindsightBound, hindsight_table
+from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
-from rlwb.execution.baselines.passing import AmountItself, StateItself
 from rlwb.execution.baselines.pov import POV
 from rlwb.execution.baselines.signal import SignalParameters
 from rlwb.execution.baselines.twap import TWAP
@@ -18,11 +19,10 @@ __all__ = [
     "TWAP",
     "VWAP",
     "AlmgrenChriss",
-    "AmountItself",
+    "Baseline",
     "BertsimasLo",
-    "HindsightBound",
+    "HindsightOptimum",
     "ImpactParameters",
     "SignalParameters",
-    "StateItself",
     "hindsight_table",
 ]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 
 from rlwb.errors import ConfigError
+from rlwb.execution.baselines.base import Baseline, sessions_on_the_days_of
 from rlwb.execution.baselines.impact import ImpactParameters
 from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import count_priced
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.state import BatchState
+from rlwb.execution.state import Known
 
 
 def urgency_of(
@@ -63,7 +68,7 @@ def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndar
         return np.where(b != 0, steep, np.divide(left, horizon))
 
 
-class AlmgrenChriss:
+class AlmgrenChriss(Baseline):
     """Trades along the trajectory of least mean plus risk-weighted variance of cost, under linear impact.
 
     R. Almgren and N. Chriss, "Optimal execution of portfolio transactions", Journal of Risk 3 (2000), section 2.2: with
@@ -71,17 +76,26 @@ class AlmgrenChriss:
 
     Parameters
     ----------
-    parameters
-        Estimated on the training part. An order of an instrument that they lack trades evenly.
+    engine
+        See `Baseline`.
+    urgency
+        How fast the typical training order trades, above 0: the risk aversion becomes the median over the training
+        orders of the one with which ``kappa * T``, the window over the half-life of the trade, is `urgency`. 3 leaves a
+        fifth of the order after half of the window, and is about that of the paper's example (five days, and a
+        half-life of 1.6 days). A risk aversion is a taste, and one that makes a large order hurry a little makes a
+        small one, which has next to no impact, trade at once; so it is told by what it does.
     risk_aversion
-        Lambda, a number without a unit: an order's cost is counted as a share of its value, ``mean + risk_aversion *
-        variance``, so it is the paper's lambda (per unit of money) times the value of the order. 0 is the even
-        schedule; larger trades earlier. Nothing in bars tells it: see `of_urgency`.
+        Lambda itself in place of `urgency`, a number without a unit: an order's cost is counted as a share of its
+        value, ``mean + risk_aversion * variance``, so it is the paper's lambda (per unit of money) times the value of
+        the order. 0 is the even schedule; larger trades earlier.
+    impact
+        Parameters of the market; estimated by `fit` unless given. An order of an instrument that they lack trades
+        evenly.
 
     Raises
     ------
     ConfigError
-        When `risk_aversion` is negative or not finite.
+        When `urgency` is not above 0 and finite, or `risk_aversion` is negative or not finite.
 
     Notes
     -----
@@ -91,56 +105,54 @@ class AlmgrenChriss:
     is spread over the rest by the same formula, which is the optimal plan for the position that is left.
     """
 
-    def __init__(self, parameters: ImpactParameters, risk_aversion: float) -> None:
-        if not 0 <= risk_aversion < np.inf:
-            raise ConfigError(f"the risk aversion is {risk_aversion!r}; give a finite number of 0 or more.")
-        self.parameters = parameters
-        self.risk_aversion = risk_aversion
-
-    @classmethod
-    def of_urgency(
-        cls, parameters: ImpactParameters, engine: Engine, orders: OrderBatch, urgency: float = 3.0
-    ) -> AlmgrenChriss:
-        """Return the strategy whose risk aversion gives the typical one of `orders` a wanted urgency.
-
-        A risk aversion is a taste, and one that makes a large order hurry a little makes a small one, which has next to
-        no impact, trade at once. So it is told by what it does: the median over `orders` of the risk aversion with
-        which ``kappa * T``, the window over the half-life of the trade, is `urgency`. Other orders follow from their
-        size, volatility and impact.
-
-        Parameters
-        ----------
-        parameters
-            Estimated on the training part.
-        engine, orders
-            The orders of the training part, and what executes them.
-        urgency
-            Above 0; larger trades earlier. 3 leaves a fifth of the order after half of the window, and is about that
-            of the paper's example (five days, and a half-life of 1.6 days).
-
-        Raises
-        ------
-        ConfigError
-            When `urgency` is not above 0 and finite.
-        """
+    def __init__(
+        self,
+        engine: Engine,
+        urgency: float = 3.0,
+        risk_aversion: float | None = None,
+        impact: ImpactParameters | None = None,
+    ) -> None:
+        super().__init__(engine)
         if not 0 < urgency < np.inf:
             raise ConfigError(f"the urgency is {urgency!r}; give a finite number above 0.")
-        own = parameters.of(engine.sessions, orders.session)
-        ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
+        if risk_aversion is not None and not 0 <= risk_aversion < np.inf:
+            raise ConfigError(f"the risk aversion is {risk_aversion!r}; give a finite number of 0 or more.")
+        self.urgency = urgency
+        self.risk_aversion = risk_aversion
+        self.impact = impact
+
+    def fit(self, orders: OrderBatch) -> None:
+        if self.impact is None:
+            self.impact = ImpactParameters.fit(self.engine, sessions_on_the_days_of(self.engine, orders))
+        if self.risk_aversion is None:
+            self.risk_aversion = self._typical(self.impact, orders)
+
+    def _typical(self, impact: ImpactParameters, orders: OrderBatch) -> float:
+        own = impact.of(self.engine.sessions, orders.session)
+        ticks = count_priced(self.engine.price, orders.session, orders.start, orders.end)
         size = orders.amount / own.volume
         with np.errstate(divide="ignore"):
-            each = risk_aversion_of(urgency / ticks, own.volatility, own.temporary * size, own.permanent * size)
+            each = risk_aversion_of(self.urgency / ticks, own.volatility, own.temporary * size, own.permanent * size)
         known = each[np.isfinite(each)]
         # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
-        return cls(parameters, float(np.median(known)) if len(known) else 0.0)
+        return float(np.median(known)) if len(known) else 0.0
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        engine, orders, now = obs.engine, obs.orders, obs.now
-        own = self.parameters.of(engine.sessions, orders.session)
-        size = orders.amount / own.volume
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        if self.impact is None or self.risk_aversion is None:
+            raise ConfigError("AlmgrenChriss knows nothing of the market yet; call fit with the training orders.")
+        engine = self.engine
+        own = self.impact.of(engine.sessions, obs.session)
+        size = obs.amount / own.volume
         kappa = urgency_of(self.risk_aversion, own.volatility, own.temporary * size, own.permanent * size)
-        left = count_priced(engine.price, orders.session, now.tick, orders.end)
-        after = count_priced(engine.price, orders.session, engine.step_stop(orders, now), orders.end)
+        left = count_priced(engine.price, obs.session, obs.tick, obs.end)
+        after = count_priced(engine.price, obs.session, engine.step_stop(obs, obs), obs.end)
         share = 1.0 - holding(kappa, after, left)
-        return now.position * np.where((kappa > 0) & (left > 0), share, engine.even_share(orders, now))
+        return obs.position * np.where((kappa > 0) & (left > 0), share, engine.even_share(obs, obs))
+
+    def state_dict(self) -> dict[str, Any]:
+        impact = None if self.impact is None else asdict(self.impact)
+        return {"impact": impact, "risk_aversion": self.risk_aversion}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.impact = None if state["impact"] is None else ImpactParameters.from_dict(state["impact"])
+        self.risk_aversion = state["risk_aversion"]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 
+from rlwb.errors import ConfigError
+from rlwb.execution.baselines.base import Baseline, sessions_on_the_days_of
 from rlwb.execution.baselines.history import seen_price
 from rlwb.execution.baselines.impact import ImpactParameters
 from rlwb.execution.baselines.signal import SignalParameters, deviation
-from rlwb.execution.state import BatchState
+from rlwb.execution.engine import Engine
+from rlwb.execution.order import OrderBatch
+from rlwb.execution.state import Known
 
 
 def signal_weights(gamma: float, rho: float, steps: int) -> np.ndarray:
@@ -31,7 +39,7 @@ def signal_weights(gamma: float, rho: float, steps: int) -> np.ndarray:
     return weights
 
 
-class BertsimasLo:
+class BertsimasLo(Baseline):
     """Trades evenly, and more while the signal says that prices will move away, less while they will come nearer.
 
     D. Bertsimas and A. Lo, "Optimal control of execution costs", Journal of Financial Markets 1 (1998), the strategy
@@ -39,12 +47,14 @@ class BertsimasLo:
 
     Parameters
     ----------
+    engine
+        See `Baseline`.
     impact
-        Estimated on the training part. The paper's theta S moves the price for good, so theta is the `permanent` slope
-        over the mean volume, which does not depend on how long a step is. An order of an instrument that it lacks
-        trades evenly.
+        Parameters of the market; estimated by `fit` unless given. The paper's theta S moves the price for good, so
+        theta is the `permanent` slope over the mean volume, which does not depend on how long a step is. An order of an
+        instrument that it lacks trades evenly.
     signal
-        Estimated on the training part for the engine's step.
+        Parameters of the signal for the engine's step; estimated by `fit` unless given.
 
     Notes
     -----
@@ -55,18 +65,37 @@ class BertsimasLo:
     where impact leaves nothing behind, theta is 0 and it does nothing else.
     """
 
-    def __init__(self, impact: ImpactParameters, signal: SignalParameters) -> None:
+    def __init__(
+        self, engine: Engine, impact: ImpactParameters | None = None, signal: SignalParameters | None = None
+    ) -> None:
+        super().__init__(engine)
         self.impact = impact
         self.signal = signal
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        engine, orders, now = obs.engine, obs.orders, obs.now
-        own = self.impact.of(engine.sessions, orders.session)
-        weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
-        pull = orders.side * weights[np.maximum(obs.num_steps - 1 - now.step, 0)] * deviation(seen_price(obs))
+    def fit(self, orders: OrderBatch) -> None:
+        rows = sessions_on_the_days_of(self.engine, orders)
+        self.impact = self.impact or ImpactParameters.fit(self.engine, rows)
+        self.signal = self.signal or SignalParameters.fit(self.engine, rows)
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        if self.impact is None or self.signal is None:
+            raise ConfigError("BertsimasLo knows nothing of the market yet; call fit with the training orders.")
+        own = self.impact.of(self.engine.sessions, obs.session)
+        weights = signal_weights(self.signal.gamma, self.signal.rho, self.engine.max_step)
+        seen = deviation(seen_price(self.engine, obs))
+        pull = obs.side * weights[np.maximum(obs.num_steps - 1 - obs.step, 0)] * seen
         # Nothing pulls where the signal is 0 or unknown, however small theta is.
         pulled = (pull != 0) & np.isfinite(own.permanent)
         with np.errstate(divide="ignore"):
-            follow = np.divide(pull * own.volume, own.permanent, out=np.zeros(len(orders)), where=pulled)
-        return np.clip(now.position * engine.even_share(orders, now) + follow, 0.0, now.position)
+            follow = np.divide(pull * own.volume, own.permanent, out=np.zeros(len(obs)), where=pulled)
+        return np.clip(self.even(obs) + follow, 0.0, obs.position)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: None if part is None else asdict(part) for name, part in self._parts().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.impact = None if state["impact"] is None else ImpactParameters.from_dict(state["impact"])
+        self.signal = None if state["signal"] is None else SignalParameters(**state["signal"])
+
+    def _parts(self) -> dict[str, ImpactParameters | SignalParameters | None]:
+        return {"impact": self.impact, "signal": self.signal}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.state import BatchState
+from rlwb.execution.engine import Engine
+from rlwb.execution.state import Known
 from rlwb.market import Sessions
 from rlwb.market.factors import price_ratio
 
@@ -82,15 +83,14 @@ def running_sum(values: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
 
 
-def seen_volume(obs: BatchState) -> np.ndarray:
+def seen_volume(known: Known) -> np.ndarray:
     """Return today's volume before each order's next tick, float64 of shape (N, T); 0 from there on and where none."""
-    volume = obs.engine.volume[obs.orders.session]
-    seen = np.arange(volume.shape[1]) < obs.now.tick[:, None]
-    return np.where(seen & (volume > 0), volume, 0.0)
+    volume = known.bars("volume")
+    return np.where(volume > 0, volume, 0.0)
 
 
-def seen_price(obs: BatchState) -> np.ndarray:
+def seen_price(engine: Engine, known: Known) -> np.ndarray:
     """Return today's prices before each order's next tick, float64 of shape (N, T); NaN from there on, and for none."""
-    price = obs.engine.price[obs.orders.session]
-    seen = np.arange(price.shape[1]) < obs.now.tick[:, None]
+    price = engine.price[known.session]
+    seen = np.arange(price.shape[1]) < known.tick[:, None]
     return np.where(seen & (price > 0) & (price < np.inf), price, np.nan)

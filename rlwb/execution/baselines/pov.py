@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rlwb.errors import ConfigError
+from rlwb.execution.baselines.base import Baseline
 from rlwb.execution.baselines.history import between, check_days, earlier_volume, running_sum, seen_volume
-from rlwb.execution.state import BatchState
+from rlwb.execution.engine import Engine
+from rlwb.execution.state import Known
 
 
-class POV:
+class POV(Baseline):
     """Participates at a rate of the market's volume, from the order's start until it is filled.
 
     Parameters
@@ -36,7 +38,8 @@ class POV:
     before the first tick nothing is known, and the order trades evenly. The order's last step asks for everything.
     """
 
-    def __init__(self, rate: float | None = None, days: int = 20) -> None:
+    def __init__(self, engine: Engine, rate: float | None = None, days: int = 20) -> None:
+        super().__init__(engine)
         if rate is not None and not 0 < rate <= 1:
             raise ConfigError(
                 f"the participation rate is {rate!r}; give a share in (0, 1], or none for each order's own."
@@ -44,23 +47,21 @@ class POV:
         self.rate = rate
         self.days = check_days(days)
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        orders, now, tick = obs.orders, obs.now, obs.now.tick
-        total, count = earlier_volume(obs.engine.sessions, orders.session, self.days)
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        tick = obs.tick
+        total, count = earlier_volume(self.engine.sessions, obs.session, self.days)
         usual = running_sum(np.divide(total, count[:, None], out=total, where=count[:, None] > 0))
         today = running_sum(seen_volume(obs))
-        stop = obs.engine.step_stop(orders, now)
+        stop = self.engine.step_stop(obs, obs)
         with np.errstate(over="ignore", invalid="ignore"):  # volumes next to nothing; what is no number trades evenly
             rate: float | np.ndarray
             if self.rate is None:
-                expected = _forecast(usual, today, orders.start, orders.start, orders.end)
-                rate = np.divide(orders.amount, expected, out=np.full(len(orders), np.nan), where=expected > 0)
+                expected = _forecast(usual, today, obs.start, obs.start, obs.end)
+                rate = np.divide(obs.amount, expected, out=np.full(len(obs), np.nan), where=expected > 0)
             else:
                 rate = self.rate
-            due = rate * (between(today, orders.start, tick) + _forecast(usual, today, tick, tick, stop))
-        even = now.position * obs.engine.even_share(orders, now)
-        return np.clip(np.where(np.isnan(due), even, due - now.filled), 0.0, now.position)
+            due = rate * (between(today, obs.start, tick) + _forecast(usual, today, tick, tick, stop))
+        return np.clip(np.where(np.isnan(due), self.even(obs), due - obs.filled), 0.0, obs.position)
 
 
 def _forecast(usual: np.ndarray, today: np.ndarray, at: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:

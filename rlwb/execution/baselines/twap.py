@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlwb.execution.state import BatchState
+from rlwb.execution.baselines.base import Baseline
+from rlwb.execution.state import Known
 
 
-class TWAP:
+class TWAP(Baseline):
     """Trades evenly over the window; its price advantage is 0 where no rule binds.
 
     Evenly means over the ticks that have a price, and which those are is taken as known, here and in every baseline
@@ -15,6 +16,5 @@ class TWAP:
     chance. What prices and volumes will be is not known.
     """
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        return obs.now.position * obs.engine.even_share(obs.orders, obs.now)
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        return self.even(obs)

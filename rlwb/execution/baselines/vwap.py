@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlwb.execution.baselines.base import Baseline
 from rlwb.execution.baselines.history import between, check_days, earlier_volume, running_sum
-from rlwb.execution.state import BatchState
+from rlwb.execution.engine import Engine
+from rlwb.execution.state import Known
 
 
-class VWAP:
+class VWAP(Baseline):
     """Trades along the volume profile of the instrument's earlier sessions.
 
     Parameters
@@ -27,15 +29,14 @@ class VWAP:
     order's. The policy is causal: it reads nothing of the order's own session.
     """
 
-    def __init__(self, days: int = 20) -> None:
+    def __init__(self, engine: Engine, days: int = 20) -> None:
+        super().__init__(engine)
         self.days = check_days(days)
 
-    def act(self, obs: BatchState, noise: np.ndarray | None = None) -> np.ndarray:
-        """Return the amounts to trade in the step to come, float64 of shape (N,)."""
-        profile, _ = earlier_volume(obs.engine.sessions, obs.orders.session, self.days, shares=True)
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        profile, _ = earlier_volume(self.engine.sessions, obs.session, self.days, shares=True)
         cumulative = running_sum(profile)
-        now = between(cumulative, obs.now.tick, obs.engine.step_stop(obs.orders, obs.now))
-        left = between(cumulative, obs.now.tick, obs.orders.end)
-        even = obs.engine.even_share(obs.orders, obs.now)
-        share = np.divide(now, left, out=even, where=left > 0)
-        return obs.now.position * np.clip(share, 0.0, 1.0)
+        now = between(cumulative, obs.tick, self.engine.step_stop(obs, obs))
+        left = between(cumulative, obs.tick, obs.end)
+        share = np.divide(now, left, out=self.engine.even_share(obs, obs), where=left > 0)
+        return obs.position * np.clip(share, 0.0, 1.0)

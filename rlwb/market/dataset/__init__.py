@@ -1,5 +1,5 @@
-"""Bars that were imported once: partitioned Parquet by instrument and month, and what is known of its sources.
+"""Bars that were imported once: sorted Parquet files, and what is known of their sources.
 
-`importing.import_bars` writes a data set, `reading.Selection` reads it, `state.State` says what was imported and
-`conflicts.read_conflicts` which bars contradict each other.
+`importing.import_bars` writes a data set, `stored.Stored` reads it, `state.State` says what was imported and
+`state.read_conflicts` which bars contradict each other.
 """

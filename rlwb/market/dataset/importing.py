@@ -2,45 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.files import atomic_path, write_json
+from rlwb.market.bars import Bars, bars_of, join
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset import journal
-from rlwb.market.dataset.chunks import Chunk, Reading, read_chunks
-from rlwb.market.dataset.conflicts import write_conflicts
-from rlwb.market.dataset.layout import CONFLICTS, STATE, is_dataset, part_path
-from rlwb.market.dataset.merge import Conflicts, Merged, Piece, merge_blocks, split_chunk
-from rlwb.market.dataset.partition import read_partition, write_partition
-from rlwb.market.dataset.state import OnConflict, Source, State, read_state
-from rlwb.market.dataset.units import Unit, find_units
-from rlwb.market.readers.registry import TABLE
-from rlwb.market.report import Report, counted
+from rlwb.market.dataset.merge import Keys, OnConflict, merge
+from rlwb.market.dataset.state import (
+    BARS,
+    CONFLICTS,
+    LISTED,
+    STATE,
+    Imported,
+    State,
+    is_dataset,
+    only_one,
+    read_state,
+)
+from rlwb.market.dataset.stored import overlapping, read_whole, write_file
+from rlwb.market.findings import Report, counted
+from rlwb.market.readers.table import only_instrument
+from rlwb.market.source import TABLE, Source, open_source
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
-#: Rows of sources that are put together before they are written.
+#: Rows of sources that are put together in one file.
 BATCH_ROWS = 1 << 21
-_THREADS = 2
 
 
 @dataclass
-class Imported:
+class ImportResult:
     """What an import did.
 
     Parameters
     ----------
     directory
         The data set.
+    state
+        The data set as it is.
     added, known
         Names of the sources that were read now, and of those whose content was there already.
     rows, bars
@@ -51,8 +61,6 @@ class Imported:
         Bars of now that differ from another bar of their stamp.
     report
         What was dropped and repaired now.
-    state
-        The data set as it is.
     """
 
     directory: Path
@@ -63,7 +71,7 @@ class Imported:
     bars: int = 0
     seconds: float = 0.0
     conflicts: int = 0
-    report: Report = field(default_factory=Report)
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -97,25 +105,25 @@ def import_bars(
     source_timezone: str | None = None,
     instrument_pattern: str | None = None,
     datetime_format: str | None = None,
+    instruments: Sequence[str] | None = None,
     on_conflict: OnConflict = "keep",
     progress: Progress | None = None,
-) -> Imported:
+) -> ImportResult:
     """Add bars to the data set in `out`, which is made if it is not there.
 
     What was imported before, told by content, is passed over. A killed import leaves the data set as it was after its
-    last commit, and the same call goes on from there, to the same bytes. Prices are stored as they are: what is
-    repaired is repaired, and counted, when the data set is loaded.
+    last file, and the same call goes on from there, to the same bytes. Prices are stored as they are: what is repaired
+    is repaired, and counted, when the data set is loaded.
 
     Parameters
     ----------
     sources
-        Files or folders, as for `rlwb.market.read.read_bars`, whose parameters `kind` to `datetime_format` are.
+        Files or folders, as for `rlwb.market.source.open_source`, whose parameters `kind` to `instruments` are.
     calendar
         The clock that the bars are meant for; needed for a new data set. Stamps with a zone are brought to its zone.
     on_conflict
-        Of bars from two sources with one instrument and stamp and different values, ``"keep"`` keeps what is stored,
-        ``"replace"`` takes the later source's. Either way both are listed (`rlwb.market.dataset.conflicts`). Within
-        one source the last row is kept, as in a run.
+        On conflicting bars with one timestamp from two sources: ``"keep"`` the stored one or ``"replace"`` it. Either
+        way both are listed (`rlwb.market.read_conflicts`). Within one source the last row is kept.
     progress
         Called after each piece that was read.
 
@@ -128,168 +136,238 @@ def import_bars(
     """
     if on_conflict not in ("keep", "replace"):
         raise ConfigError(f"on_conflict is {on_conflict!r}; choose keep or replace.")
-    begun = time.monotonic()
-    directory = Path(out)
+    begun, directory = time.monotonic(), Path(out)
     _check_place(directory)
-    reading = Reading(
-        kind, dict(options or {}), dict(columns or {}), source_timezone, instrument_pattern, datetime_format
-    )
-    with journal.only_one(directory):
-        journal.recover(directory)
-        state = _state_of(directory, calendar)
-        units = find_units(sources, reading, state.calendar)
-        writer = _Writer(directory, state, on_conflict)
-        done = Imported(directory, state)
-        with closing(_chunks(units, writer, done, progress)) as chunks, ThreadPoolExecutor(_THREADS) as pool:
-            for source, chunk in chunks:
-                writer.add(source, chunk, pool)
-            writer.flush(pool)
-        done.bars = writer.state.bars - state.bars
-        done.conflicts, done.report, done.state = writer.conflicts, writer.report, writer.state
+    reading: dict[str, Any] = {
+        "kind": kind,
+        "options": dict(options or {}),
+        "columns": dict(columns or {}),
+        "source_timezone": source_timezone,
+        "instrument_pattern": instrument_pattern,
+        "datetime_format": datetime_format,
+        "instruments": instruments,
+    }
+    with only_one(directory):
+        writer = _Writer(directory, _state_of(directory, calendar), on_conflict)
+        before = writer.state.bars
+        opened = [open_source(source, **reading) for source in sources]
+        if not opened:
+            raise DataError("there is nothing to import; name files or folders of bars.")
+        for one in opened:
+            check_label(one, writer.state.calendar)
+        done = ImportResult(directory, writer.state, report=writer.report)
+        for one in opened:
+            _import(one, {name: value for name, value in reading.items() if value}, writer, done, progress)
+        writer.flush()
+        done.bars, done.conflicts, done.state = writer.state.bars - before, writer.conflicts, writer.state
     done.seconds = time.monotonic() - begun
     return done
 
 
+def check_label(source: Source, calendar: Calendar) -> None:
+    """Raise `ConfigError` where a reader's stamps do not name what the calendar's label says."""
+    if source.label not in (None, calendar.label):
+        raise ConfigError(
+            f"{source.path} is read as {source.kind}, whose stamps name the {source.label} of a bar, and the "
+            f"calendar's label is {calendar.label!r}; set it to {source.label!r}."
+        )
+
+
 class _Writer:
-    """Collects pieces and merges them into their partitions, so many at a time that the rewriting pays."""
+    """Collects bars and writes them as files of `BATCH_ROWS` rows, each with the state that names it."""
 
     def __init__(self, directory: Path, state: State, on_conflict: OnConflict) -> None:
+        self.directory = directory
         self.state = state
-        self.report = Report()
+        self.report = Report(limit=LISTED)
         self.conflicts = 0
-        self._directory = directory
         self._on_conflict = on_conflict
-        self._pieces: dict[str, list[tuple[int, Piece]]] = {}
-        self._told: list[tuple[str, list[Conflicts]]] = []
-        self._sources = {source.number: source for source in state.sources}
+        self._held: list[Bars] = []
         self._rows = 0
+        self._pending = state
+        self._found = Report(limit=LISTED)
+        for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
+            (directory / folder).mkdir(exist_ok=True)
+            for path in (directory / folder).iterdir():
+                if path.name not in known:  # what a killed import left
+                    path.unlink()
 
-    def add(self, source: Source, chunk: Chunk | None, pool: ThreadPoolExecutor) -> None:
-        """Take a chunk of a source, or its end."""
-        if chunk is None:
-            found = self._sources.get(source.number, source)
-            self._sources[source.number] = replace(found, complete=True, last={})
+    @property
+    def sources(self) -> tuple[Imported, ...]:
+        """All sources, those included that are not written yet."""
+        return self._pending.sources
+
+    @property
+    def room(self) -> int:
+        """How many rows the next file still takes."""
+        return BATCH_ROWS - self._rows
+
+    def add(self, bars: Bars, source: Imported, rows: int) -> Imported:
+        """Take bars of a source, of `rows` rows; return the source as far as it is read."""
+        self._held.append(bars)
+        self._rows += rows
+        source = replace(source, rows=source.rows + rows)
+        columns = {*self._pending.columns, *bars.values, *(() if bars.halted is None else ("halted",))}
+        self._pending = replace(self._pending.with_source(source), columns=tuple(sorted(columns)))
+        if not self.room:
+            self.flush()
+        return source
+
+    def end(self, source: Imported, report: Report) -> None:
+        """Note that a source was read to its end, and what its reader found."""
+        self._pending = self._pending.with_source(replace(source, complete=True))
+        self._found = self._found.merge(report)
+
+    def flush(self) -> None:
+        """Write what was collected, then the state."""
+        if self._pending == self.state:
             return
-        if self._rows and self._rows + chunk.rows > BATCH_ROWS:
-            self.flush(pool)
-        old = self._sources.get(source.number, source)
-        last = dict(old.last)
-        pieces, report, conflicts = split_chunk(chunk, last, source.name)
-        report = chunk.report.merge(report)
-        self._sources[source.number] = replace(
-            old, rows=old.rows + chunk.rows, columns=chunk.columns, last=last, report=old.report.merge(report)
-        )
-        self.report = self.report.merge(report)
-        if conflicts:
-            self._told.append((f"{CONFLICTS}/{source.number:04d}-{old.rows + 1:09d}-within.parquet", conflicts))
-        for piece in pieces:
-            self._pieces.setdefault(part_path(piece.instrument, piece.month), []).append((source.number, piece))
-        self._rows += chunk.rows
+        files, conflicts = dict(self.state.files), dict(self.state.conflicts)
+        gone: list[str] = []
+        if self._held:
+            bars, told, stays = self._settle(join(self._held))
+            self._held, self._rows = [], 0
+            gone = list(stays)
+            for part in (bars, *stays.values()):
+                if len(part):
+                    name = _next_name(files, conflicts)
+                    with atomic_path(self.directory / BARS / name) as path:
+                        write_file(path, part)
+                    files[name] = len(part)
+            if len(told):
+                name = _next_name(files, conflicts)
+                with atomic_path(self.directory / CONFLICTS / name) as path:
+                    told.to_parquet(path, index=False)
+                conflicts[name] = len(told)
+                self.conflicts += len(told)
+        files = {name: count for name, count in files.items() if name not in gone}
+        report = self.state.report.merge(self._found)
+        self.report.absorb(self._found)
+        self.state = self._pending = replace(self._pending, files=files, conflicts=conflicts, report=report)
+        self._found = Report(limit=LISTED)
+        write_json(self.directory / BARS / STATE, self.state.as_dict())  # where a kill leaves nothing behind
+        (self.directory / BARS / STATE).replace(self.directory / STATE)
+        for name in gone:
+            (self.directory / BARS / name).unlink()
 
-    def flush(self, pool: ThreadPoolExecutor) -> None:
-        """Write what was collected and commit it."""
-        sources = tuple(self._sources[number] for number in sorted(self._sources))
-        if sources == self.state.sources:
-            return
-        record = journal.Journal(self._directory)
-        record.begin()
-        columns = sorted({name for source in sources for name in source.columns})
-        merging: list[tuple[str, Future[list[tuple[int, int, Merged]]]]] = [
-            (target, pool.submit(self._merge, target, record.stage(target), pieces, columns))
-            for target, pieces in self._pieces.items()
-        ]
-        bars = self.state.bars
-        told: dict[int, list[Conflicts]] = {}
-        for _, future in merging:
-            for number, added, merged in future.result():
-                source = self._sources[number]
-                self._sources[number] = replace(
-                    source, bars=source.bars + added, report=source.report.merge(merged.report)
-                )
-                self.report = self.report.merge(merged.report)
-                bars += added
-                told.setdefault(number, []).extend(merged.conflicts)
-        for number, conflicts in told.items():
-            name = f"{CONFLICTS}/{number:04d}-{self._sources[number].rows:09d}.parquet"
-            self._told += [(name, conflicts)] if conflicts else []
-        for target, conflicts in self._told:
-            self.conflicts += write_conflicts(record.stage(target), conflicts)
-        sources = tuple(self._sources[number] for number in sorted(self._sources))
-        self.state = replace(self.state, sources=sources, bars=bars)
-        record.commit(self.state.as_dict())
-        self._pieces, self._told, self._rows = {}, [], 0
+    def _settle(self, new: Bars) -> tuple[Bars, pd.DataFrame, dict[str, Bars]]:
+        """Merge new bars with those that are stored under the same stamps.
 
-    def _merge(
-        self, target: str, staged: Path, pieces: list[tuple[int, Piece]], columns: list[str]
-    ) -> list[tuple[int, int, Merged]]:
-        """Write one partition to `staged`; return for each source its number, the bars it adds, and what was told."""
-        path = self._directory / target
-        done: list[tuple[int, int, Merged]] = []
-        block = read_partition(path, columns) if path.exists() else None
-        for number, piece in pieces:
-            before = 0 if block is None else len(block)
-            if block is None:
-                merged = Merged(piece.block)
-            else:
-                name = self._sources[number].name
-                merged = merge_blocks(block, piece.block, piece.instrument, self._on_conflict, name)
-            block = merged.block
-            done.append((number, len(block) - before, Merged(block.take(slice(0, 0)), merged.report, merged.conflicts)))
-        assert block is not None
-        write_partition(staged, block, pieces[0][1].instrument, pieces[0][1].month)
-        return done
+        Returns the bars to write, the conflicts, and of each file that loses bars those that stay.
+        """
+        names = {source.number: source.name for source in self._pending.sources}
+        alone = merge(new, self._found, names, self._on_conflict)
+        keys = Keys(alone.bars)
+        same = {name: self._same(name, keys) for name in self.state.files} if len(keys) else {}
+        same = {name: bars for name, bars in same.items() if len(bars)}
+        if not same:
+            return alone.bars, alone.conflicts, {}
+        old = join(list(same.values()))
+        both = merge(join([old, alone.bars]), self._found, names, self._on_conflict)
+        is_old = both.origin < len(old)
+        stays = np.zeros(len(old), dtype=bool)
+        stays[both.origin[is_old & ~both.changed]] = True
+        told = pd.concat([alone.conflicts, both.conflicts], ignore_index=True)
+        leaving: dict[str, Bars] = {}
+        for name, first in zip(same, np.cumsum([0, *map(len, same.values())]), strict=False):
+            mine = old.take(slice(int(first), int(first) + len(same[name])))
+            left = mine.take(~stays[first : first + len(mine)])
+            if len(left):
+                whole = read_whole(self.directory / BARS / name)
+                leaving[name] = whole.take(~Keys(left).holds(whole))
+        return both.bars.take(~is_old | both.changed), told, leaving
+
+    def _same(self, name: str, keys: Keys) -> Bars:
+        """Return the bars of a file whose keys are among `keys`."""
+        path, bars = self.directory / BARS / name, keys.bars
+        groups = overlapping(path, bars.names, int(bars.stamp.min()), int(bars.stamp.max()))
+        found = [group.take(keys.holds(group)) for group in groups]
+        return join(found) if found else bars.take(slice(0, 0))
 
 
-def _chunks(
-    units: list[Unit], writer: _Writer, done: Imported, progress: Progress | None
-) -> Generator[tuple[Source, Chunk | None]]:
-    """Yield the chunks of all sources that are not known, read one ahead, and after those of each one None."""
-    known = list(writer.state.sources)
-    calendar = writer.state.calendar
-    for unit in units:
-        before = unit.stamp()
-        source = unit.source(max((one.number for one in known), default=0) + 1)
-        found = next((one for one in known if one.is_same(source)), None)
-        if found is not None and found.complete:
-            done.known.append(source.name)
+def _next_name(*taken: Mapping[str, int]) -> str:
+    """Return the name of the next file, by numbers that are never used twice."""
+    return f"{max((int(name.partition('.')[0]) for names in taken for name in names), default=0) + 1:06d}.parquet"
+
+
+def _import(
+    source: Source, settings: dict[str, Any], writer: _Writer, done: ImportResult, progress: Progress | None
+) -> None:
+    """Read what is new of one source."""
+    for unit in source.units:
+        before = _stamps(unit.files)
+        number = max((one.number for one in writer.sources), default=0) + 1
+        entry = _entry(unit.path, unit.files, source, settings, number)
+        known = next((one for one in writer.sources if one.is_same(entry)), None)
+        if known is not None and known.complete:
+            done.known.append(entry.name)
             continue
-        if found is not None:
-            source = found
-            known.remove(found)
-        total, rows = _rows_of(unit), source.rows
-        with closing(read_chunks(unit.path, unit.reading, calendar, source.number, rows, label=source.name)) as chunks:
-            for chunk in _one_ahead(chunks):
-                yield source, chunk
-                rows += chunk.rows
-                done.rows += chunk.rows
+        entry, report = known or entry, Report(limit=LISTED)
+        total = _rows_of(unit.path)
+        row = 0
+        for table in replace(source, report=report).batches([unit.path]):
+            at = max(0, entry.rows - row)
+            while at < table.num_rows:
+                piece = table.slice(at, writer.room)
+                first = row + at + 1 if source.kind == TABLE else None
+                bars = bars_of(
+                    piece,
+                    writer.state.calendar.timezone,
+                    report,
+                    source=entry.number,
+                    file=entry.name,
+                    first=first,
+                )
+                entry = writer.add(bars, entry, piece.num_rows)
+                done.rows += piece.num_rows
+                at += piece.num_rows
                 if progress is not None:
-                    progress(source.name, rows, total)
-        if unit.stamp() != before:
+                    progress(entry.name, entry.rows, total)
+            row += table.num_rows
+        if _stamps(unit.files) != before:
             raise DataError(f"{unit.path} changed while it was read; import it again, into a new folder.")
-        yield source, None
-        known.append(replace(source, complete=True))
-        done.added.append(source.name)
+        writer.end(entry, report)
+        done.added.append(entry.name)
 
 
-def _one_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(next, chunks, None)
-        while (chunk := future.result()) is not None:
-            future = pool.submit(next, chunks, None)
-            yield chunk
+def _entry(path: Path, files: Sequence[Path], source: Source, settings: dict[str, Any], number: int) -> Imported:
+    """Return what is known of a source before it is read; takes a pass over its content."""
+    known = {**settings, "kind": source.kind}
+    only = (
+        only_instrument(path, settings.get("columns"), settings.get("instrument_pattern"))
+        if known["kind"] == TABLE
+        else None
+    )
+    if only is not None:
+        known["instrument"] = only
+    size = sum(file.stat().st_size for file in files)
+    if list(files) == [path]:
+        digest = _sha256(path)
+    else:
+        lines = [f"{os.path.relpath(file, path)}\0{_sha256(file)}\n" for file in files]
+        digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return Imported(number, path.name, str(path.absolute()), size, digest, known)
 
 
-def _rows_of(unit: Unit) -> int | None:
-    if unit.reading.kind == TABLE and unit.path.suffix.lower() == ".parquet":
-        return int(pq.read_metadata(unit.path).num_rows)
-    return None
+def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
+    """Return what changes when a file is written: sizes and times."""
+    return [((stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rows_of(path: Path) -> int | None:
+    return int(pq.read_metadata(path).num_rows) if path.suffix.lower() == ".parquet" else None
 
 
 def _check_place(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory} is a file; name a folder for the data set.")
-    if directory.is_dir() and not is_dataset(directory) and not journal.is_pending(directory):
-        foreign = [entry.name for entry in directory.iterdir() if entry.name not in (".lock", ".import")]
+    if directory.is_dir() and not is_dataset(directory):
+        foreign = [entry.name for entry in directory.iterdir() if entry.name not in (".lock", BARS, CONFLICTS)]
         if foreign:
             raise DataError(f"{directory} holds {foreign[0]} and no {STATE}; choose an empty folder for the data set.")
 

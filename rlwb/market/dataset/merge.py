@@ -1,185 +1,174 @@
-"""Bars in order, each stamp once: what repeats and what contradicts is counted and told."""
+"""Bars in order, each stamp once: what repeats is dropped and what contradicts is told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from rlwb.market.dataset.bars import MAY, Block, equal, join
-from rlwb.market.dataset.chunks import Chunk
-from rlwb.market.dataset.state import OnConflict
-from rlwb.market.report import Report
-from rlwb.market.stamps import text
+from rlwb.market.bars import MAY, MUST, Bars
+from rlwb.market.findings import Report
 
-
-@dataclass(frozen=True)
-class Conflicts:
-    """Bars of one instrument that were kept, and beside each the other of the same stamp, which was not."""
-
-    instrument: str
-    kept: Block
-    other: Block
+OnConflict = Literal["keep", "replace"]
+_KINDS = ("duplicate_identical", "duplicate_conflicting", "overlap_identical", "overlap_conflicting")
 
 
-@dataclass
-class Merged:
-    """What became of the bars of one source in one partition, or within a chunk.
+class Merged(NamedTuple):
+    """The outcome of `merge`.
 
     Parameters
     ----------
-    block
-        The bars, sorted by stamp, each stamp once.
-    report
-        What was dropped or moved.
+    bars
+        The bars, sorted by instrument and stamp, each once.
+    origin
+        Their row numbers in the bars that were given, int64 of shape ``(bars,)``.
+    changed
+        Whether a bar got an optional value from another of its stamp, bool of shape ``(bars,)``.
     conflicts
-        Bars that contradict each other.
+        Pairs of bars that contradict each other (`conflict_table`).
     """
 
-    block: Block
-    report: Report = field(default_factory=Report)
-    conflicts: list[Conflicts] = field(default_factory=list)
+    bars: Bars
+    origin: np.ndarray
+    changed: np.ndarray
+    conflicts: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Bars of one instrument in one month, sorted, each stamp once."""
-
-    instrument: str
-    month: str
-    block: Block
-
-
-def split_chunk(chunk: Chunk, last: dict[str, int], label: str) -> tuple[list[Piece], Report, list[Conflicts]]:
-    """Return the partitions' shares of a chunk.
-
-    Of bars with one instrument and stamp the last is kept, as `rlwb.market.validate.drop_duplicates` does.
+class Keys:
+    """Instruments and stamps of bars, to find others by.
 
     Parameters
     ----------
-    last
-        Stamp of each instrument's last row before this chunk; brought up to date.
-    label
-        The source's name in reports.
+    bars
+        Sorted, each stamp once.
     """
-    code, block, report = chunk.code, chunk.block, Report()
-    if len(code) and (np.diff(code) < 0).any():
-        narrow = code.astype(np.int16) if len(chunk.names) < 2**15 else code  # sorted by radix
-        order = np.argsort(narrow, kind="stable")
-        code, block = code[order], block.take(order)
-    begins = np.flatnonzero(np.append(True, np.diff(code) != 0)) if len(code) else np.empty(0, np.int64)
-    names = [chunk.names[number] for number in code[begins].tolist()]
-    ends = np.append(begins[1:], len(code)) if len(code) else begins
-    back = np.zeros(len(code), dtype=bool)
-    back[1:] = np.diff(block.stamp) < 0
-    for name, begin, end in zip(names, begins.tolist(), ends.tolist(), strict=True):
-        back[begin] = last.get(name, block.stamp[begin]) > block.stamp[begin]
-        last[name] = int(block.stamp[end - 1])
 
-    def tell(reason: str, mask: np.ndarray) -> None:
-        if mask.any():
-            at = int(np.argmax(mask))
-            name = chunk.names[code[at]]
-            report.add(reason, int(mask.sum()), f"{name} {_text(block.stamp[at])}, {label}{_row(block.row[at])}")
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self._stamps = np.unique(bars.stamp)
+        self._keys = self._key(bars.code, np.searchsorted(self._stamps, bars.stamp))
 
-    tell("unsorted", back)
+    def __len__(self) -> int:
+        return len(self.bars)
+
+    def holds(self, other: Bars) -> np.ndarray:
+        """Tell for each bar of `other` whether there is one of its instrument and stamp; bool of shape ``(other,)``."""
+        if not len(self) or not len(other):
+            return np.zeros(len(other), dtype=bool)
+        name, known_name = _place(self.bars.names, other.names)
+        stamp, known_stamp = _place(self._stamps, other.stamp)
+        key = self._key(name[other.code], stamp)
+        found = self._keys[np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)] == key
+        return found & known_name[other.code] & known_stamp
+
+    def _key(self, code: np.ndarray, stamp: np.ndarray) -> np.ndarray:
+        return code.astype(np.int64) * len(self._stamps) + stamp
+
+
+def _place(sorted_: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each value lies among sorted ones, and whether it is one of them."""
+    at = np.minimum(np.searchsorted(sorted_, values), len(sorted_) - 1)
+    return at, sorted_[at] == values
+
+
+def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep") -> Merged:
+    """Sort bars by instrument and stamp and keep one of each stamp.
+
+    Of bars from one source the last is kept. From two sources, equal bars are kept once, with every optional value that
+    one of them has; of different ones `on_conflict` keeps the first or takes the later.
+
+    Parameters
+    ----------
+    bars
+        In the order of their sources.
+    report
+        Where everything that is moved or dropped is counted.
+    files
+        Names of the sources by number.
+    """
+    count_unsorted(bars, report, files)
+    order = np.arange(len(bars))
+    code, stamp = np.diff(bars.code), np.diff(bars.stamp)
+    if not ((code > 0) | ((code == 0) & (stamp >= 0))).all():
+        order = np.lexsort((bars.stamp, bars.code))
+        bars = bars.take(order)
+    found: dict[str, list[np.ndarray]] = {kind: [] for kind in _KINDS}
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    values = {name: np.array(column) for name, column in bars.values.items()}
+    changed = np.zeros(len(bars), dtype=bool)
+    left = np.arange(len(bars))  # of one source, the last
+    again = _same_stamp(bars, left) & (np.diff(bars.source) == 0)
+    if again.any():
+        old, later = np.flatnonzero(again), np.flatnonzero(again) + 1
+        same = _equal(values, old, later, strictly=True)
+        found["duplicate_identical"].append(old[same])
+        found["duplicate_conflicting"].append(old[~same])
+        left = np.flatnonzero(~np.append(again, False))
+        last = left[np.searchsorted(left, old)]
+        pairs.append((last[~same], old[~same]))
+    while (repeated := _same_stamp(bars, left)).any():  # of several sources, the first and the second until one is left
+        first = np.flatnonzero(repeated & ~np.append(False, repeated[:-1]))
+        old, later = left[first], left[first + 1]
+        same = _equal(values, old, later, strictly=False)
+        found["overlap_identical"].append(later[same])
+        found["overlap_conflicting"].append(later[~same])
+        takes = ~same & (on_conflict == "replace")
+        kept, other = np.where(takes, later, old), np.where(takes, old, later)
+        pairs.append((kept[~same], other[~same]))
+        for name in set(MAY) & set(values):
+            column = values[name]
+            filled = same & np.isnan(column[old]) & ~np.isnan(column[later])
+            column[old[filled]] = column[later[filled]]
+            changed[old[filled]] = True
+        left = np.delete(left, np.where(takes, first, first + 1))
+    for kind, rows in found.items():
+        at = np.sort(np.concatenate([left[:0], *rows]))
+        report.count(kind, len(at))
+        report.show(bars.finding(kind, int(row), files) for row in at[: max(0, report.room(kind))])
+    kept, other = (np.concatenate([left[:0], *side]) for side in zip(*pairs, strict=True)) if pairs else (left[:0],) * 2
+    final = Bars(bars.names, bars.code, bars.stamp, values, bars.halted, bars.source, bars.row)
+    final = final if len(left) == len(final) else final.take(left)
+    return Merged(final, order[left], changed[left], conflict_table(bars, kept, other))
+
+
+def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
+    """Tell of each of `rows` but the last whether the next has its instrument and stamp."""
+    return (np.diff(bars.code[rows]) == 0) & (np.diff(bars.stamp[rows]) == 0)
+
+
+def count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None:
+    """Count the bars that are earlier than the one before them of their source and instrument."""
+    code = bars.code
+    by_name = np.argsort(code, kind="stable") if (np.diff(code) < 0).any() else np.arange(len(code))
+    back = (np.diff(bars.stamp[by_name]) < 0) & (np.diff(code[by_name]) == 0) & (np.diff(bars.source[by_name]) == 0)
     if back.any():
-        order = np.lexsort((block.stamp, code))
-        code, block = code[order], block.take(order)
-    repeated = np.zeros(len(code), dtype=bool)
-    repeated[:-1] = (np.diff(block.stamp) == 0) & (np.diff(code) == 0)
-    conflicts: list[Conflicts] = []
-    if repeated.any():
-        at = np.flatnonzero(repeated)
-        same = equal_strictly(block, at, at + 1)
-        for reason, rows in (("duplicate_identical", at[same]), ("duplicate_conflicting", at[~same])):
-            mask = np.zeros(len(code), dtype=bool)
-            mask[rows] = True
-            tell(reason, mask)
-        final = np.flatnonzero(~repeated)
-        for number in np.unique(code[at[~same]]).tolist():
-            rows = at[~same][code[at[~same]] == number]
-            kept = final[np.searchsorted(final, rows)]
-            conflicts.append(Conflicts(chunk.names[number], block.take(kept), block.take(rows)))
-        code, block = code[final], block.take(final)
-    return list(_pieces(chunk.names, code, block)), report, conflicts
+        at = np.sort(by_name[1:][back])
+        report.count("unsorted", len(at))
+        report.show(bars.finding("unsorted", int(row), files) for row in at[: max(0, report.room("unsorted"))])
 
 
-def merge_blocks(old: Block, new: Block, instrument: str, on_conflict: OnConflict, label: str) -> Merged:
-    """Return a partition's bars after those of one source are merged into it.
-
-    Of bars with one stamp, the source's own later one takes the place of its earlier one. Where another source has the
-    stamp, equal bars are dropped once (an optional value that the stored bar lacks is added to it), and of different
-    ones `on_conflict` says which stays.
-    """
-    if not len(old) or not len(new) or old.stamp[-1] < new.stamp[0]:
-        return Merged(join([old, new]) if len(old) else new)
-    both = join([old, new])
-    order = np.argsort(both.stamp, kind="stable")
-    both = both.take(order)
-    at = np.flatnonzero(np.diff(both.stamp) == 0)  # stored at `at`, new at `at + 1`
-    if not len(at):
-        return Merged(both)
-    own = both.source[at] == both.source[at + 1]
-    same = np.where(own, equal_strictly(both, at, at + 1), equal(both, at, at + 1))
-    stays = own | (~same & (on_conflict == "replace"))  # the new one
-    for name in set(MAY) & set(both.values):
-        column = both.values[name]
-        filled = at[~own & same]
-        column[filled] = np.where(np.isnan(column[filled]), column[filled + 1], column[filled])
-    report, conflicts = Report(), []
-    for reason, mask in (
-        ("duplicate_identical", own & same),
-        ("duplicate_conflicting", own & ~same),
-        ("overlap_identical", ~own & same),
-        ("overlap_conflicting", ~own & ~same),
-    ):
-        if mask.any():
-            first = at[np.argmax(mask)] + 1
-            example = f"{instrument} {_text(both.stamp[first])}, {label}{_row(both.row[first])}"
-            report.add(reason, int(mask.sum()), example)
-            if reason.endswith("conflicting"):
-                kept, other = np.where(stays, at + 1, at)[mask], np.where(stays, at, at + 1)[mask]
-                conflicts.append(Conflicts(instrument, both.take(kept), both.take(other)))
-    gone = np.where(stays, at, at + 1)
-    keep = np.ones(len(both), dtype=bool)
-    keep[gone] = False
-    return Merged(both.take(np.flatnonzero(keep)), report, conflicts)
+def conflict_table(bars: Bars, kept: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+    """Return pairs of bars, one row a pair: instrument, datetime, and of each side source, row and the prices."""
+    rank = np.argsort(kept, kind="stable")
+    sides = {"kept": kept[rank], "other": other[rank]}
+    columns: dict[str, object] = {
+        "instrument": bars.names[bars.code[sides["kept"]]].astype(object),
+        "datetime": bars.stamp[sides["kept"]].view("datetime64[us]"),
+    }
+    for side, rows in sides.items():
+        columns |= {f"{side}_source": bars.source[rows], f"{side}_row": bars.row[rows]}
+        columns |= {f"{side}_{name}": bars.values[name][rows] for name in MUST}
+    return pd.DataFrame(columns)
 
 
-def equal_strictly(block: Block, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Tell for pairs of bars of one source whether all their values are equal, missing ones too."""
+def _equal(values: Mapping[str, np.ndarray], left: np.ndarray, right: np.ndarray, *, strictly: bool) -> np.ndarray:
+    """Tell of pairs of bars whether they are equal; unless strictly, a missing optional value contradicts nothing."""
     same = np.ones(len(left), dtype=bool)
-    for values in block.values.values():
-        one, two = values[left], values[right]
-        same &= (one == two) | (np.isnan(one) & np.isnan(two))
+    for name, column in values.items():
+        one, two = column[left], column[right]
+        either = name in MAY and not strictly
+        lacking = np.isnan(one) | np.isnan(two) if either else np.isnan(one) & np.isnan(two)
+        same &= (one == two) | lacking
     return same
-
-
-def _pieces(names: list[str], code: np.ndarray, block: Block) -> list[Piece]:
-    """Cut sorted bars at every change of instrument and month."""
-    if not len(code):
-        return []
-    begins = np.flatnonzero(np.append(True, np.diff(code) != 0))
-    ends = np.append(begins[1:], len(code))
-    months = block.stamp[begins].view("datetime64[us]").astype("datetime64[M]")
-    latest = block.stamp[ends - 1].view("datetime64[us]").astype("datetime64[M]")
-    pieces = []
-    for name, begin, end, first, final in zip(
-        [names[number] for number in code[begins].tolist()], begins.tolist(), ends.tolist(), months, latest, strict=True
-    ):
-        each = np.arange(first, final + 1)
-        edges = np.searchsorted(block.stamp[begin:end], (each + 1).astype("datetime64[us]").astype(np.int64)) + begin
-        for month, stop in zip(each, edges.tolist(), strict=True):
-            if stop > begin:
-                pieces.append(Piece(name, str(month), block.take(slice(begin, stop))))
-            begin = stop
-    return pieces
-
-
-def _text(microseconds: int) -> str:
-    return text(int(microseconds) * 1000)
-
-
-def _row(row: int) -> str:
-    return f" row {row}" if row else ""

@@ -1,25 +1,39 @@
-"""What a data set says of itself: its calendar, and every file that was imported."""
+"""What a data set says of itself: its calendar, its files of bars, and every source that was imported.
+
+DIR/dataset.json            this state; files that it does not name are no part of the data set
+DIR/bars/000001.parquet     bars sorted by instrument and stamp; each stamp is in one file alone
+DIR/conflicts/000001.parquet   bars that differ from another bar of their stamp
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.layout import STATE
-from rlwb.market.report import Report
+from rlwb.market.findings import Report
 from rlwb.market.schema import SCHEMA_VERSION
 
-FORMAT = 1
-OnConflict = Literal["keep", "replace"]
+STATE = "dataset.json"
+BARS = "bars"
+CONFLICTS = "conflicts"
+FORMAT = 2
+#: Findings of each kind that a data set remembers.
+LISTED = 100
 
 
 @dataclass(frozen=True)
-class Source:
-    """One file, or one source of a reader that reads it whole, as far as it was imported.
+class Imported:
+    """One source, as far as it was imported.
 
     Parameters
     ----------
@@ -30,18 +44,10 @@ class Source:
     settings
         How it was read, and the instrument that its name stands for; the same content under other settings is another
         source.
-    columns
-        Columns of the schema that it has.
     rows
         Rows read so far.
-    bars
-        Bars of it that are stored; less than `rows` by what was dropped.
     complete
         Whether it was read to the end.
-    last
-        While it is incomplete, the stamp of each instrument's last row, to tell what is unsorted.
-    report
-        What was dropped and repaired, by reason.
     """
 
     number: int
@@ -50,20 +56,12 @@ class Source:
     bytes: int
     sha256: str
     settings: dict[str, Any]
-    columns: tuple[str, ...] = ()
     rows: int = 0
-    bars: int = 0
     complete: bool = False
-    last: dict[str, int] = field(default_factory=dict)
-    report: Report = field(default_factory=Report)
 
-    def is_same(self, other: Source) -> bool:
+    def is_same(self, other: Imported) -> bool:
         """Tell whether both are the same content, read the same way."""
         return (self.sha256, self.settings) == (other.sha256, other.settings)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return values that JSON can hold."""
-        return {**asdict(self), "columns": list(self.columns), "report": self.report.as_dict()}
 
 
 @dataclass(frozen=True)
@@ -76,33 +74,39 @@ class State:
         The clock that the bars are meant for. Their stamps are local to its zone and named by its label.
     sources
         In the order of their import.
-    bars
-        Bars that are stored.
+    files
+        Names of the files of bars, in the order in which they were written, and the bars in each.
+    columns
+        Columns of the schema, beside instrument and datetime, that any source has; sorted.
+    conflicts
+        Names of the files of conflicts, and the number in each.
+    report
+        What was dropped and repaired in all imports.
     """
 
     calendar: Calendar
-    sources: tuple[Source, ...] = ()
-    bars: int = 0
+    sources: tuple[Imported, ...] = ()
+    files: dict[str, int] = field(default_factory=dict)
+    conflicts: dict[str, int] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the schema, beside instrument and datetime, that any source has."""
-        found = {name for source in self.sources for name in source.columns}
-        return tuple(sorted(found))
+    def bars(self) -> int:
+        """Bars that are stored."""
+        return sum(self.files.values())
 
     @property
-    def incomplete(self) -> Source | None:
+    def rows(self) -> int:
+        """Rows that were read."""
+        return sum(source.rows for source in self.sources)
+
+    @property
+    def incomplete(self) -> Imported | None:
         """The source whose import was not finished, if there is one."""
         return next((source for source in self.sources if not source.complete), None)
 
-    def report(self) -> Report:
-        """Return what was dropped and repaired in all imports."""
-        found = Report()
-        for source in self.sources:
-            found = found.merge(source.report)
-        return found
-
-    def with_source(self, source: Source) -> State:
+    def with_source(self, source: Imported) -> State:
         """Return the state with `source` in the place of its number, or at the end."""
         others = [old for old in self.sources if old.number != source.number]
         return replace(self, sources=tuple(sorted((*others, source), key=lambda one: one.number)))
@@ -114,29 +118,68 @@ class State:
             "schema": SCHEMA_VERSION,
             "bars": self.bars,
             "calendar": self.calendar.as_dict(),
-            "sources": [source.as_dict() for source in self.sources],
+            "sources": [asdict(source) for source in self.sources],
+            "files": self.files,
+            "conflicts": self.conflicts,
+            "columns": list(self.columns),
+            "report": self.report.as_dict(),
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> State:
         """Rebuild a state from `as_dict`."""
-        sources = [
-            Source(
-                **{**source, "columns": tuple(source["columns"]), "report": Report.from_dict(source["report"])},
-            )
-            for source in values["sources"]
-        ]
-        return cls(Calendar(**values["calendar"]), tuple(sources), values["bars"])
+        return cls(
+            Calendar(**values["calendar"]),
+            tuple(Imported(**source) for source in values["sources"]),
+            dict(values["files"]),
+            dict(values["conflicts"]),
+            tuple(values["columns"]),
+            Report.from_dict(values["report"]),
+        )
+
+
+def is_dataset(source: str | os.PathLike[str]) -> bool:
+    """Tell whether `source` is the folder of a data set."""
+    return (Path(source) / STATE).is_file()
 
 
 def read_state(directory: Path) -> State:
     """Return the state of the data set in `directory`; one that cannot be read is a `DataError`."""
-    path = directory / STATE
+    path = Path(directory) / STATE
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if (values["format"], values["schema"]) != (FORMAT, SCHEMA_VERSION):
-            raise DataError(f"{path} was written in another format; import its sources again.")
+            raise DataError(f"{path} was written in another format; import its sources into a new folder.")
         return State.from_dict(values)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         why = f"it has no {error}" if isinstance(error, KeyError) else str(error).removesuffix(".")
         raise DataError(f"{path} cannot be read ({why}); import the sources again into another folder.") from None
+
+
+def read_conflicts(directory: str | os.PathLike[str]) -> pd.DataFrame:
+    """Return all bars of a data set that contradict another one, in the order of their import.
+
+    Returns
+    -------
+    pandas.DataFrame
+        instrument, datetime, and for the bar that was kept and the other one its source (number), row, open, high,
+        low, close and volume, as ``kept_close`` and ``other_close``.
+    """
+    from rlwb.market.bars import MUST
+
+    files = sorted((Path(directory) / CONFLICTS).glob("*.parquet"))
+    sides = [f"{side}_{name}" for side in ("kept", "other") for name in ("source", "row", *MUST)]
+    empty = pd.DataFrame(columns=["instrument", "datetime", *sides])
+    return pd.concat([pd.read_parquet(path) for path in files], ignore_index=True) if files else empty
+
+
+@contextmanager
+def only_one(directory: Path) -> Iterator[None]:
+    """Let one import at a time write to the data set; the lock goes with the process that holds it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError(f"another import writes to {directory}; wait until it is done.") from None
+        yield

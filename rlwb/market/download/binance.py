@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
 from rlwb.market.download.fetch import Fetcher, NotThereError, digest_of
-from rlwb.market.report import counted
+from rlwb.market.findings import counted
 
 BASE_URL = "https://data.binance.vision"
 INTERVALS = ("1s", "1m", "3m", "5m", "15m", "30m", "1h")

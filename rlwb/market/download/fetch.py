@@ -1,39 +1,33 @@
-"""One file over HTTP: retried, resumed by range, checked against its SHA-256, whole or not at all."""
+"""Files over HTTP by requests: retried, resumed by range, checked against their SHA-256, whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
-import http.client
-import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
+from urllib3.util import Retry
+
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.readers.content import one_line
 
 T = TypeVar("T")
-_CHUNK = 1 << 18
-_SMALL = 1 << 20
-_LONGEST_PAUSE = 60.0
+_CHUNK = 1 << 14
+_LONGEST_PAUSE = 60
 #: Statuses that pass by themselves.
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 
 class NotThereError(Exception):
     """The server has no such file."""
-
-
-class _AgainError(Exception):
-    """A try that failed and may not fail again; `wait` is how many seconds the server asks for."""
-
-    def __init__(self, reason: str, wait: float = 0.0) -> None:
-        super().__init__(reason)
-        self.wait = wait
 
 
 class Fetcher:
@@ -44,30 +38,34 @@ class Fetcher:
     timeout
         Seconds without a byte after which a try has failed.
     tries
-        Tries of one file. A server that was never reached gets a single one: who is offline learns it at once.
+        Tries of one file. A server that cannot be reached gets a single one: who is offline learns it at once.
     pause
-        Seconds before the second try, doubled with each further one, a minute at most; longer where the server asks.
-    sleep
-        Waits so many seconds.
+        Seconds that tries wait for each other, doubled with each further one, a minute at most; longer where the
+        server asks.
     """
 
-    def __init__(
-        self,
-        timeout: float = 30.0,
-        tries: int = 6,
-        pause: float = 1.0,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, timeout: float = 30.0, tries: int = 6, pause: float = 1.0) -> None:
         if not (timeout > 0 and tries >= 1 and pause >= 0):
-            raise ConfigError(f"timeout {timeout}, tries {tries} and pause {pause} must be above 0.")
+            raise ConfigError(f"timeout {timeout} and tries {tries} must be above 0, pause {pause} not below.")
         self.timeout = timeout
         self.tries = tries
         self.pause = pause
-        self.sleep = sleep
-        self._reached = False
+        retry = Retry(
+            tries - 1,
+            connect=0,
+            status_forcelist=_PASSING,
+            raise_on_status=False,
+            backoff_factor=pause,
+            backoff_max=_LONGEST_PAUSE,
+            retry_after_max=_LONGEST_PAUSE,
+        )
+        self._session = requests.Session()
+        self._session.headers.update({"User-Agent": "rlwb", "Accept-Encoding": "identity"})
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(max_retries=retry))
 
     def small(self, url: str) -> bytes:
-        """Return what `url` holds, of at most a mebibyte.
+        """Return what `url` holds.
 
         Raises
         ------
@@ -76,13 +74,7 @@ class Fetcher:
         DataError
             When the server cannot be reached, refuses, or keeps failing.
         """
-
-        def read(response: Any) -> bytes:
-            content: bytes = response.read(_SMALL)
-            _check_length(response, len(content))
-            return content
-
-        return self._repeat(url, lambda: self._ask(url, 0, read))
+        return self._repeat(url, lambda: self._get(url).content)
 
     def file(self, url: str, target: Path, sha256: str) -> None:
         """Write what `url` holds to `target`; raises as `small`, and where the content does not fit its SHA-256.
@@ -94,100 +86,72 @@ class Fetcher:
         with _writing(target.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
         resumed = part.exists()
-        if not (resumed and digest_of(part) == sha256):
-            self._repeat(url, lambda: self._append(url, part))
-        found = digest_of(part)
-        if found != sha256 and resumed:  # the beginning may be that of an older version
-            part.unlink()
+        while not (part.exists() and digest_of(part) == sha256):
             self._repeat(url, lambda: self._append(url, part))
             found = digest_of(part)
-        if found != sha256:
-            part.unlink()
-            raise DataError(
-                f"{url} does not fit its checksum (SHA-256 {found[:12]}…, not {sha256[:12]}…), so it is not kept; "
-                "try again later, or another mirror."
-            )
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
+            if found != sha256:
+                part.unlink()
+                if not resumed:
+                    raise DataError(
+                        f"{url} does not fit its checksum (SHA-256 {found[:12]}…, not {sha256[:12]}…), so it is not "
+                        "kept; try again later, or another mirror."
+                    )
+                resumed = False  # the beginning may have been that of an older version
         part.replace(target)
 
     def _append(self, url: str, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
-
-        def write(response: Any) -> None:
-            start = have if response.status == http.HTTPStatus.PARTIAL_CONTENT else 0  # else all of it comes again
-            if start and not str(response.headers.get("Content-Range")).startswith(f"bytes {start}-"):
-                raise _AgainError(f"bytes from {start} were asked for, others came")
-            received = 0
+        with self._get(url, have) as response:
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return  # the checksum decides whether the part is whole
             with _writing(part.parent):
-                file = part.open("r+b" if part.exists() else "wb", buffering=0)
+                file = part.open("ab" if response.status_code == HTTPStatus.PARTIAL_CONTENT else "wb", buffering=0)
             with file:
-                with _writing(part.parent):
-                    file.truncate(start)
-                    file.seek(start)
-                while chunk := response.read(_CHUNK):
+                for chunk in response.iter_content(_CHUNK):
                     with _writing(part.parent):
-                        received += file.write(chunk)
-            _check_length(response, received)
+                        file.write(chunk)
 
+    def _get(self, url: str, offset: int = 0) -> requests.Response:
+        """Return the answer to a request for `url` from byte `offset` on, its body unread."""
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
         try:
-            self._ask(url, have, write)
-        except _AgainError:
-            if part.exists() and part.stat().st_size == 0:
-                part.unlink()
-            raise
-        except _PastTheEndError:
-            part.unlink()
-            raise _AgainError("the part that was here is longer than the file") from None
-
-    def _ask(self, url: str, offset: int, use: Callable[[Any], T]) -> T:
-        """Ask once for `url` from byte `offset` on, and return what `use` makes of the answer."""
-        headers = {"User-Agent": "rlwb"} | ({"Range": f"bytes={offset}-"} if offset else {})
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=self.timeout) as answer:
-                self._reached = True
-                return use(answer)
-        except urllib.error.HTTPError as error:
-            self._reached = True
-            error.close()
-            if error.code == http.HTTPStatus.NOT_FOUND:
-                raise NotThereError(url) from None
-            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
-                raise _PastTheEndError from None
-            if error.code in _PASSING:
-                wait = str(error.headers.get("Retry-After", ""))
-                raise _AgainError(f"{error.code} {error.reason}", float(wait) if wait.isdigit() else 0.0) from None
-            raise DataError(
-                f"{url} is refused ({error.code} {error.reason}); check symbol, interval and server."
-            ) from None
-        except (http.client.HTTPException, OSError) as error:
-            self._reached |= not isinstance(error, urllib.error.URLError)  # which tells of no connection at all
-            reason = getattr(error, "reason", error)
-            raise _AgainError(str(getattr(reason, "strerror", None) or reason or type(reason).__name__)) from None
+            response = self._session.get(url, headers=headers, timeout=self.timeout, stream=True)
+        except requests.RequestException as error:
+            told = error.args[0] if error.args else error
+            reason = told.reason if isinstance(told, MaxRetryError) else told
+            if isinstance(reason, NewConnectionError | ConnectTimeoutError):
+                cause = reason.__cause__
+                what = cause.strerror if isinstance(cause, OSError) and cause.strerror else one_line(reason)
+                raise DataError(
+                    f"{urlsplit(url).netloc} cannot be reached ({what}); check the network, or name a mirror as base "
+                    "URL. What is here already stays, and the same command goes on from it."
+                ) from None
+            raise self._failure(url, one_line(reason if isinstance(reason, Exception) else error)) from None
+        status = f"{response.status_code} {response.reason}"
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            raise NotThereError(url)
+        if response.status_code in _PASSING:
+            raise self._failure(url, status)
+        if not response.ok and response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise DataError(f"{url} is refused ({status}); check symbol, interval and server.")
+        return response
 
     def _repeat(self, url: str, attempt: Callable[[], T]) -> T:
-        pause = self.pause
-        for number in range(1, self.tries + 1):
+        """Call `attempt` again while the connection is cut, which only who reads the body sees."""
+        for number in range(self.tries):
+            if number:
+                time.sleep(min(self.pause * 2 ** (number - 1), _LONGEST_PAUSE))
             try:
                 return attempt()
-            except _AgainError as failure:
-                if not self._reached:
-                    raise DataError(
-                        f"{urlsplit(url).netloc} cannot be reached ({failure}); check the network, or name a mirror as "
-                        "base URL. What is here already stays, and the same command goes on from it."
-                    ) from None
-                if number == self.tries:
-                    raise DataError(
-                        f"{url} failed {number} times ({failure}); try again later: the same command goes on from what "
-                        "is here already."
-                    ) from None
-                self.sleep(min(max(pause, failure.wait), _LONGEST_PAUSE))
-                pause *= 2
-        raise AssertionError("tries is at least 1")
+            except requests.RequestException as error:
+                failure = one_line(error)
+        raise self._failure(url, failure)
 
-
-class _PastTheEndError(Exception):
-    """The server has nothing from the asked byte on."""
+    def _failure(self, url: str, reason: str) -> DataError:
+        return DataError(
+            f"{url} failed {self.tries} times ({reason}); try again later: the same command goes on from what is here "
+            "already."
+        )
 
 
 @contextmanager
@@ -206,10 +170,3 @@ def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_length(response: Any, received: int) -> None:
-    """Notice a connection that was cut, which the standard library reads as the end."""
-    length = response.headers.get("Content-Length")
-    if length is not None and received < int(length):
-        raise _AgainError(f"the connection was cut after {received:,} of {int(length):,} bytes")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
-from rlwb.market.report import counted
+from rlwb.market.findings import counted
 
 #: Gives the bars of a symbol: (symbol, interval, first date, date after the last) to a table of yfinance's form, with
 #: columns Open, High, Low, Close, Volume and an index of stamps that carry a zone.

@@ -1,9 +1,8 @@
-"""Are these bars sound? `check.check_bars` looks at every row, and `kinds.KINDS` says what it can find."""
+"""Are these bars sound? `check.check_bars` lists what loading counts, with every row."""
 
-from rlwb.market.quality.check import Quality, check_bars
-from rlwb.market.quality.findings import Finding, Findings, Window
-from rlwb.market.quality.kinds import KINDS
+from rlwb.market.findings import KINDS, Finding
+from rlwb.market.quality.check import Quality, Window, check_bars
 from rlwb.market.quality.repair import repair_bars
 from rlwb.market.quality.spoil import spoil_bars
 
-__all__ = ["KINDS", "Finding", "Findings", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]
+__all__ = ["KINDS", "Finding", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]

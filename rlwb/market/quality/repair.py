@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.findings import KINDS, Finding, Report
 from rlwb.market.quality.check import Quality
-from rlwb.market.quality.findings import Finding
-from rlwb.market.quality.kinds import KINDS
-from rlwb.market.report import Report
 
 #: Kinds whose bars are wrong beyond repair, and that a run would use as they are.
 DROPPED = ("outlier", "high_low")

@@ -29,7 +29,7 @@ def spoil_bars(bars: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.D
     bars : pandas.DataFrame
         The spoilt ones: rows are changed, missing, doubled, and added on a weekend.
     truth : pandas.DataFrame
-        One row a fault: kind (of `rlwb.market.quality.kinds.KINDS`), instrument, date (``YYYY-MM-DD``).
+        One row a fault: kind (of `rlwb.market.findings.KINDS`), instrument, date (``YYYY-MM-DD``).
     """
     rng = np.random.default_rng(seed)
     bars = bars.reset_index(drop=True)

@@ -1,10 +1,8 @@
-"""Readers of sources other than Parquet and CSV, and what a reader of one's own needs.
+"""Readers of bars, a function a format; `rlwb.market.source.open_source` finds the one that a source needs.
 
-`Reader` is the contract, `Part` and `join_bars` make the canonical frame, `conformance.check_reader` tests a reader.
+`reader` declares a function of your own to be one, `bars` makes its tables, `conformance.check_reader` tests it.
 """
 
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.frames import Part, join_bars
-from rlwb.market.readers.registry import find_reader, reader_kinds
+from rlwb.market.readers.base import Reader, bars, reader
 
-__all__ = ["Part", "Reader", "find_reader", "join_bars", "reader_kinds"]
+__all__ = ["Reader", "bars", "reader"]

@@ -1,4 +1,4 @@
-"""Contents of files and archives, never more than a stated size."""
+"""Contents of files and archives, never more than a stated size, and what their names say."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import lzma
 import re
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
-from rlwb.errors import DataError
+import numpy as np
 
+from rlwb.errors import ConfigError, DataError
+
+#: Megabytes (1e6 bytes) of the largest file, packed or unpacked, that a reader takes by default.
+MEGABYTES = 512
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -23,41 +28,43 @@ _DAMAGE = (
 )
 
 
-def read_file(path: Path, limit: int) -> bytes:
-    """Return the content of `path`; a file of more than `limit` bytes, an empty one or none is a `DataError`."""
+def read_file(path: Path, max_megabytes: int = MEGABYTES) -> bytes:
+    """Return the content of `path`; a file of more than `max_megabytes`, an empty one or none is a `DataError`."""
+    limit = _bytes(max_megabytes)
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}); check the path and its rights.") from None
     if len(content) > limit:
-        raise DataError(f"{path} {_too_large(limit)}.")
+        raise DataError(f"{path} {_too_large(max_megabytes)}.")
     if not content:
         raise DataError(f"{path} is empty; remove it or write it again.")
     return content
 
 
-def read_member(path: Path, limit: int) -> tuple[str, bytes]:
+def read_member(path: Path, max_megabytes: int = MEGABYTES) -> tuple[str, bytes]:
     """Return name and content of the one file in a ZIP archive.
 
-    Nothing is written to disk, so a name such as ``../x`` does no harm. A member that unpacks to more than `limit`
-    bytes is refused, whether its header admits it or not.
+    Nothing is written to disk, so a name such as ``../x`` does no harm. A member that unpacks to more than
+    `max_megabytes` is refused, whether its header admits it or not.
     """
+    limit = _bytes(max_megabytes)
     if path.exists() and path.stat().st_size > limit:
-        raise DataError(f"{path} {_too_large(limit)}.")
+        raise DataError(f"{path} {_too_large(max_megabytes)}.")
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             if len(members) != 1:
                 raise DataError(f"{path} holds {len(members)} files and not one; replace it by the source's own.")
             if members[0].file_size > limit:
-                raise DataError(f"{path} unpacks to {members[0].file_size:,} bytes: it {_too_large(limit)}.")
+                raise DataError(f"{path} unpacks to {members[0].file_size:,} bytes: it {_too_large(max_megabytes)}.")
             with archive.open(members[0]) as file:
                 content = file.read(limit + 1)
     except _DAMAGE as error:
         raise DataError(f"{path} is not a whole ZIP archive ({one_line(error)}); fetch it again.") from None
     if len(content) > limit:
-        raise DataError(f"{path} {_too_large(limit)}.")
+        raise DataError(f"{path} {_too_large(max_megabytes)}.")
     if not content:
         raise DataError(f"{path} holds an empty file; fetch it again.")
     return members[0].filename, content
@@ -68,5 +75,42 @@ def one_line(error: BaseException) -> str:
     return re.sub(r"\s+", " ", str(error)).strip().rstrip(".") or type(error).__name__
 
 
-def _too_large(limit: int) -> str:
-    return f"is larger than {limit / 1e6:g} MB; raise max_megabytes if that is right"
+def holds_nul(path: Path) -> bool:
+    """Tell whether a text file holds NUL bytes, at which pandas would cut a value short in silence."""
+    with path.open("rb") as file:
+        return any(b"\0" in chunk for chunk in iter(lambda: file.read(1 << 20), b""))
+
+
+def visible(source: Path) -> list[Path]:
+    """Return `source` if it is a file, else the files in the folder that are neither hidden nor temporary, sorted."""
+    if not source.is_dir():
+        return [source]
+    return sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith((".", "_", "~")))
+
+
+def matching(source: Path, pattern: re.Pattern[str]) -> Mapping[Path, re.Match[str]]:
+    """Return the visible files of `source` whose whole name matches `pattern`, with the match."""
+    matches = {path: pattern.fullmatch(path.name) for path in visible(source)}
+    return {path: match for path, match in matches.items() if match is not None}
+
+
+def date_in(path: Path, year: str, month: str, day: str) -> np.datetime64:
+    """Return midnight of the date that the name of `path` holds, datetime64[ns]."""
+    text = f"{year}-{month}-{day}"
+    try:
+        date = np.datetime64(text, "ns")
+        if 1700 <= int(year) < 2260:
+            return date
+    except ValueError:
+        pass
+    raise DataError(f"{path}: the date {text} in its name does not exist; rename the file.")
+
+
+def _bytes(megabytes: int) -> int:
+    if megabytes < 1:
+        raise ConfigError(f"max_megabytes is {megabytes}; give a whole number above 0.")
+    return megabytes * 1_000_000
+
+
+def _too_large(megabytes: int) -> str:
+    return f"is larger than {megabytes} MB; raise max_megabytes if that is right"

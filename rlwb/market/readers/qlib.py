@@ -4,33 +4,69 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from rlwb.errors import DataError
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.decimals import nearest_decimal
-from rlwb.market.readers.frames import Part, check_found, join_bars, text
+from rlwb.market.findings import Report
+from rlwb.market.readers.base import bars, clock, reader
+from rlwb.market.readers.content import MEGABYTES
+from rlwb.market.readers.delimited import nearest_decimal
 from rlwb.market.readers.qlib_layout import read_calendar, read_column, read_instruments
-from rlwb.market.report import Report
 from rlwb.market.schema import FIELDS, PRICES, REQUIRED, SIZES
 
+_PARTS = ("calendars", "instruments", "features")
 _NEEDED = REQUIRED[2:]
-_FACTOR = "factor"
 #: Qlib's prefix of folders that Windows would take for a device.
 _DEVICE = "_qlib_"
 
 
-@dataclass(frozen=True)
-class QlibReader(Reader):
-    """Bars of a Qlib data directory (`calendars`, `instruments`, `features`); see docs/readers/qlib.md.
+class _Bars(NamedTuple):
+    """Bars of one instrument: stamps and columns of shape ``(bars,)``."""
+
+    name: str
+    stamps: np.ndarray
+    fields: dict[str, np.ndarray]
+
+    def take(self, mask: np.ndarray) -> _Bars:
+        return _Bars(self.name, self.stamps[mask], {name: column[mask] for name, column in self.fields.items()})
+
+    def example(self, mask: np.ndarray) -> str:
+        """Return the first bar of `mask` for a message."""
+        return f"{self.name} {clock(self.stamps[mask][0])}"
+
+
+def qlib_files(source: Path, *, freq: str | None = None, market: str = "all") -> list[Path]:
+    """Return the calendar, the list of instruments, and all columns of the frequency."""
+    calendar, listing = _lists(source, freq, market)
+    columns = _columns(source, calendar.stem)
+    return [calendar, listing, *sorted(path for paths in columns.values() for path in paths.values())]
+
+
+def _is_qlib(source: Path) -> bool:
+    return all((source / part).is_dir() for part in _PARTS)
+
+
+@reader("qlib", files=qlib_files, recognises=_is_qlib)
+def read_qlib(
+    source: Path,
+    *,
+    freq: str | None = None,
+    market: str = "all",
+    prices: Literal["stored", "raw"] = "stored",
+    max_megabytes: int = MEGABYTES,
+    instruments: frozenset[str] | None = None,
+    report: Report,
+) -> Iterator[pa.Table]:
+    """Read a Qlib data directory (`calendars`, `instruments`, `features`); see docs/readers/qlib.md.
 
     Parameters
     ----------
+    source
+        The directory.
     freq
         ``"day"``, ``"1min"``, ``"5min"``: the middle of the files' names. May be left out where the calendars hold one.
     market
@@ -39,131 +75,71 @@ class QlibReader(Reader):
         ``"stored"`` leaves prices and volumes as they are, mostly adjusted. ``"raw"`` divides prices by the column
         `factor` and multiplies volumes by it, which gives what was traded, and keeps the factor for comparisons across
         days (`rlwb.market.factors`).
+    max_megabytes
+        A calendar or list that is larger is refused before it is read further.
     """
-
-    freq: str | None = None
-    market: str = "all"
-    prices: Literal["stored", "raw"] = "stored"
-
-    kind: ClassVar[str] = "qlib"
-    label: ClassVar[Literal["start", "end"] | None] = None
-
-    @classmethod
-    def recognises(cls, source: Path) -> bool:
-        return all((source / part).is_dir() for part in ("calendars", "instruments", "features"))
-
-    def files(self, source: Path) -> tuple[list[Path], list[str]]:
-        calendar, listing = self._lists(source)
-        parts = {"calendars", "instruments", "features"}
-        bins = [path for columns in self._columns(source, calendar.stem).values() for path in columns.values()]
-        ignored = [entry.name for entry in sorted(source.iterdir()) if entry.name not in parts]
-        return [calendar, listing, *sorted(bins)], ignored
-
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        calendar_file, listing = self._lists(source)
-        steps = read_calendar(calendar_file, self.max_bytes)
-        spans, padded = read_instruments(listing, self.max_bytes)
-        folders = self._columns(source, calendar_file.stem)
-        at = _folders_of(list(spans), list(folders), listing)
-        report.add("instrument_padded", len(padded), ", ".join(padded[:5]))
-        unlisted = sorted(set(folders) - set(at.values()))
-        report.add("instrument_unlisted", len(unlisted), ", ".join(unlisted[:5]))
-        self._note_other_fields(source, calendar_file.stem, report)
-        bare = sorted(name for name in spans if not set(_NEEDED) & set(folders.get(at.get(name, ""), {})))
-        if instruments is not None:
-            check_found(instruments, set(spans) - set(bare), source)
-        report.add("instrument_without_bars", len(bare), ", ".join(bare[:5]))
-        if len(bare) == len(spans):
-            raise DataError(f"{source / 'features'} holds no {calendar_file.stem} prices of {listing}; check freq.")
-        names = [name for name in spans if name not in bare and (instruments is None or name in instruments)]
-        return join_bars(self._parts(names, at, folders, steps, spans, report), report)
-
-    def _lists(self, source: Path) -> tuple[Path, Path]:
-        if not self.recognises(source):
-            raise DataError(f"{source} is not a Qlib directory with calendars, instruments and features.")
-        calendars = {path.stem: path for path in _texts(source / "calendars") if not path.stem.endswith("_future")}
-        markets = {path.stem.lower(): path for path in _texts(source / "instruments")}
-        freq = self.freq or (next(iter(calendars)) if len(calendars) == 1 else None)
-        if freq not in calendars:
-            asked = f"no {freq}" if freq else "not one calendar alone"
-            raise DataError(f"{source / 'calendars'} holds {asked}; choose freq from {', '.join(calendars) or 'none'}.")
-        if self.market.lower() not in markets:
-            choices = ", ".join(markets) or "none"
-            raise DataError(f"{source / 'instruments'} has no list {self.market!r}; choose market from {choices}.")
-        return calendars[freq], markets[self.market.lower()]
-
-    def _columns(self, source: Path, freq: str) -> dict[str, dict[str, Path]]:
-        """Return the files of the schema's columns of each folder of features, by lower-case field."""
-        wanted = {f"{field}.{freq}.bin".lower(): field for field in (*FIELDS, _FACTOR)}
-        return {
-            folder.name: {
-                wanted[path.name.lower()]: path for path in sorted(folder.iterdir()) if path.name.lower() in wanted
-            }
-            for folder in sorted((source / "features").iterdir())
-            if folder.is_dir() and not folder.name.startswith(".")
-        }
-
-    def _note_other_fields(self, source: Path, freq: str, report: Report) -> None:
-        ending = f".{freq}.bin".lower()
-        names = {path.name.lower() for path in (source / "features").glob("*/*") if path.name.lower().endswith(ending)}
-        known = (*FIELDS, _FACTOR)
-        other = sorted(field for name in names if (field := name.removesuffix(ending)) not in known)
-        report.add("column_ignored", len(other), ", ".join(other[:5]))
-
-    def _parts(
-        self,
-        names: list[str],
-        at: Mapping[str, str],
-        folders: Mapping[str, Mapping[str, Path]],
-        steps: np.ndarray,
-        spans: Mapping[str, list[tuple[np.datetime64, np.datetime64]]],
-        report: Report,
-    ) -> Iterator[Part]:
-        for name in names:
-            paths = folders[at[name]]
-            absent = [field for field in _NEEDED if field not in paths]
-            if absent:
-                raise DataError(
-                    f"{next(iter(paths.values())).parent} has no {absent[0]}, so {name} is without; add the file or "
-                    "take the instrument off the list."
-                )
-            part = _read_part(name, paths, steps, report)
-            listed = np.zeros(len(part.stamps), dtype=bool)
+    calendar, listing = _lists(source, freq, market)
+    steps = read_calendar(calendar, max_megabytes)
+    spans, padded = read_instruments(listing, max_megabytes)
+    every, known = _columns(source, calendar.stem), {*FIELDS, "factor"}
+    columns = {folder: {name: path for name, path in paths.items() if name in known} for folder, paths in every.items()}
+    at = _folders_of(list(spans), list(columns), listing)
+    others = sorted({name for paths in every.values() for name in paths} - known)
+    unlisted = sorted(set(columns) - set(at.values()))
+    bare = sorted(name for name in spans if not set(_NEEDED) & set(columns.get(at.get(name, ""), {})))
+    for reason, found in (
+        ("instrument_padded", padded),
+        ("instrument_unlisted", unlisted),
+        ("column_ignored", others),
+        ("instrument_without_bars", bare),
+    ):
+        report.add(reason, len(found), ", ".join(found[:5]))
+    if len(bare) == len(spans):
+        raise DataError(f"{source / 'features'} holds no {calendar.stem} prices of {listing}; check freq.")
+    for name in sorted(set(spans) - set(bare)):
+        if instruments is None or name in instruments:
+            found_bars = _read(name, columns[at[name]], steps, report)
+            listed = np.zeros(len(found_bars.stamps), dtype=bool)
             for first, last in spans[name]:
-                listed |= (part.stamps >= first) & (part.stamps <= last)
-            outside = part.stamps[~listed]
-            if len(outside):
-                report.add("outside_listing", len(outside), f"{name} {text(outside[0])}")
-            yield self._priced(_take(part, listed), report)
+                listed |= (found_bars.stamps >= first) & (found_bars.stamps <= last)
+            if not listed.all():
+                report.add("outside_listing", int((~listed).sum()), found_bars.example(~listed))
+            found_bars = _priced(found_bars.take(listed), prices == "raw", report)
+            yield bars(name, found_bars.stamps, found_bars.fields)
 
-    def _priced(self, part: Part, report: Report) -> Part:
-        """Return bars without their factor, adjusted as asked."""
-        fields = dict(part.fields)
-        factor = fields.pop(_FACTOR, None)
-        if factor is None:
-            if self.prices == "raw":
-                raise DataError(f"{part.instrument} has no factor, so raw prices cannot be computed; use 'stored'.")
-            return Part(part.instrument, part.stamps, fields)
-        known = np.isfinite(factor) & (factor > 0)
-        changed = known & (factor != 1)
-        if changed.any():
-            reason = "factor_applied" if self.prices == "raw" else "price_adjusted"
-            report.add(reason, int(changed.sum()), f"{part.instrument} {text(part.stamps[np.argmax(changed)])}")
-        if self.prices == "raw":
-            if not known.all():
-                report.add(
-                    "factor_missing", int((~known).sum()), f"{part.instrument} {text(part.stamps[np.argmin(known)])}"
-                )
-            factor = np.where(known, factor, np.nan)
-            with np.errstate(over="ignore"):
-                fields.update({name: fields[name] / factor for name in PRICES if name in fields})
-                fields.update({name: fields[name] * factor for name in SIZES if name in fields})
-            fields[_FACTOR] = factor
-        return Part(part.instrument, part.stamps, fields)
+
+def _lists(source: Path, freq: str | None, market: str) -> tuple[Path, Path]:
+    """Return the calendar and the list of instruments."""
+    if not _is_qlib(source):
+        raise DataError(f"{source} is not a Qlib directory with calendars, instruments and features.")
+    calendars = {path.stem: path for path in _texts(source / "calendars") if not path.stem.endswith("_future")}
+    markets = {path.stem.lower(): path for path in _texts(source / "instruments")}
+    freq = freq or (next(iter(calendars)) if len(calendars) == 1 else None)
+    if freq not in calendars:
+        asked = f"no {freq}" if freq else "not one calendar alone"
+        raise DataError(f"{source / 'calendars'} holds {asked}; choose freq from {', '.join(calendars) or 'none'}.")
+    if market.lower() not in markets:
+        choices = ", ".join(markets) or "none"
+        raise DataError(f"{source / 'instruments'} has no list {market!r}; choose market from {choices}.")
+    return calendars[freq], markets[market.lower()]
 
 
 def _texts(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.txt") if path.is_file() and not path.name.startswith("."))
+
+
+def _columns(source: Path, freq: str) -> dict[str, dict[str, Path]]:
+    """Return the files of the frequency in each folder of features, by lower-case field."""
+    ending = f".{freq}.bin".lower()
+    return {
+        folder.name: {
+            path.name.lower().removesuffix(ending): path
+            for path in sorted(folder.iterdir())
+            if path.name.lower().endswith(ending)
+        }
+        for folder in sorted((source / "features").iterdir())
+        if folder.is_dir() and not folder.name.startswith(".")
+    }
 
 
 def _folders_of(names: list[str], folders: list[str], listing: Path) -> dict[str, str]:
@@ -180,8 +156,14 @@ def _folders_of(names: list[str], folders: list[str], listing: Path) -> dict[str
     return {name: by_name[name.lower()] for name in names if name.lower() in by_name}
 
 
-def _read_part(name: str, paths: Mapping[str, Path], steps: np.ndarray, report: Report) -> Part:
+def _read(name: str, paths: Mapping[str, Path], steps: np.ndarray, report: Report) -> _Bars:
     """Return the steps of one instrument at which any column of `REQUIRED` has a value."""
+    absent = [field for field in _NEEDED if field not in paths]
+    if absent:
+        raise DataError(
+            f"{next(iter(paths.values())).parent} has no {absent[0]}, so {name} is without; add the file or take the "
+            "instrument off the list."
+        )
     columns = {field: read_column(path, len(steps)) for field, path in paths.items()}
     filled = [column for column in columns.values() if len(column.values)]
     first = min((column.start for column in filled), default=0)
@@ -190,12 +172,31 @@ def _read_part(name: str, paths: Mapping[str, Path], steps: np.ndarray, report: 
     for field, column in columns.items():
         begin = column.start - first
         fields[field][begin : begin + len(column.values)] = nearest_decimal(column.values)
-    part = Part(name, steps[first:last], fields)
+    found = _Bars(name, steps[first:last], fields)
     there = ~np.logical_and.reduce([np.isnan(fields[field]) for field in _NEEDED])
     if not there.all():
-        report.add("no_bar", int((~there).sum()), f"{name} {text(part.stamps[np.argmin(there)])}")
-    return _take(part, there)
+        report.add("no_bar", int((~there).sum()), found.example(~there))
+    return found.take(there)
 
 
-def _take(part: Part, mask: np.ndarray) -> Part:
-    return Part(part.instrument, part.stamps[mask], {name: column[mask] for name, column in part.fields.items()})
+def _priced(found: _Bars, raw: bool, report: Report) -> _Bars:
+    """Return bars with prices as stored and no factor, or as traded and with it."""
+    fields = dict(found.fields)
+    factor = fields.pop("factor", None)
+    if factor is None:
+        if raw:
+            raise DataError(f"{found.name} has no factor, so raw prices cannot be computed; use 'stored'.")
+        return found
+    known = np.isfinite(factor) & (factor > 0)
+    changed = known & (factor != 1)
+    if changed.any():
+        report.add("factor_applied" if raw else "price_adjusted", int(changed.sum()), found.example(changed))
+    if raw:
+        if not known.all():
+            report.add("factor_missing", int((~known).sum()), found.example(~known))
+        factor = np.where(known, factor, np.nan)
+        with np.errstate(over="ignore"):
+            fields.update({name: fields[name] / factor for name in PRICES if name in fields})
+            fields.update({name: fields[name] * factor for name in SIZES if name in fields})
+        fields["factor"] = factor
+    return found._replace(fields=fields)

@@ -17,6 +17,10 @@ _FIRST, _LAST = np.datetime64("1700-01-01", "s"), np.datetime64("2260-01-01", "s
 _LARGEST_START = 2**24
 
 
+#: First and last listed stamp of each span, by instrument.
+Spans = dict[str, list[tuple[np.datetime64, np.datetime64]]]
+
+
 class Column(NamedTuple):
     """One binary file: its values, float32, and the calendar step of the first."""
 
@@ -24,9 +28,9 @@ class Column(NamedTuple):
     values: np.ndarray
 
 
-def read_calendar(path: Path, limit: int) -> np.ndarray:
+def read_calendar(path: Path, max_megabytes: int) -> np.ndarray:
     """Return the steps of ``calendars/<freq>.txt``, datetime64[ns] and strictly increasing."""
-    lines = [line.strip() for line in _text(path, limit).splitlines()]
+    lines = [line.strip() for line in _text(path, max_megabytes).splitlines()]
     rows = [row for row, line in enumerate(lines, 1) if line]
     steps = _stamps([line for line in lines if line], rows, path)
     if not len(steps):
@@ -39,14 +43,14 @@ def read_calendar(path: Path, limit: int) -> np.ndarray:
     return steps.astype("datetime64[ns]")
 
 
-def read_instruments(path: Path, limit: int) -> tuple[dict[str, list[tuple[np.datetime64, np.datetime64]]], list[str]]:
+def read_instruments(path: Path, max_megabytes: int) -> tuple[Spans, list[str]]:
     """Return the listed dates of each instrument of ``instruments/<market>.txt``, and ids that had blanks around them.
 
     A last date without a time of day includes that day.
     """
-    spans: dict[str, list[tuple[np.datetime64, np.datetime64]]] = {}
+    spans: Spans = {}
     padded: list[str] = []
-    for row, line in enumerate(_text(path, limit).splitlines(), 1):
+    for row, line in enumerate(_text(path, max_megabytes).splitlines(), 1):
         if not line.strip():
             continue
         cells = line.split("\t")
@@ -93,9 +97,9 @@ def read_column(path: Path, steps: int) -> Column:
     return Column(int(start), content[1:])
 
 
-def _text(path: Path, limit: int) -> str:
+def _text(path: Path, max_megabytes: int) -> str:
     try:
-        return read_file(path, limit).decode("utf-8-sig")
+        return read_file(path, max_megabytes).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; it is not of a Qlib directory, or damaged.") from None
 

@@ -2,134 +2,147 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from rlwb.errors import DataError
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.content import one_line, read_file
-from rlwb.market.readers.decimals import nearest_decimal
-from rlwb.market.readers.frames import Part, check_found, join_bars
-from rlwb.market.readers.names import matching, others, visible
-from rlwb.market.readers.pickled_frame import Frame, NotATableError, read_frame
-from rlwb.market.report import Report
+from rlwb.market.findings import Report
+from rlwb.market.readers.base import reader
+from rlwb.market.readers.content import MEGABYTES, matching, one_line, read_file, visible
+from rlwb.market.readers.delimited import nearest_decimal
+from rlwb.market.readers.table import suffix_of
 from rlwb.market.schema import FIELDS, REQUIRED
 
-_TABLES = (".parquet", ".csv", ".csv.gz")
 _NAME = re.compile(r".+\.pkl(\.backtest)?")
 #: Names in the tables, without their ``$`` and a closing 0, that are not the schema's own.
 _OTHER_NAMES = {"bidv": "bid_size", "askv": "ask_size"}
-#: Operations that any pickle may take; of some 100 bytes each, more are allowed as `max_megabytes` grows.
-_OPERATIONS = 500_000
-_FIRST, _LAST = np.datetime64("1700-01-01"), np.datetime64("2260-01-01")
+#: What a pickled table of numbers and stamps is made of, by pandas 1.0 to 2.3: names that only make values.
+_ALLOWED = {
+    "builtins": {"slice"},
+    "__builtin__": {"slice"},
+    "_codecs": {"encode"},
+    "datetime": {"date", "datetime", "timedelta"},
+    "numpy": {"dtype", "ndarray"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "pandas.core.frame": {"DataFrame"},
+    "pandas.core.internals.managers": {"BlockManager"},
+    "pandas._libs.internals": {"_unpickle_block"},
+    "pandas.core.indexes.base": {"Index", "_new_Index"},
+    "pandas.core.indexes.multi": {"MultiIndex"},
+    "pandas.core.indexes.datetimes": {"DatetimeIndex", "_new_DatetimeIndex"},
+    "pandas.core.indexes.range": {"RangeIndex"},
+    "pandas.core.arrays.datetimes": {"DatetimeArray"},
+    "pandas._libs.arrays": {"__pyx_unpickle_NDArrayBacked"},
+    "pandas._libs.tslibs.timestamps": {"_unpickle_timestamp"},
+    "pandas._libs.tslibs.offsets": {"Minute", "Second", "Hour", "Day"},
+    "pandas.tseries.offsets": {"Minute", "Second", "Hour", "Day"},
+}
 
 
-@dataclass(frozen=True)
-class QlibPickleReader(Reader):
-    """Tables of prices pickled by pandas, index (instrument, datetime[, date]); see docs/readers/qlib-pickle.md.
+def pickles(source: Path) -> list[Path]:
+    """Return the files that end in .pkl or .pkl.backtest."""
+    found = list(matching(source, _NAME))
+    if not found:
+        raise DataError(f"{source} holds no file that ends in .pkl or .pkl.backtest.")
+    return found
+
+
+def _recognises(source: Path) -> bool:
+    # A pickle may be anything: beside Parquet or CSV it is a stray file.
+    return bool(matching(source, _NAME)) and not any(map(suffix_of, visible(source)))
+
+
+@reader("qlib_pickle", files=pickles, recognises=_recognises)
+def read_qlib_pickle(
+    source: Path, *, trust_pickle: bool = False, max_megabytes: int = MEGABYTES, report: Report
+) -> Iterator[pa.Table]:
+    """Read tables of prices pickled by pandas, index (instrument, datetime[, date]); see docs/readers/qlib-pickle.md.
 
     Parameters
     ----------
+    source
+        A folder, or one file.
     trust_pickle
-        Must be true. A pickle can be made to run anything when it is read by Python's own means. This reader makes none
-        of the objects that it names, but whoever loads such files should know where they come from.
+        Must be true. A pickle can be made to run anything when it is read. Only names that a table needs are looked up
+        here, but whoever loads such files should know where they come from.
+    max_megabytes
+        A file that is larger is refused before it is read further.
     """
-
-    trust_pickle: bool = False
-
-    kind: ClassVar[str] = "qlib_pickle"
-    label: ClassVar[Literal["start", "end"] | None] = None
-
-    @classmethod
-    def recognises(cls, source: Path) -> bool:
-        # A pickle may be anything: beside Parquet or CSV it is a stray file.
-        return bool(matching(source, _NAME)) and not any(
-            path.name.lower().endswith(_TABLES) for path in visible(source)
+    files = pickles(source)
+    if not trust_pickle:
+        raise DataError(
+            f"{files[0]} is a pickle, which can be made to run anything when it is read; set trust_pickle=True if you "
+            "know where it comes from."
         )
-
-    def files(self, source: Path) -> tuple[list[Path], list[str]]:
-        found = list(matching(source, _NAME))
-        if not found:
-            raise DataError(f"{source} holds no file that ends in .pkl or .pkl.backtest.")
-        return found, others(source, set(found))
-
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        files, ignored = self.files(source)
-        if not self.trust_pickle:
-            raise DataError(
-                f"{files[0]} is a pickle, which can be made to run anything when it is read; set trust_pickle=True if "
-                "you know where it comes from."
-            )
-        tables = [(path, self._table(path)) for path in files]
-        prices = [(path, table) for path, table in tables if not _holds_features(table)]
-        if not prices:
-            raise DataError(f"{files[0]} holds normalised features (today and yesterday) and no prices; read backtest.")
-        ignored += [path.name for path, table in tables if _holds_features(table)]
-        report.add("file_ignored", len(ignored), ", ".join(ignored[:5]))
-        if instruments is not None:
-            check_found(instruments, {name for _, table in prices for name in table.levels["instrument"][0]}, source)
-        return join_bars(
-            [part for path, table in prices for part in _parts(table, path, instruments, report)],
-            report,
-        )
-
-    def _table(self, path: Path) -> Frame:
-        content = read_file(path, self.max_bytes)
-        try:
-            return read_frame(content, max(_OPERATIONS, self.max_bytes // 32))
-        except NotATableError as error:
-            raise DataError(f"{path} is not a table of bars pickled by pandas ({one_line(error)[:200]}).") from None
+    features = []
+    for path in files:
+        table = _unpickle(path, max_megabytes)
+        if any(str(name).endswith("_1") for name in table.columns):
+            features.append(path.name)
+        else:
+            yield _bars(table, path, report)
+    if len(features) == len(files):
+        raise DataError(f"{files[0]} holds normalised features (today and yesterday) and no prices; read backtest.")
+    report.add("file_ignored", len(features), ", ".join(features[:5]))
 
 
-def _holds_features(table: Frame) -> bool:
-    return any(name.endswith("_1") for name in table.columns)
+class _Unpickler(pickle.Unpickler):
+    """Looks up the names that a pickled table needs, and no other."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name not in _ALLOWED.get(module, ()):
+            raise pickle.UnpicklingError(f"it names {f'{module}.{name}'[:80]!r}, which no table of bars needs")
+        return super().find_class(module, name)
 
 
-def _parts(table: Frame, path: Path, instruments: frozenset[str] | None, report: Report) -> Iterator[Part]:
-    """Yield the bars of each instrument."""
-    fields = _fields(table, path, report)
-    (names, codes), (moments, places) = table.levels["instrument"], table.levels["datetime"]
-    if moments.dtype.kind != "M" or names.dtype != object:
-        raise DataError(f"{path}: the index levels instrument and datetime are not text and stamps; write them anew.")
-    outside = ~np.isnat(moments) & ((moments < _FIRST) | (moments > _LAST))
-    if outside.any():
-        raise DataError(f"{path}: the stamp {moments[outside][0]} lies outside the years 1700 to 2259; correct it.")
-    if len(set(names)) < len(names) or "" in names:
-        raise DataError(f"{path}: the index level instrument holds an id twice or an empty one; write it anew.")
-    known = np.append(moments.astype("datetime64[ns]"), np.datetime64("NaT"))
-    stamps = known[np.where(places < 0, len(moments), places)]
-    lost = codes < 0
-    if lost.any():
-        report.add("instrument_missing", int(lost.sum()), f"{path}, row {int(np.argmax(lost)) + 1}")
-    order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    for place, name in enumerate(names):
-        rows = order[bounds[place] : bounds[place + 1]]
-        if len(rows) and (instruments is None or name in instruments):
-            yield Part(name, stamps[rows], {field: column[rows] for field, column in fields.items()})
+def _unpickle(path: Path, max_megabytes: int) -> pd.DataFrame:
+    content = read_file(path, max_megabytes)
+    try:
+        table = _Unpickler(io.BytesIO(content)).load()
+        if not isinstance(table, pd.DataFrame):
+            raise pickle.UnpicklingError(f"it holds a {type(table).__name__}")
+        if not {"instrument", "datetime"} <= set(table.index.names):
+            raise pickle.UnpicklingError("its index lacks instrument and datetime")
+        table.columns = [str(name) for name in table.columns]
+        return table
+    except Exception as error:  # a damaged pickle may raise anything
+        raise DataError(f"{path} is not a table of bars pickled by pandas ({one_line(error)[:200]}).") from None
 
 
-def _fields(table: Frame, path: Path, report: Report) -> dict[str, np.ndarray]:
-    fields: dict[str, np.ndarray] = {}
+def _bars(table: pd.DataFrame, path: Path, report: Report) -> pa.Table:
+    columns: dict[str, Any] = {}
     ignored = []
-    for name, column in table.columns.items():
+    for place, name in enumerate(table.columns):
         plain = name.removeprefix("$").removesuffix("0").lower()
         target = _OTHER_NAMES.get(plain, plain)
-        if target not in FIELDS or column.dtype.kind not in "fiu":
+        values = table.iloc[:, place].to_numpy()
+        if target not in FIELDS or values.dtype.kind not in "fiu":
             ignored.append(name)
-        elif target in fields:
+        elif target in columns:
             raise DataError(f"{path}: two columns mean {target}, the second is {name}; keep one of them.")
         else:
-            fields[target] = nearest_decimal(column) if column.dtype == np.float32 else column.astype(np.float64)
+            columns[target] = nearest_decimal(values) if values.dtype == np.float32 else values.astype(np.float64)
     report.add("column_ignored", len(ignored), f"{path.name}: {', '.join(ignored[:5])}")
-    if "close" not in fields:
+    if "close" not in columns:
         raise DataError(f"{path} has no column $close0 or $close; it has {', '.join(table.columns) or 'none'}.")
-    absent = [name for name in REQUIRED[2:] if name not in fields]
+    absent = [name for name in REQUIRED[2:] if name not in columns]
     report.add("column_absent", len(absent), f"{path.name}: {', '.join(absent)}")
-    return fields
+    try:
+        names, stamps = (pa.array(table.index.get_level_values(one), from_pandas=True) for one in REQUIRED[:2])
+        return pa.table({"instrument": names, "datetime": stamps, **columns})
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(
+            f"{path}: the index levels instrument and datetime are not text and stamps ({one_line(error)[:120]}); "
+            "write them anew."
+        ) from None

@@ -1,11 +1,8 @@
-import dataclasses
-
 import numpy as np
-import pandas as pd
 
 from rlwb.evaluation import comparison
 from rlwb.evaluation.plots import method_intervals
-from tests.evaluation.tables import baseline, checkpoint
+from tests.evaluation.tables import baseline, ceiling, checkpoint
 
 
 def made(**methods):
@@ -32,10 +29,9 @@ def test_where_twap_is_off_the_difference_is_drawn():
 
 
 def test_ceilings_and_methods_without_a_pa_are_not_drawn():
-    table = made(ours=checkpoint([1.0, 3.0], days=2), none=checkpoint([np.nan, np.nan], days=2))
-    ceiling = table.frame.iloc[[0]].assign(method="bound", kind="ceiling", pa=100.0)
-    frame = pd.concat([table.frame, ceiling], ignore_index=True)
-    axes = method_intervals(dataclasses.replace(table, frame=frame)).axes[0]
+    bound = ceiling([100.0, 100.0], days=2)
+    table = made(ours=checkpoint([1.0, 3.0], days=2), none=checkpoint([np.nan, np.nan], days=2), bound=bound)
+    axes = method_intervals(table).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ours"]
     nothing = method_intervals(made(none=checkpoint([np.nan])))
     assert "No method has a PA" in nothing.axes[0].texts[-1].get_text()

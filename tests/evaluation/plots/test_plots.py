@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.evaluation import plots, summarise
-from tests.evaluation.tables import baseline, checkpoint
+from rlwb.evaluation import plots
+from tests.evaluation.tables import baseline, checkpoint, summarise
 
 NAMES = ["贵州茅台", "Ölüm", "リンゴ", "$BRK.B", "हिन्दी", "a very long name " * 3]
 NORMAL = np.random.default_rng(0).normal(0, 10, 60)

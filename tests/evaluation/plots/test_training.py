@@ -3,9 +3,8 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.evaluation import summarise
 from rlwb.evaluation.plots import learning_curves, validation_against_test
-from tests.evaluation.tables import baseline, checkpoint
+from tests.evaluation.tables import baseline, checkpoint, summarise
 
 EMPTY = pd.DataFrame(columns=["iteration", "pa"])
 

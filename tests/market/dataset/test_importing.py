@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
-from rlwb.market.dataset import chunks, importing, journal
+from rlwb.market.dataset import importing, state, stored
 from rlwb.market.quality import check_bars
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
@@ -41,8 +40,8 @@ NAMES = [
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make chunks of 7 rows and batches of 20, so that a few bars cross all borders."""
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    """Make files of 20 rows in groups of 7, so that a few bars cross all borders."""
+    monkeypatch.setattr(stored, "_GROUP_ROWS", 7)
     monkeypatch.setattr(importing, "BATCH_ROWS", 20)
 
 
@@ -57,18 +56,18 @@ def test_names_survive_as_text(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.parquet", "set"], "no name leaves the folder"
 
 
-def test_partitions_are_read_by_arrow_as_they_are(tmp_path: Path) -> None:
-    names = [name for name in NAMES if not name.startswith("__HIVE")]  # Arrow takes that one for none, however written
-    bars = random_bars(CLOCK, names, DAYS)
+def test_files_are_read_by_arrow_as_they_are(tmp_path: Path, small: None) -> None:
+    bars = random_bars(CLOCK, NAMES, DAYS)
     bars.to_parquet(tmp_path / "bars.parquet")
     import_bars([tmp_path / "bars.parquet"], tmp_path / "set", calendar=CLOCK)
-    keys = pa.schema([("instrument", pa.string()), ("month", pa.string())])
-    found = ds.dataset(tmp_path / "set" / "bars", partitioning=ds.partitioning(keys, flavor="hive"))
-    table = found.to_table(filter=(ds.field("instrument") == "000001") & (ds.field("month") == "2024-01")).to_pandas()
+    found = ds.dataset(tmp_path / "set" / "bars")
+    before = ds.field("datetime") < pd.Timestamp("2024-02-01")
+    table = found.to_table(filter=(ds.field("instrument") == "000001") & before).to_pandas()
+    table = table.sort_values("datetime")
     wanted = bars[(bars["instrument"] == "000001") & (bars["datetime"] < "2024-02-01")]
     assert table["close"].tolist() == wanted["close"].tolist()
     assert table["datetime"].tolist() == wanted["datetime"].tolist()
-    assert set(found.to_table(columns=["instrument"])["instrument"].to_pylist()) == set(names)
+    assert set(found.to_table(columns=["instrument"])["instrument"].to_pylist()) == set(NAMES)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "csv.gz"])
@@ -123,7 +122,7 @@ def write_overlap(folder: Path) -> list[Path]:
 def test_conflicts_are_told_and_settled_as_asked(tmp_path: Path, choice: str, close: float) -> None:
     done = import_bars(write_overlap(tmp_path), tmp_path / "set", calendar=CLOCK, on_conflict=choice)  # type: ignore[arg-type]
     assert done.report.counts == {"overlap_identical": 3, "overlap_conflicting": 2}
-    assert done.report.examples["overlap_conflicting"] == "AAA 2024-01-03 10:04:00, second.csv row 2"
+    assert done.report.examples["overlap_conflicting"] == "AAA 2024-01-03 10:04:00 (second.csv row 2)"
     assert (done.rows, done.bars, done.conflicts) == (15, 10, 2)
     stored = bars_of(tmp_path / "set")
     assert stored["close"].tolist() == [10, 10, 10, 10, close, 10, close, 10, 10, 10]
@@ -148,12 +147,12 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from rlwb.market import Calendar, import_bars
-from rlwb.market.dataset import chunks, importing, journal
+from rlwb.market.dataset import importing, state, stored
 from tests.market.dataset.helpers import CLOCK
 
-chunks.CHUNK_ROWS, importing.BATCH_ROWS = 7, 20
+stored._GROUP_ROWS, importing.BATCH_ROWS = 7, 20
 place, step, when = sys.argv[3], int(sys.argv[4]), iter(range(10**6))
-room = {"write_partition": importing, "recover": journal, "replace": Path, "sync": os, "fsync": os}[place]
+room = {"write_file": importing, "write_json": importing, "replace": Path, "unlink": Path, "fsync": os}[place]
 real = getattr(room, place)
 
 def die(*words):
@@ -169,18 +168,17 @@ import_bars(sorted(Path(sys.argv[1]).iterdir()), sys.argv[2], calendar=CLOCK)
 @pytest.mark.parametrize(
     ("place", "step"),
     [
-        ("write_partition", 0),
-        ("write_partition", 5),
-        ("sync", 1),
-        ("recover", 2),
+        ("write_file", 0),
+        ("write_file", 2),
+        ("write_json", 1),
         ("replace", 3),
-        ("replace", 14),
-        ("fsync", 1),
+        ("replace", 6),
         ("fsync", 3),
+        ("fsync", 6),
     ],
 )
 def test_a_killed_import_goes_on_to_the_same_bytes(tmp_path: Path, small: None, place: str, step: int) -> None:
-    """Killed while it writes, before it commits, before and amid the moving of files."""
+    """Killed while it writes bars, before and while it writes the state that names them."""
     source = tmp_path / "source"
     source.mkdir()
     bars = random_bars(CLOCK, ["A", "B"], DAYS)
@@ -198,21 +196,21 @@ def test_a_killed_import_goes_on_to_the_same_bytes(tmp_path: Path, small: None, 
     whole = import_bars(files, tmp_path / "whole", calendar=CLOCK)
     assert done.state.bars == whole.bars == 60
     assert content(tmp_path / "set") == content(tmp_path / "whole")
-    assert (done.rows < whole.rows) == ((place, step) not in [("write_partition", 0)]), "it does not begin anew"
+    assert (done.rows < whole.rows) == ((place, step) not in [("write_file", 0)]), "it does not begin anew"
 
 
 def test_a_data_set_that_is_not_finished_is_not_a_market(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_bars(CLOCK, ["A", "B"], DAYS).to_parquet(tmp_path / "bars.parquet")
-    split, calls = importing.split_chunk, iter(range(9))
+    write, calls = importing.write_file, iter(range(9))
 
     def stumble(*words):  # type: ignore[no-untyped-def]
-        if next(calls) == 5:
+        if next(calls) == 2:
             raise KeyboardInterrupt
-        return split(*words)
+        write(*words)
 
-    monkeypatch.setattr(importing, "split_chunk", stumble)
+    monkeypatch.setattr(importing, "write_file", stumble)
     with pytest.raises(KeyboardInterrupt):
         import_bars([tmp_path / "bars.parquet"], tmp_path / "set", calendar=CLOCK)
     assert 0 < read_state(tmp_path / "set").sources[0].rows < 60
@@ -226,9 +224,9 @@ def test_a_data_set_that_is_not_finished_is_not_a_market(
 def test_a_source_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
     day_bars(CLOCK).to_csv(tmp_path / "a.csv", index=False)
     (tmp_path / "b.csv").write_text("instrument,datetime,open,high,low,close,volume\nB,2024-01-03 10:00,1,1,1,x,1\n")
-    with pytest.raises(DataError, match=r"b.csv, line 2: close is 'x'"):
+    with pytest.raises(DataError, match=r"b.csv, row 2: close is 'x'"):
         import_bars([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "set", calendar=CLOCK)
-    with pytest.raises(DataError, match=r"b.csv, line 2"):
+    with pytest.raises(DataError, match=r"b.csv, row 2"):
         import_bars([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "set", calendar=CLOCK)
     done = import_bars([tmp_path / "a.csv"], tmp_path / "set", calendar=CLOCK)
     assert done.state.bars == 10
@@ -243,7 +241,7 @@ def test_what_has_no_place_is_dropped_by_reason(tmp_path: Path) -> None:
     bars.to_csv(tmp_path / "bars.csv", index=False)
     done = import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
     assert done.report.counts == {"instrument_missing": 1, "datetime_missing": 1, "off_grid": 1}
-    assert done.report.examples["datetime_missing"] == "AAA, bars.csv row 3"
+    assert done.report.examples["datetime_missing"] == "AAA (bars.csv row 3)"
     stored = load_sessions(tmp_path / "set", min_coverage=0)
     assert stored.report.counts == {**done.report.counts, "missing_tick": 3}
     assert stored.report.totals["bars_read"] == 10
@@ -277,7 +275,7 @@ def test_refusals(tmp_path: Path) -> None:
         )
     with pytest.raises(DataError, match=r"holds bars.csv and no dataset.json"):
         import_bars([tmp_path / "bars.csv"], tmp_path, calendar=CLOCK)
-    with journal.only_one(tmp_path / "set"), pytest.raises(DataError, match="another import writes to"):
+    with state.only_one(tmp_path / "set"), pytest.raises(DataError, match="another import writes to"):
         import_bars([tmp_path / "bars.csv"], tmp_path / "set")
     with pytest.raises(ConfigError, match="columns has no effect"):
         read_bars(tmp_path / "set", columns={"a": "open"})
@@ -291,41 +289,30 @@ def test_refusals(tmp_path: Path) -> None:
         import_bars([tmp_path / "bars.csv"], tmp_path / "set")
 
 
-def test_a_damaged_partition_is_named(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     random_bars(CLOCK, ["A"], DAYS).to_csv(tmp_path / "bars.csv", index=False)
     import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
-    part = tmp_path / "set/bars/instrument=A/month=2024-01/part.parquet"
+    part = tmp_path / "set/bars/000001.parquet"
     whole = part.read_bytes()
     part.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
-    with pytest.raises(DataError, match=r"instrument=A/month=2024-01/part.parquet is damaged"):
-        read_bars(tmp_path / "set")
-    part.write_bytes(whole)
-    (tmp_path / "set/bars/instrument=B").mkdir()
-    part.parent.rename(tmp_path / "set/bars/instrument=B/month=2024-01")
-    with pytest.raises(DataError, match="holds bars of A 2024-01, not of B 2024-01"):
+    with pytest.raises(DataError, match=r"bars/000001.parquet is damaged"):
         read_bars(tmp_path / "set")
 
 
-def test_a_partition_that_was_taken_away_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_was_taken_away_is_noticed(tmp_path: Path, small: None) -> None:
     random_bars(CLOCK, ["A", "B"], DAYS).to_csv(tmp_path / "bars.csv", index=False)
     import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
-    part = tmp_path / "set/bars/instrument=A/month=2024-02/part.parquet"
-    part.unlink()
-    with pytest.raises(DataError, match=r"month=2024-02/part.parquet is missing; import its sources"):
+    (tmp_path / "set/bars/000002.parquet").unlink()
+    with pytest.raises(DataError, match=r"000002.parquet is missing; import its sources"):
         load_sessions(tmp_path / "set", cache_dir=tmp_path / "cache")
-    part.parent.rmdir()
-    with pytest.raises(DataError, match=r"set holds 50 bars, and 60 were stored: partitions were taken away"):
-        read_bars(tmp_path / "set")
     quality = check_bars(tmp_path / "set")
     assert quality.found.counts["damaged"] == 1
-    assert "holds 50 bars, and 60 were stored" in quality.as_text()
+    assert "000002.parquet is missing" in quality.as_text()
 
 
 def test_a_file_without_the_columns_is_named_with_those_it_has(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("day,price\n2024-01-03,1\n")
-    with pytest.raises(
-        DataError, match=r"the bars of mine.csv lack .* \(they have instrument; day, price mean nothing\)"
-    ):
+    with pytest.raises(DataError, match=r"mine.csv lack .* \(they have none; day, price mean nothing\)"):
         import_bars([tmp_path / "mine.csv"], tmp_path / "set", calendar=CLOCK)
     with pytest.raises(DataError, match=r"the bars of .*mine.csv lack .*; day, price mean nothing\)"):
         load_sessions(tmp_path / "mine.csv", CLOCK)

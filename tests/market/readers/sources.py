@@ -10,13 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.binance import BinanceReader
-from rlwb.market.readers.lean import LeanReader
-from rlwb.market.readers.lobster import LobsterReader
-from rlwb.market.readers.qlib import QlibReader
-from rlwb.market.readers.qlib_pickle import QlibPickleReader
-
 PRICES = ("open", "high", "low", "close")
 
 
@@ -51,14 +44,14 @@ def flat(close: Sequence[float], volume: Sequence[float]) -> dict[str, Sequence[
     return {**dict.fromkeys(PRICES, close), "volume": volume}
 
 
-def qlib(folder: Path) -> tuple[Path, Reader]:
+def qlib(folder: Path) -> Path:
     steps = [f"2024-01-03 09:3{minute}:00" for minute in range(4)]
     nan = np.nan
     columns = {
         "SH600000": flat([10.5, nan, 11.53, 10.25], [100, nan, 300, 0]),
         "SZ000001": flat([1.5, 1.75, 2.0, 2.25], [1, 2, 3, 4]),
     }
-    return write_qlib(folder / "mine", columns, steps), QlibReader()
+    return write_qlib(folder / "mine", columns, steps)
 
 
 def kline(stamp: int, price: float, volume: float, unit: int = 1000) -> str:
@@ -78,7 +71,7 @@ def write_zip(path: Path, name: str, content: str | bytes) -> Path:
     return path
 
 
-def binance(folder: Path) -> tuple[Path, Reader]:
+def binance(folder: Path) -> Path:
     source = folder / "spot"
     lines = [kline(NEW_YEAR + 60 * minute, 42_000.5 + minute, 0.25) for minute in range(3)]
     write_zip(source / "BTCUSDT-1m-2024-01-01.zip", "BTCUSDT-1m-2024-01-01.csv", "\n".join(lines))
@@ -86,10 +79,10 @@ def binance(folder: Path) -> tuple[Path, Reader]:
     write_zip(source / "BTCUSDT-1m-2025-01-01.zip", "BTCUSDT-1m-2025-01-01.csv", "\n".join(later))
     header = "open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,taker,ignore"
     (source / "ETHUSDT-1m-2024-01-01.csv").write_text(header + "\n" + kline(NEW_YEAR, 2_300.0, 4.0) + "\n")
-    return source, BinanceReader()
+    return source
 
 
-def lean(folder: Path) -> tuple[Path, Reader]:
+def lean(folder: Path) -> Path:
     source = folder / "equity"
     place = source / "usa" / "minute" / "spy"
     trades = ["34200000,1000000,1010000,990000,1005000,300", "34260000,1005000,1005000,1005000,1005000,200"]
@@ -99,7 +92,7 @@ def lean(folder: Path) -> tuple[Path, Reader]:
     ]
     write_zip(place / "20240103_trade.zip", "20240103_spy_minute_trade.csv", "\n".join(trades))
     write_zip(place / "20240103_quote.zip", "20240103_spy_minute_quote.csv", "\n".join(quotes))
-    return source, LeanReader()
+    return source
 
 
 LOBSTER_NAME = "AAPL_2012-06-21_34200000_34440000_{}_1.csv"
@@ -120,12 +113,12 @@ BOOK = [
 ]
 
 
-def lobster(folder: Path) -> tuple[Path, Reader]:
+def lobster(folder: Path) -> Path:
     source = folder / "events"
     source.mkdir()
     (source / LOBSTER_NAME.format("message")).write_text("\n".join(MESSAGES) + "\n")
     (source / LOBSTER_NAME.format("orderbook")).write_text("\n".join(BOOK) + "\n")
-    return source, LobsterReader()
+    return source
 
 
 def price_table(instruments: Sequence[str], close: Sequence[float], dtype: Any = np.float32) -> pd.DataFrame:
@@ -137,19 +130,29 @@ def price_table(instruments: Sequence[str], close: Sequence[float], dtype: Any =
     return pd.DataFrame({"$close0": values, "$volume0": volume}, index=index)
 
 
-def qlib_pickle(folder: Path) -> tuple[Path, Reader]:
+def qlib_pickle(folder: Path) -> Path:
     source = folder / "backtest"
     source.mkdir()
     for name in ("SH600000", "000001"):
         price_table([name], [10.5, 11.53, np.nan]).to_pickle(source / f"{name}.pkl.backtest")
-    return source, QlibPickleReader(trust_pickle=True)
+    return source
 
 
-#: Every kind with its maker, the bars of its source, and what the report counts.
-SOURCES: dict[str, tuple[Callable[[Path], tuple[Path, Reader]], int, dict[str, int]]] = {
-    "qlib": (qlib, 7, {"no_bar": 1}),
-    "binance": (binance, 6, {}),
-    "lean": (lean, 3, {}),
-    "lobster": (lobster, 4, {}),
-    "qlib_pickle": (qlib_pickle, 6, {"column_absent": 6}),
+def table(folder: Path) -> Path:
+    source = folder / "tables"
+    source.mkdir()
+    row = "2024-01-03 09:30:00,10,11,9,10,100"
+    for name in ("000001", "BRK.B"):
+        (source / f"{name}.csv").write_text(f"datetime,open,high,low,close,volume\n{row}\n")
+    return source
+
+
+#: Every kind with its maker, its options, the bars of its source, and what the report counts.
+SOURCES: dict[str, tuple[Callable[[Path], Path], dict[str, Any], int, dict[str, int]]] = {
+    "qlib": (qlib, {}, 7, {"no_bar": 1}),
+    "binance": (binance, {}, 6, {}),
+    "lean": (lean, {}, 3, {}),
+    "lobster": (lobster, {}, 4, {}),
+    "qlib_pickle": (qlib_pickle, {"trust_pickle": True}, 6, {"column_absent": 6}),
+    "table": (table, {}, 2, {}),
 }

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
-from typing import ClassVar
+from textwrap import dedent
 
-import pandas as pd
 import pytest
 
-from rlwb.market.readers.base import Reader
-from rlwb.market.readers.binance import BinanceReader
 from rlwb.market.readers.conformance import check_reader
-from rlwb.market.readers.registry import BUILT_IN
-from rlwb.market.report import Report
+from rlwb.market.readers.lookup import BUILT_IN
+from rlwb.market.source import open_source
 from tests.market.readers.sources import SOURCES, binance
 
 
@@ -23,77 +19,53 @@ def test_every_built_in_reader_is_held_to_the_contract() -> None:
 
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_built_in_readers_keep_the_contract(kind: str, tmp_path: Path) -> None:
-    make, bars, counts = SOURCES[kind]
-    source, reader = make(tmp_path)
+    make, options, bars, counts = SOURCES[kind]
+    source = make(tmp_path)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    check_reader(reader, source, scratch, bars=bars, counts=counts)
+    assert open_source(source).kind == kind
+    check_reader(kind, source, scratch, options=options, bars=bars, counts=counts)
 
 
-class Unsorted(BinanceReader):
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        return super().read(source, instruments, report).iloc[::-1].reset_index(drop=True)
+BROKEN = {
+    "everything": ("yield from read_binance(source, report=report)", None),
+    "raises": ("assert source.read_bytes()[-1] >= 0\nyield from good", "raises IndexError, not a DataError"),
+    "careless": (
+        "try:\n    kept.extend(good)\nexcept Exception:\n    pass\nyield from kept[-1:]",
+        "read as if it were whole",
+    ),
+    "trusting": (
+        "text = source.read_bytes()\nif text[:3] == b'\\x80\\x04\\x95':\n    pickle.loads(text)\nyield from good",
+        "what the file says was executed",
+    ),
+    "untyped": ("for table in good:\n    yield table.drop_columns('datetime')", "have no column datetime"),
+}
 
 
-class Float32(BinanceReader):
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        return super().read(source, instruments, report).astype({"close": "float32"})
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_a_reader_that_breaks_the_contract_is_found_out(name: str, tmp_path: Path) -> None:
+    body, words = BROKEN[name]
+    source = binance(tmp_path)
+    code = dedent(
+        """
+        import pickle
+        from rlwb.market.readers import reader
+        from rlwb.market.readers.binance import klines, read_binance
+        kept = []
 
-
-class Everything(BinanceReader):
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        return super().read(source, None, report)
-
-
-class Raises(BinanceReader):
-    """Reads the last byte of a file before it sees whether there is one."""
-
-    def _content(self, path: Path) -> bytes:
-        assert path.read_bytes()[-1] >= 0
-        return super()._content(path)
-
-
-class Careless(BinanceReader):
-    """Answers with the last good bars where a file is damaged."""
-
-    kept: ClassVar[list[pd.DataFrame]] = []
-
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        try:
-            self.kept.append(super().read(source, instruments, report))
-        except Exception:
-            if instruments is not None:
-                raise
-        return self.kept[0] if instruments is None else self.kept[-1]
-
-
-class Trusting(BinanceReader):
-    """Unpickles what it does not understand."""
-
-    def read(self, source: Path, instruments: frozenset[str] | None, report: Report) -> pd.DataFrame:
-        for path in self.files(source)[0]:
-            if path.read_bytes().startswith(b"\x80\x04\x95"):
-                pickle.loads(path.read_bytes())
-        return super().read(source, instruments, report)
-
-
-@pytest.mark.parametrize(
-    ("reader", "words"),
-    [
-        (Unsorted(), "not sorted"),
-        (Float32(), "column close of type float32"),
-        (Everything(), "instruments are not picked out"),
-        (Raises(), "raises IndexError, not a DataError"),
-        (Careless(), "read as if it were whole"),
-        (Trusting(), "what the file says was executed"),
-    ],
-)
-def test_a_reader_that_breaks_the_contract_is_found_out(reader: Reader, words: str, tmp_path: Path) -> None:
-    source, _ = binance(tmp_path)
+        @reader("mine", files=klines, recognises=lambda path: read_binance.recognises(path), by_file=True)
+        def read_mine(source, *, instruments=None, report):
+            good = read_binance(source, instruments=instruments, report=report)
+        """
+    ) + "".join(f"    {line}\n" for line in body.splitlines())
+    (tmp_path / "mine.py").write_text(code)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with pytest.raises(AssertionError, match=words):
-        check_reader(reader, source, scratch)
+    if words is None:  # what it does not pick out is picked for it
+        check_reader(f"{tmp_path}/mine.py:read_mine", source, scratch, bars=6)
+        return
+    with pytest.raises(Exception, match=words):
+        check_reader(f"{tmp_path}/mine.py:read_mine", source, scratch)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +74,5 @@ def test_a_reader_that_breaks_the_contract_is_found_out(reader: Reader, words: s
 def test_other_numbers_than_stated_are_found_out(
     bars: int, counts: dict[str, int] | None, words: str, tmp_path: Path
 ) -> None:
-    source, reader = binance(tmp_path)
     with pytest.raises(AssertionError, match=words):
-        check_reader(reader, source, tmp_path, bars=bars, counts=counts)
+        check_reader("binance", binance(tmp_path), tmp_path, bars=bars, counts=counts)

@@ -22,7 +22,7 @@ def write(folder: Path, lines: list[str], place: str = "equity/usa/minute/spy", 
 
 
 def test_trades_and_quotes_of_a_minute_stand_in_one_bar(tmp_path: Path) -> None:
-    source, _ = lean(tmp_path)
+    source = lean(tmp_path)
     bars = read_bars(source)
     assert bars["datetime"].astype(str).tolist() == [f"2024-01-03 09:3{minute}:00-05:00" for minute in range(3)]
     assert bars["instrument"].unique().tolist() == ["SPY"]
@@ -122,16 +122,17 @@ def test_a11_a13_repeated_and_misplaced_minutes_are_counted(tmp_path: Path) -> N
     assert report.counts == {"unsorted": 1, "duplicate_identical": 1, "duplicate_conflicting": 1}
 
 
-def test_the_hour_that_a_clock_change_skips_or_repeats_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_the_hour_that_a_clock_change_skips_or_repeats_is_missing_and_dropped_by_the_panel(tmp_path: Path) -> None:
     place = tmp_path / "equity" / "usa" / "minute" / "spy"
     lines = [f"{hour * 3_600_000},10000,10000,10000,10000,1" for hour in (1, 2, 3)]
     for date in ("20240310", "20241103"):
         write_zip(place / f"{date}_trade.zip", f"{date}_spy_minute_trade.csv", "\n".join(lines))
-    report = Report()
-    bars = read_bars(tmp_path, report=report)
+    bars = read_bars(tmp_path)
     kept = ["03-10 01-0500", "03-10 03-0400", "11-03 02-0500", "11-03 03-0500"]
-    assert bars["datetime"].dt.strftime("%m-%d %H%z").tolist() == kept
-    assert report.counts == {"datetime_missing": 2}
+    assert bars["datetime"].dropna().dt.strftime("%m-%d %H%z").tolist() == kept
+    assert bars["datetime"].isna().sum() == 2
+    hours = Calendar(segments=(("01:00", "04:00"),), tick_minutes=60, timezone="America/New_York", weekdays=(6,))
+    assert load_sessions(tmp_path, hours, min_coverage=0.1).report.counts["datetime_missing"] == 2
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_the_hour_that_a_clock_change_skips_or_repeats_is_dropped_and_counted(tm
         ("-1,1,1,1,1,1", "since midnight is -1"),
         ("0.5,1,1,1,1,1", "since midnight is 0.5"),
         (",1,1,1,1,1", "since midnight is missing"),
-        ("\n\n", "holds blank lines alone"),
+        ("\n\n", "holds no rows"),
         ("0,1,1,1,1", "row 1 holds 5 values where 6 belong"),
         ("0,1,1,1,one,1", "row 1: close is 'one', not a number"),
     ],

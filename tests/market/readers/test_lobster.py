@@ -26,7 +26,7 @@ def write(folder: Path, messages: list[str], book: list[str] | None = None, leve
 
 
 def test_the_bars_of_a_small_day(tmp_path: Path) -> None:
-    source, _ = lobster(tmp_path)
+    source = lobster(tmp_path)
     bars = read_bars(source)
     assert bars["datetime"].astype(str).tolist() == [f"2012-06-21 09:3{minute}:00-04:00" for minute in range(4)]
     assert bars["instrument"].unique().tolist() == ["AAPL"]
@@ -45,7 +45,7 @@ def test_the_bars_of_a_small_day(tmp_path: Path) -> None:
 
 
 def test_bars_of_two_minutes(tmp_path: Path) -> None:
-    source, _ = lobster(tmp_path)
+    source = lobster(tmp_path)
     bars = read_bars(source, options={"tick_minutes": 2})
     assert bars["datetime"].dt.minute.tolist() == [30, 32]
     assert bars["volume"].tolist() == [60, 0]
@@ -117,14 +117,14 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
 
 
 def test_one_day_in_two_depths_is_refused(tmp_path: Path) -> None:
-    source, _ = lobster(tmp_path)
+    source = lobster(tmp_path)
     write(source, MESSAGES, ["1001000,50,1000000,100,1002000,1,999000,2"] * len(MESSAGES), 2)
     with pytest.raises(DataError, match="are both AAPL 2012-06-21; keep one of them"):
         read_bars(source)
 
 
 def test_one_file_brings_the_one_beside_it(tmp_path: Path) -> None:
-    source, _ = lobster(tmp_path)
+    source = lobster(tmp_path)
     assert len(read_bars(source / LOBSTER_NAME.format("message"))) == 4
 
 
@@ -152,7 +152,7 @@ def test_a19_a21_symbols_are_the_text_of_the_name(tmp_path: Path, symbol: str) -
 
 
 def test_a09_halted_ticks_reach_the_panel(tmp_path: Path) -> None:
-    source, _ = lobster(tmp_path)
+    source = lobster(tmp_path)
     calendar = Calendar(segments=(("09:30", "09:34"),), timezone="America/New_York", infer_early_close_minutes=0)
     sessions = load_sessions(source, calendar, min_coverage=0.25)
     assert sessions.halted is not None

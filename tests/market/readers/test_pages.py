@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.parameters import Layer
-from rlwb.market.readers.registry import BUILT_IN, TABLE
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.sources import CalendarSettings
+from rlwb.market.readers.lookup import TABLE, find_reader
+from rlwb.parts import names
 from tests.market.readers.sources import SOURCES
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
-PAGE_OF = {TABLE: "csv-parquet.md", **{kind: f"{kind.replace('_', '-')}.md" for kind in BUILT_IN}}
+PAGE_OF = {kind: f"{kind.replace('_', '-')}.md" for kind in names("reader")} | {TABLE: "csv-parquet.md"}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -35,9 +37,9 @@ def test_every_reader_has_a_page_that_the_index_names() -> None:
             assert f"\n## {heading}\n" in text, (page, heading)
 
 
-@pytest.mark.parametrize("kind", list(BUILT_IN))
+@pytest.mark.parametrize("kind", names("reader"))
 def test_a_reader_names_its_page(kind: str) -> None:
-    doc = BUILT_IN[kind].__doc__ or ""
+    doc = find_reader(kind).function.__doc__ or ""
     assert f"docs/readers/{PAGE_OF[kind]}" in doc
 
 
@@ -45,13 +47,14 @@ def test_a_reader_names_its_page(kind: str) -> None:
 def test_the_configuration_of_a_page_is_one(page: str) -> None:
     (text,) = blocks(page, "yaml")
     config = RunConfig.load(None, Layer(page, yaml.safe_load(text)))
-    assert config.market.kind == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
-    config.market.calendar.build()
+    market = config.market.settings
+    assert market["reader"]["name"] == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
+    CalendarSettings(**market["calendar"]).build()
 
 
 @pytest.mark.parametrize("kind", list(PAGE_OF))
 def test_the_example_of_a_page_says_what_is_shown(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kind in SOURCES:
+    if kind != TABLE:
         SOURCES[kind][0](tmp_path)
     monkeypatch.chdir(tmp_path)
     (code,), (shown,) = blocks(PAGE_OF[kind], "python"), blocks(PAGE_OF[kind], "text")
@@ -70,9 +73,9 @@ def test_the_reader_of_ones_own_keeps_the_contract(tmp_path: Path, monkeypatch: 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "000001.jsonl").write_text("\n".join(lines) + "\n")
     (tmp_path / "scratch").mkdir()
-    (tmp_path / "ticks.py").write_text(reader)
+    assert len(reader.splitlines()) < 40
+    (tmp_path / "json_lines.py").write_text(reader)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    names: dict[str, Any] = {"__name__": "test_ticks"}
-    exec(compile(test, "test_ticks.py", "exec"), names)
-    names["test_my_reader"](tmp_path / "scratch")
+    own: dict[str, Any] = {"__name__": "test_json_lines"}
+    exec(compile(test, "test_json_lines.py", "exec"), own)
+    own["test_my_reader"](tmp_path / "scratch")

@@ -11,8 +11,8 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, load_sessions, read_bars
-from rlwb.market.readers.decimals import nearest_decimal
-from rlwb.market.readers.qlib import QlibReader
+from rlwb.market.readers.delimited import nearest_decimal
+from rlwb.market.source import open_source
 from tests.market.readers.sources import flat, qlib, write_bin, write_qlib
 
 STEPS = [f"2024-01-03 10:0{minute}:00" for minute in range(5)]
@@ -38,7 +38,7 @@ def test_values_stand_at_the_steps_that_the_start_index_says(tmp_path: Path) -> 
 
 
 def test_steps_without_any_value_are_no_bars_and_counted(tmp_path: Path) -> None:
-    source, _ = qlib(tmp_path)
+    source = qlib(tmp_path)
     bars, counts = read(source)
     first = bars[bars["instrument"] == "SH600000"]
     assert first["datetime"].astype(str).tolist() == [f"2024-01-03 09:3{minute}:00" for minute in (0, 2, 3)]
@@ -139,7 +139,7 @@ def test_ids_never_become_paths(tmp_path: Path, name: str) -> None:
         write_bin(tmp_path / "q" / "x" / f"{field}.1min.bin", values)
     bars, counts = read(source)
     assert bars["instrument"].unique().tolist() == ["A"]
-    assert counts == {"instrument_without_bars": 1}
+    assert counts == {"instrument_without_bars": 1, "file_ignored": 1}
     with pytest.raises(DataError, match="no instrument"):
         read_bars(source, instruments=[name])
 
@@ -189,12 +189,12 @@ def test_one_of_several_frequencies_and_lists_has_to_be_chosen(tmp_path: Path) -
         ({"frequency": "day"}, "no option 'frequency'; did you mean 'freq'"),
         ({"prices": "row"}, "option prices is 'row'"),
         ({"market": 300}, "option market is 300"),
-        ({"max_megabytes": 0}, "above 0"),
+        ({"max_megabytes": 0}, "max_megabytes is 0"),
         ({"max_megabytes": True}, "option max_megabytes is True"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    source, _ = qlib(tmp_path)
+    source = qlib(tmp_path)
     with pytest.raises(ConfigError, match=words):
         read(source, **options)
 
@@ -266,18 +266,20 @@ def test_a_large_calendar_is_refused_before_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a33_stray_files_are_left_alone(tmp_path: Path) -> None:
-    source, reader = qlib(tmp_path)
+    source = qlib(tmp_path)
     for place in ("calendars", "instruments", "features", "features/sh600000", "."):
         (source / place / ".DS_Store").write_text("x")
     (source / "features" / "README.md").write_text("x")
     (source / "features" / "sh600000" / "close.1min.bin.tmp").write_text("x")
-    assert len(reader.read(source, None, Report())) == 7
-    assert not [path for path in reader.files(source)[0] if path.suffix not in (".bin", ".txt")]
+    bars, counts = read(source)
+    assert len(bars) == 7
+    assert counts == {"no_bar": 1, "file_ignored": 7}
+    assert not [path for path in open_source(source).files if path.suffix not in (".bin", ".txt")]
 
 
 def test_files_that_an_answer_depends_on_are_those_of_the_frequency(tmp_path: Path) -> None:
-    source, _ = qlib(tmp_path)
+    source = qlib(tmp_path)
     write_bin(source / "features" / "sh600000" / "close.day.bin", [1])
-    files, ignored = QlibReader().files(source)
-    assert len(files) == 2 + 2 * 5
-    assert not ignored
+    opened = open_source(source)
+    assert len(opened.files) == 2 + 2 * 5
+    assert opened.ignored == ["features/sh600000/close.day.bin"]

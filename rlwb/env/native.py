@@ -1,0 +1,123 @@
+"""The native vector environment: all episodes step together, in one process, by the simulator's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlwb.env.vector import Active, FiniteVectorEnv, StepResult
+from rlwb.errors import ConfigError, DataError
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
+from rlwb.seeds import episode_seeds
+from rlwb.simulator import Simulator, State
+
+
+class NativeVectorEnv(FiniteVectorEnv):
+    """Runs N episodes at once; episode i starts from initial state i.
+
+    Parameters
+    ----------
+    simulator, state_interpreter, action_interpreter, reward, aux_info_collector
+        As in `EnvWrapper`.
+    initial_states
+        What the episodes start from, for example an `OrderBatch`.
+    by_reference
+        Whether observations may name large arrays instead of copying them; see `StateInterpreter.refer`.
+    seed
+        Episode i draws random numbers seeded by (seed, i).
+    """
+
+    def __init__(
+        self,
+        simulator: Simulator[Any],
+        initial_states: Sequence[Any],
+        *,
+        state_interpreter: StateInterpreter[Any],
+        action_interpreter: ActionInterpreter[Any],
+        reward: Reward[Any] | None = None,
+        aux_info_collector: AuxiliaryInfoCollector[Any] | None = None,
+        by_reference: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.simulator = simulator
+        self.initial_states = initial_states
+        self.action_interpreter = action_interpreter
+        self.reward = reward
+        self.aux_info_collector = aux_info_collector
+        self.seed = seed
+        self._observe = state_interpreter.refer if by_reference else state_interpreter.interpret
+
+    def reset(self) -> Active:
+        self._finished: list[tuple[np.ndarray, State]] = []  # those of an earlier run make room first
+        count = len(self.initial_states)
+        seeds = episode_seeds(self.seed, self.first_episode + np.arange(count))
+        self.state: State = self.simulator.start(self.initial_states, seeds)
+        self._rows = np.arange(count)
+        self._sums: dict[str, np.ndarray] = {}
+        self._seen: dict[str, np.ndarray] = {}
+        if self.state.done.any():
+            first = self.initial_states[int(np.flatnonzero(self.state.done)[0])]
+            raise DataError(f"The episode of {first} is over before its first decision; leave it out.")
+        return self._active()
+
+    def step(self, action: np.ndarray) -> tuple[StepResult, Active]:
+        rows = self._rows
+        if len(action) != len(rows) or not len(rows):
+            raise ConfigError(
+                f"step got actions of shape {np.shape(action)} for {len(rows)} active episodes; give a row each, and "
+                "call reset when none is left."
+            )
+        amounts = self.action_interpreter.interpret(self.state.known, np.asarray(action))
+        self.state = self.simulator.step(self.state, amounts)
+        outcome, done = self.state.outcome, self.state.done
+        reward = np.zeros(len(rows))
+        if self.reward is not None:
+            parts = self.reward.parts(outcome)
+            reward = sum_parts(parts)
+            for name, values in parts.items():
+                self._column(self._sums, f"reward/{name}")[rows] += values
+        if self.aux_info_collector is not None:
+            for name, values in self.aux_info_collector.collect(outcome).items():
+                there = rows[np.isfinite(values)]
+                self._column(self._sums, f"aux/{name}")[there] += np.asarray(values)[np.isfinite(values)]
+                self._column(self._seen, f"aux/{name}")[there] += 1
+        if done.any():
+            self._finish(done)
+        return StepResult(rows, reward, done), self._active()
+
+    def close(self) -> None:
+        """Release nothing: there are no workers."""
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        with np.errstate(invalid="ignore"):  # of what was never seen there is no mean
+            means = {name: self._sums[name] / seen for name, seen in self._seen.items()}
+        figures = self._laid_out([(rows, state.metrics()) for rows, state in self._finished])
+        return {**figures, **self._sums, **means}
+
+    def details(self) -> dict[str, np.ndarray]:
+        return self._laid_out([(rows, state.details()) for rows, state in self._finished])
+
+    def _finish(self, done: np.ndarray) -> None:
+        """Keep the state of the episodes that have ended, and go on with the others."""
+        ended, left = np.flatnonzero(done), np.flatnonzero(~done)
+        self._finished.append((self._rows[ended], self.state if done.all() else self.state.take(ended)))
+        self.state, self._rows = self.state.take(left), self._rows[left]
+
+    def _laid_out(self, parts: list[tuple[np.ndarray, dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+        """Return figures by name with a row an episode, of those that have ended at different steps; NaN for others."""
+        columns: dict[str, np.ndarray] = {}
+        for rows, figures in parts:
+            for name, values in figures.items():
+                if name not in columns:
+                    columns[name] = np.full((len(self.initial_states), *values.shape[1:]), np.nan)
+                columns[name][rows] = values
+        return columns
+
+    def _column(self, columns: dict[str, np.ndarray], name: str) -> np.ndarray:
+        return columns.setdefault(name, np.zeros(len(self.initial_states)))
+
+    def _active(self) -> Active:
+        return Active(self._rows, self._observe(self.state.known) if len(self._rows) else {})

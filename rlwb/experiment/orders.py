@@ -1,0 +1,73 @@
+"""The stage orders: which orders a run executes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from rlwb.execution import read_orders, write_orders
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.manifest import update_manifest
+from rlwb.experiment.own_code import require_trust
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.workbench import Workbench
+from rlwb.files import atomic_path, write_json
+
+PARTS = ("train", "valid", "test")
+
+
+def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
+    """Return the parts of a run; prepared bars are kept beside the runs, where all of them find them.
+
+    Raises
+    ------
+    ConfigError
+        When the run names code that is not trusted; see `rlwb.experiment.own_code`.
+    """
+    config = config or run.config
+    require_trust(config)
+    return Workbench(config, cache_dir=run.path.parent / ".cache")
+
+
+def make_orders(run: RunDirectory, config: RunConfig) -> None:
+    """Write ``orders/{train,valid,test,all}.parquet``, ``orders/data.json`` and ``orders/summary.csv``.
+
+    Every order is aligned with its session once, and every part made that needs no features, so that what cannot be
+    executed or is refused shows here and not hours later.
+    """
+    bench = workbench(run, config)
+    bench.check()
+    parts, notes = bench.make_orders()
+    for name in PARTS:
+        bench.align(parts[name])
+    asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
+    settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
+    for name, table in parts.items():
+        write_orders(run.orders / f"{name}.parquet", table, settings)
+    with atomic_path(run.orders / "summary.csv") as path:
+        order_summary(parts).to_csv(path)
+    report = bench.sessions.report
+    found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
+    write_json(run.orders / "data.json", found)
+    fingerprint = {"market": bench.sessions.fingerprint}
+    update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
+
+
+def order_summary(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return one row a part: orders, instruments, days, first and last day, mean amount."""
+    rows = {
+        name: {
+            "orders": len(table),
+            "instruments": table["instrument"].nunique(),
+            "days": table["date"].nunique(),
+            "first": f"{table['date'].min():%Y-%m-%d}",
+            "last": f"{table['date'].max():%Y-%m-%d}",
+            "mean_amount": table["amount"].mean(),
+        }
+        for name, table in parts.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("part")
+
+
+def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
+    """Return the order table of one part of the run."""
+    return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)

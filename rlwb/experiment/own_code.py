@@ -1,0 +1,145 @@
+"""Code of one's own in a run: known by its content, copied into the run, and run only where it is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_state_path
+
+from rlwb.code import Code
+from rlwb.errors import ConfigError
+from rlwb.experiment.config import RunConfig
+from rlwb.files import atomic_path, write_json
+from rlwb.market.feature_registry import find_feature
+from rlwb.parts import check, find
+
+#: A name that stands for a file's class or function.
+_IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>\w+)")
+
+TRUST_ENV = "RLWB_TRUST_CODE"
+"""Environment variable that is set where the code of runs is trusted."""
+
+
+def own_code(config: RunConfig) -> dict[str, Code]:
+    """Return place in the configuration to code, of parts that are neither built in nor entry points."""
+    found = {f"{place} {part.name}": find(kind, part.name) for place, kind, part in config.parts()}
+    return {place: code for place, code in found.items() if code.is_foreign}
+
+
+def described(config: RunConfig) -> dict[str, Any]:
+    """Return the configuration as plain values in which code is known by its content, wherever it lies."""
+
+    def described_name(match: re.Match[str]) -> str:
+        code = Code(match["file"], match["attribute"], is_foreign=True).describe()
+        return f"{code['name']} {code['hash']}"
+
+    tree: dict[str, Any] = _with_names(config.as_dict(), described_name)
+    return tree
+
+
+def keep_code(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """Copy files of code into a run's folder; return the configuration as plain values that name the copies.
+
+    Parameters
+    ----------
+    folder
+        The run's. The copies go to ``code/<hash of the content>/``, and names start at the folder.
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        source = Path(match["file"])
+        code = Code(match["file"], match["attribute"], is_foreign=True)
+        target = Path("code") / code.fingerprint() / source.name
+        if not (folder / target).exists():
+            with atomic_path(folder / target) as path:
+                shutil.copyfile(source, path)
+        return f"{target.as_posix()}:{match['attribute']}"
+
+    tree: dict[str, Any] = _with_names(config.as_dict(), kept)
+    return tree
+
+
+def _with_names(value: Any, change: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_names(one, change) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_names(one, change) for one in value]
+    match = _IN_FILE.fullmatch(value) if isinstance(value, str) else None
+    return change(match) if match else value
+
+
+def check_parts(config: RunConfig) -> None:
+    """Load every part and let it refuse its settings, before any work; this runs their code."""
+    for _, kind, part in config.parts():
+        if kind == "feature":
+            find_feature(part.name)
+        else:
+            check(kind, part)
+
+
+def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:
+    """Remember that the user named this code, so that a run that has a copy of it is not asked about.
+
+    Parameters
+    ----------
+    beside
+        A configuration that came from elsewhere; what it names is not the user's word.
+    """
+    known = _known()
+    foreign = set() if beside is None else {_key(code) for code in own_code(beside).values()}
+    new = {_key(code) for code in own_code(config).values()} - known - foreign
+    if new:
+        try:
+            write_json(_file(), sorted(known | new))
+        except OSError:  # asked again the next time
+            return
+
+
+def require_trust(config: RunConfig, *, given: bool = False) -> None:
+    """Ask before the code of a run's directory is run that this user has never named.
+
+    Parameters
+    ----------
+    given
+        Whether ``--trust-code`` was given.
+
+    Raises
+    ------
+    ConfigError
+        When the code is not trusted, or nobody can be asked.
+    """
+    known = _known()
+    foreign = {place: code for place, code in own_code(config).items() if _key(code) not in known}
+    if not foreign or os.environ.get(TRUST_ENV):
+        return
+    listed = "; ".join(f"{place} (hash {code.fingerprint()})" for place, code in foreign.items())
+    if not given:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise ConfigError(
+                f"this run names code that you have not used before: {listed}. Read it, then --trust-code."
+            )
+        if input(f"This run names code: {listed}. Run it? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise ConfigError("the run's code was not trusted, so nothing was run.")
+    trust(config)
+
+
+def _key(code: Code) -> str:
+    return f"{code.fingerprint()}:{code.attribute}" if code.is_file else f"{code.place}:{code.attribute}"
+
+
+def _file() -> Path:
+    return Path(user_state_path("rlwb")) / "trusted_code.json"
+
+
+def _known() -> set[str]:
+    try:
+        return set(json.loads(_file().read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return set()

@@ -1,0 +1,86 @@
+"""Policies: what chooses actions, and what learns to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+import gymnasium as gym
+import numpy as np
+
+
+class Actor(Protocol):
+    """Anything that chooses actions for a batch of observations."""
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""
+
+
+class Learner(ABC):
+    """A policy that learns from episodes.
+
+    Attributes
+    ----------
+    figures
+        Names of the metrics that `learn` returns, so that callbacks which watch one are checked before training; None
+        where they are not known before.
+    head
+        What the run puts on a network to make the learner's ``network``: it is called with the network, the number of
+        actions, ``mask`` and ``start``. None where the learner takes something else.
+    """
+
+    figures: tuple[str, ...] | None = None
+    head: ClassVar[type[Any] | None] = None
+
+    @abstractmethod
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Choose an action for each of N observations.
+
+        Parameters
+        ----------
+        obs
+            A batch of N observations: an array of shape (N, …), or a dict of such.
+        noise : float64 of shape (N,), optional
+            Uniform numbers in [0, 1) to explore with. Without them the policy does what it holds best.
+
+        Returns
+        -------
+        Array of shape (N, …)
+        """
+
+    @abstractmethod
+    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
+        """Update on whole episodes laid end to end.
+
+        Parameters
+        ----------
+        obs
+            A batch of N observations; what they share with all rows, like ``features``, comes with them.
+        action : of shape (N, …)
+        reward : float64 of shape (N,)
+        done : bool of shape (N,)
+            The last transition of each episode.
+
+        Returns
+        -------
+        dict
+            Metrics of the update.
+        """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that an exact resume needs, in plain values, arrays and tensors."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where `state_dict` was taken.
+
+        Raises
+        ------
+        CheckpointError
+            When the state is that of another policy.
+        """
+
+    def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:  # noqa: B027 - may stay
+        """Raise `ConfigError` unless the policy can act in these spaces; by default any will do."""

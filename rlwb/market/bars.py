@@ -1,0 +1,309 @@
+"""Bars as arrays, on their way from a source through a data set into a panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rlwb.errors import DataError
+from rlwb.market.findings import Finding, Report
+from rlwb.market.schema import FIELDS, REQUIRED
+from rlwb.market.stamps import parse_stamps
+
+MUST = REQUIRED[2:]
+#: All columns that are numbers.
+NUMBERS = (*FIELDS, "factor")
+MAY = tuple(name for name in NUMBERS if name not in MUST)
+DAY = 86_400_000_000
+#: Stamps in microseconds that nanoseconds reach, as pandas has them.
+_EARLIEST, _LATEST = (int(stamp.value) // 1000 for stamp in (pd.Timestamp.min, pd.Timestamp.max))
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of several instruments; all arrays of shape ``(bars,)`` but `names`.
+
+    Parameters
+    ----------
+    names
+        The instruments, sorted text.
+    code
+        Each bar's instrument as a number into `names`, int64.
+    stamp
+        Session-local stamps in microseconds since 1970, int64.
+    values
+        Float64 columns by name, those of `NUMBERS`; NaN is missing.
+    halted
+        Bool, or None where the source does not say.
+    source, row
+        Where each bar came from: number of the source (int32), and its row there, counted from 1 (int64); 0 = unknown.
+    """
+
+    names: np.ndarray
+    code: np.ndarray
+    stamp: np.ndarray
+    values: Mapping[str, np.ndarray]
+    halted: np.ndarray | None
+    source: np.ndarray
+    row: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.stamp)
+
+    def take(self, index: np.ndarray | slice) -> Bars:
+        """Return the bars of `index` (row numbers, a mask or a slice), in that order."""
+        return replace(
+            self,
+            code=self.code[index],
+            stamp=self.stamp[index],
+            values={name: column[index] for name, column in self.values.items()},
+            halted=None if self.halted is None else self.halted[index],
+            source=self.source[index],
+            row=self.row[index],
+        )
+
+    def arrange(self) -> Bars:
+        """Return the bars sorted by instrument and stamp; those of one stamp stay in their order."""
+        code, stamp = np.diff(self.code), np.diff(self.stamp)
+        if ((code > 0) | ((code == 0) & (stamp >= 0))).all():
+            return self
+        return self.take(np.lexsort((self.stamp, self.code)))
+
+    def finding(self, kind: str, at: int, files: Mapping[int, str], what: str = "", value: float = np.nan) -> Finding:
+        """Return a finding about the bar `at`; `files` are the names of sources by number."""
+        stamp = str(pd.Timestamp(int(self.stamp[at]), unit="us"))
+        row = int(self.row[at]) or None
+        name = str(self.names[self.code[at]])
+        return Finding(kind, what, name, stamp[:10], stamp, files.get(int(self.source[at])), row, float(value))
+
+    def as_table(self) -> pa.Table:
+        """Return the bars with every column of the schema, `source` and `row`; null where they are missing."""
+        code = pa.array(self.code.astype(np.int32))
+        columns = {
+            "instrument": pa.DictionaryArray.from_arrays(code, pa.array(self.names.tolist(), pa.string())),
+            "datetime": pa.array(self.stamp.view("datetime64[us]")),
+            **{name: _numbers(self, name) for name in NUMBERS},
+            "halted": pa.nulls(len(self), pa.bool_()) if self.halted is None else pa.array(self.halted),
+            "source": pa.array(self.source),
+            "row": pa.array(self.row, mask=self.row == 0),
+        }
+        return pa.table(columns)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, columns: Iterable[str] | None = None) -> Bars:
+        """Return the bars of a table that `as_table` made; with the values of `columns`, else with all."""
+        names, code = _codes(table["instrument"])
+        halted = table["halted"] if "halted" in table.column_names else None
+        wanted = set(NUMBERS if columns is None else columns)
+        return cls(
+            names,
+            code,
+            table["datetime"].to_numpy().astype("datetime64[us]", copy=False).view(np.int64),
+            {name: table[name].to_numpy() for name in NUMBERS if name in wanted and name in table.column_names},
+            None if halted is None or halted.null_count == len(halted) else pc.fill_null(halted, False).to_numpy(),
+            table["source"].to_numpy(),
+            pc.fill_null(table["row"], 0).to_numpy(),
+        )
+
+
+def join(parts: Sequence[Bars]) -> Bars:
+    """Return the bars of all parts, one after the other; what one of them lacks is missing."""
+    if len(parts) == 1:
+        return parts[0]
+    names = np.unique(np.concatenate([part.names for part in parts]))
+    columns = [name for name in NUMBERS if any(name in part.values for part in parts)]
+    halted = any(part.halted is not None for part in parts)
+    return Bars(
+        names,
+        np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts]),
+        np.concatenate([part.stamp for part in parts]),
+        {name: np.concatenate([_column(part, name) for part in parts]) for name in columns},
+        np.concatenate([_halts(part) for part in parts]) if halted else None,
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.row for part in parts]),
+    )
+
+
+def bars_of(
+    table: pa.Table, zone: str | None, report: Report, *, source: int = 0, file: str = "", first: int | None = None
+) -> Bars:
+    """Return the bars of a source's table (`rlwb.market.source`) that have an instrument and a stamp.
+
+    Parameters
+    ----------
+    table
+        Columns of the schema; stamps of any unit, local or with a zone.
+    zone
+        The session's, to which stamps with a zone are brought.
+    report
+        Where bars without instrument or stamp, and stamps finer than a microsecond, are counted.
+    source, file
+        Number and name of the source.
+    first
+        Its row that the table begins with, counted from 1; None where rows are not known.
+    """
+    names, code = _codes(table["instrument"])
+    stamp, there, fine = _local(table["datetime"], zone)
+    there &= (stamp > _EARLIEST) & (stamp < _LATEST)
+    length = table.num_rows
+    row = np.zeros(length, np.int64) if first is None else np.arange(first, first + length)
+    halted = table["halted"] if "halted" in table.column_names else None
+    bars = Bars(
+        names,
+        code,
+        stamp,
+        {name: _floats(table[name]) for name in NUMBERS if name in table.column_names},
+        None if halted is None else pc.fill_null(halted, False).to_numpy(zero_copy_only=False),
+        np.full(length, source, dtype=np.int32),
+        row,
+    )
+    keep = np.ones(length, dtype=bool)
+    for kind, mask in (("instrument_missing", code < 0), ("datetime_missing", ~there), ("off_grid", fine)):
+        mask &= keep
+        if mask.any():
+            at = int(np.argmax(mask))
+            name = str(names[code[at]]) if code[at] >= 0 else None
+            report.add(kind, int(mask.sum()), instrument=name, file=file or None, row=int(row[at]) or None)
+            keep &= ~mask
+    return bars if keep.all() else bars.take(np.flatnonzero(keep))
+
+
+def table_of(frame: pd.DataFrame, report: Report) -> pa.Table:
+    """Return a frame of bars in the schema as a table; columns that are not of the schema are counted.
+
+    Raises
+    ------
+    DataError
+        For a column that is required and absent, there twice, or of another type.
+    """
+    check_columns([str(name) for name in frame.columns])
+    extra = [str(name) for name in frame.columns if name not in (*REQUIRED, *MAY, "halted")]
+    report.add("column_ignored", len(extra), ", ".join(extra))
+    columns: dict[str, pa.Array] = {}
+    for name in frame.columns:
+        if name not in extra:
+            column = frame[name]
+            if name == "datetime":
+                columns[name] = _stamps(column)
+            elif name == "instrument":
+                columns[name] = _ids(column)
+            else:
+                columns[name] = pa.array(_flags(column) if name == "halted" else _checked(column))
+    return pa.table(columns)
+
+
+def check_columns(names: Sequence[str], source: str = "", ignored: str = "") -> None:
+    """Raise `DataError` unless `names` has the schema's required columns, each once.
+
+    Parameters
+    ----------
+    source, ignored
+        Where the bars are from, and columns of it that are not in the schema; for the message.
+    """
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        have = ", ".join(names) + (f"; {ignored} mean nothing" if ignored else "")
+        raise DataError(
+            f"the bars{source and f' of {source}'} lack the columns {', '.join(missing)} (they have {have}); say which "
+            "of theirs is which by columns (market.columns, --column THEIRS=OURS)."
+        )
+    doubled = sorted({name for name in names if list(names).count(name) > 1})
+    if doubled:
+        raise DataError(f"the bars have the columns {', '.join(doubled)} more than once; keep one of each.")
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sorted names and each row's number among them, -1 where there is none."""
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    whole = column.unify_dictionaries().combine_chunks()
+    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+    found = np.array(whole.dictionary.fill_null("").to_pylist(), dtype=np.str_)
+    names = np.unique(found)
+    rank = np.append(np.searchsorted(names, found), -1)
+    if len(names) and names[0] == "":
+        rank, names = np.maximum(rank - 1, -1), names[1:]
+    return names, rank[pc.fill_null(whole.indices, len(found)).to_numpy()]
+
+
+def _local(column: pa.ChunkedArray, zone: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return local stamps in microseconds, which of them are there, and which are finer than that."""
+    if column.type.tz is not None:
+        if zone is None:
+            raise DataError(
+                f"the bars are stamped in the zone {column.type.tz} and the calendar has none (orders are local "
+                "wall-clock time); set Calendar.timezone to the exchange's zone, for example America/New_York."
+            )
+        column = pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    number = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    if column.type.unit == "ns":
+        whole, rest = np.divmod(number, 1000)
+        return whole, there, rest != 0
+    reach = {"s": 1_000_000, "ms": 1000, "us": 1}[column.type.unit]
+    there = there & (np.abs(number) <= _LATEST // reach)
+    return np.where(there, number, 0) * reach, there, np.zeros(len(number), dtype=bool)
+
+
+def _floats(column: pa.ChunkedArray) -> np.ndarray:
+    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    return numbers
+
+
+def _numbers(bars: Bars, name: str) -> pa.Array:
+    found = bars.values.get(name)
+    return pa.nulls(len(bars), pa.float64()) if found is None else pa.array(found, from_pandas=True)
+
+
+def _column(bars: Bars, name: str) -> np.ndarray:
+    found = bars.values.get(name)
+    return np.full(len(bars), np.nan) if found is None else found
+
+
+def _halts(bars: Bars) -> np.ndarray:
+    return np.zeros(len(bars), dtype=bool) if bars.halted is None else bars.halted
+
+
+def _ids(column: pd.Series) -> pa.Array:
+    odd = next((name for name in column.dropna().unique() if not isinstance(name, str)), None)
+    if odd is not None:
+        raise DataError(
+            f"column instrument holds {odd!r} ({type(odd).__name__}); ids are text, or 000001 loses its zeros: "
+            "write the column as text."
+        )
+    return pa.array(column.astype("object").where(column.notna(), None), pa.string())
+
+
+def _stamps(column: pd.Series) -> pa.Array:
+    if isinstance(column.dtype, pd.DatetimeTZDtype) or column.dtype.kind == "M":
+        return pa.array(column)
+    first = next(iter(column.dropna()), None)
+    if first is None or isinstance(first, str):
+        text = pa.array([None if value is pd.NaT else value for value in column.tolist()], pa.string())
+        return parse_stamps(text, "column datetime")
+    raise DataError(
+        f"column datetime holds {first!r}, which is no timestamp; convert the column first, for example with "
+        "pandas.to_datetime(..., unit='ms')."
+    )
+
+
+def _checked(column: pd.Series) -> np.ndarray:
+    if not pd.api.types.is_bool_dtype(column.dtype):
+        try:
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            column = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+    what = repr(column.iloc[0]) if len(column) else f"values of type {column.dtype}"
+    raise DataError(f"column {column.name} holds {what}, which is not a number; correct it or make it empty.")
+
+
+def _flags(column: pd.Series) -> np.ndarray:
+    flags = column.astype("object").where(column.notna(), False)
+    odd = flags[~flags.isin([False, True])].tolist()
+    if odd:
+        raise DataError(f"column halted holds {odd[0]!r}; write true or false (or 1 and 0).")
+    return flags.to_numpy().astype(bool)

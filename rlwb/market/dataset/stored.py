@@ -1,0 +1,262 @@
+"""The bars of a data set, back out of it: some sessions at a time, sorted, in little memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rlwb.errors import DataError
+from rlwb.market.bars import DAY, Bars, join
+from rlwb.market.calendar import Calendar
+from rlwb.market.clock import day_of
+from rlwb.market.dataset.state import BARS, STATE, read_state
+from rlwb.market.findings import Report
+from rlwb.market.source import check_found
+
+#: Bars that are laid out at a time; they take some 0.3 GB on the way.
+PART_BARS = 1 << 20
+#: Rows that are read of a file at least; small, because a part takes a few of each of many files.
+_GROUP_ROWS = 1 << 15
+_DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
+
+
+class _Plan(NamedTuple):
+    """Where the sessions lie; arrays of shape ``(pieces,)``, sorted by instrument and day."""
+
+    names: np.ndarray  # of the instruments, sorted
+    code: np.ndarray
+    day: np.ndarray
+    file: np.ndarray  # index into the data set's files
+    first: np.ndarray  # row of the file
+    bars: np.ndarray  # how many
+
+
+class Stored:
+    """Bars of a data set, of which nothing is read yet.
+
+    Parameters
+    ----------
+    directory
+        The data set.
+    instruments
+        Ids to keep; None keeps all.
+    start, end
+        First and last date of sessions to keep, both included.
+    leave_out
+        Names of files that are not read.
+
+    Raises
+    ------
+    DataError
+        For a data set that is not finished, and a first date after the last.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        instruments: Sequence[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        leave_out: Sequence[str] = (),
+        unfinished: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.state = read_state(directory)
+        late = self.state.incomplete
+        if late is not None and not unfinished:
+            raise DataError(
+                f"the import into {directory} is under way or was cut short; finish it with rlwb data import "
+                f"{late.path} --out {directory}."
+            )
+        self.files = [name for name in self.state.files if name not in leave_out]
+        self.is_whole = instruments is None and start is None and end is None
+        self._wanted = [instruments] if isinstance(instruments, str) else instruments
+        self._first = None if start is None else int(day_of(start).astype(np.int64))
+        self._last = None if end is None else int(day_of(end).astype(np.int64))
+        self._before = (directory / STATE).read_bytes()
+
+    def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
+        """Yield whole sessions, sorted by instrument and stamp, of about `PART_BARS`.
+
+        An instrument is in one part unless it is larger than that.
+        """
+        calendar = calendar or self.state.calendar
+        shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
+        plan = self._plan(shift)
+        for low, high in _cuts(plan):
+            yield self._read(plan, low, high)
+        if (self.directory / STATE).read_bytes() != self._before:
+            raise DataError(f"bars were imported into {self.directory} while it was read; read it again.")
+
+    def frame(self) -> pd.DataFrame:
+        """Return all bars in the schema's columns: instrument (category of text), datetime, and numbers."""
+        parts = list(self.parts())
+        if not parts:
+            return pd.DataFrame({"instrument": pd.Categorical([]), "datetime": pd.Series([], dtype="datetime64[ns]")})
+        bars = join(parts)
+        names = pd.Index(bars.names.tolist(), dtype=object)
+        columns = {
+            "instrument": pd.Categorical.from_codes(bars.code.astype(np.int32), categories=names),
+            "datetime": bars.stamp.view("datetime64[us]").astype("datetime64[ns]"),
+            **bars.values,
+            **({} if bars.halted is None else {"halted": bars.halted}),
+        }
+        return pd.DataFrame(columns)
+
+    def told(self) -> Report:
+        """Return what the imports found, with the number of rows that they dropped; of a selection nothing."""
+        report = Report()
+        report.absorb(self.state.report)
+        report.total("bars_read", self.state.rows - self.state.bars if self.is_whole else 0)
+        return report
+
+    def damage(self) -> dict[str, str]:
+        """Read everything; return what is wrong with files that cannot be read, by their names."""
+        found = {}
+        for name in self.files:
+            try:
+                for _ in read_file(self._path(name)).iter_batches(_GROUP_ROWS * 8):
+                    pass
+            except (DataError, pa.ArrowException, OSError) as error:
+                found[name] = str(error if isinstance(error, DataError) else _damaged(self._path(name), error))
+        return found
+
+    def _path(self, name: str) -> Path:
+        return self.directory / BARS / name
+
+    def _plan(self, shift: int) -> _Plan:
+        pieces: list[tuple[np.ndarray, ...]] = []
+        for number, name in enumerate(self.files):
+            keys = _batches(self._path(name), ["instrument", "datetime"])
+            first = 0
+            for table in keys:
+                text = table["instrument"].combine_chunks()
+                day = (table["datetime"].to_numpy().view(np.int64) - shift) // DAY
+                code = text.indices.to_numpy()
+                begins = np.flatnonzero(np.append(True, (np.diff(code) != 0) | (np.diff(day) != 0)))
+                names = np.array(text.dictionary.to_pylist(), dtype=np.str_)[code[begins]]
+                count = np.diff(np.append(begins, len(code)))
+                pieces.append((names, day[begins], np.full(len(begins), number), first + begins, count))
+                first += len(code)
+        if not pieces:
+            return _Plan(np.empty(0, np.str_), *(np.empty(0, np.int64) for _ in range(5)))
+        text, day, file, begins, count = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        names, code = np.unique(text, return_inverse=True)
+        keep = np.ones(len(day), dtype=bool)
+        if self._wanted is not None:
+            check_found(self._wanted, names.tolist(), self.directory)
+            keep &= np.isin(names, list(self._wanted))[code]
+        keep &= True if self._first is None else day >= self._first
+        keep &= True if self._last is None else day <= self._last
+        order = np.flatnonzero(keep)
+        order = order[np.lexsort((file[order], day[order], code[order]))]
+        return _Plan(names, code[order], day[order], file[order], begins[order], count[order])
+
+    def _read(self, plan: _Plan, low: int, high: int) -> Bars:
+        """Return the bars of the pieces `low` up to `high`."""
+        parts = []
+        columns = ["instrument", "datetime", *self.state.columns, "source", "row"]
+        for number in np.unique(plan.file[low:high]).tolist():
+            mine = plan.file[low:high] == number
+            first, count = plan.first[low:high][mine], plan.bars[low:high][mine]
+            begin, end = int(first.min()), int((first + count).max())
+            rows = np.repeat(first - begin - np.cumsum(count) + count, count) + np.arange(count.sum())
+            table = pa.concat_tables(_batches(self._path(self.files[number]), columns, begin, end))
+            bars = Bars.from_table(table, self.state.columns)
+            parts.append(bars if len(rows) == len(bars) else bars.take(rows))
+        return join(parts).arrange()
+
+
+def write_file(path: Path, bars: Bars) -> None:
+    """Write sorted bars to `path`, with a checksum a page."""
+    pq.write_table(
+        bars.as_table(),
+        path,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=_GROUP_ROWS,
+        use_dictionary=["instrument", "source"],
+        column_encoding=_DELTA,
+        write_statistics=["instrument", "datetime"],
+        write_page_checksum=True,
+    )
+
+
+def read_file(path: Path) -> pq.ParquetFile:
+    """Open a file of bars; one that is missing or damaged is a `DataError`."""
+    try:
+        return pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=["instrument"])
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; import its sources into a new folder.") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from None
+
+
+def read_whole(path: Path) -> Bars:
+    """Return all bars of a file."""
+    return Bars.from_table(pa.concat_tables(_batches(path, None)))
+
+
+def overlapping(path: Path, names: np.ndarray, first: int, last: int) -> Iterator[Bars]:
+    """Yield the row groups of a file that may hold bars of `names` (sorted) from stamp `first` to `last`."""
+    with read_file(path) as file:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            text, stamp = (group.column(index).statistics for index in range(2))
+            low, high = (int(np.datetime64(value, "us").astype(np.int64)) for value in (stamp.min, stamp.max))
+            at = np.searchsorted(names, text.min)
+            if at < len(names) and names[at] <= text.max and low <= last and high >= first:
+                try:
+                    yield Bars.from_table(file.read_row_group(number, use_threads=False))
+                except (pa.ArrowException, OSError) as error:
+                    raise _damaged(path, error) from None
+
+
+def _batches(path: Path, columns: list[str] | None, first: int = 0, last: int | None = None) -> Iterator[pa.Table]:
+    """Yield the rows `first` up to `last` of a file, a row group at a time."""
+    with read_file(path) as file:
+        begin = 0
+        for number in range(file.num_row_groups):
+            count = file.metadata.row_group(number).num_rows
+            end = begin + count if last is None else min(last, begin + count)
+            if begin + count > first and begin < end:
+                try:
+                    table = file.read_row_group(number, columns=columns, use_threads=False)
+                except (pa.ArrowException, OSError) as error:
+                    raise _damaged(path, error) from None
+                skip = max(0, first - begin)
+                yield table.slice(skip, end - begin - skip)
+            begin += count
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return DataError(f"{path} is damaged ({why}); import its sources into a new folder.")
+
+
+def _cuts(plan: _Plan) -> Iterator[tuple[int, int]]:
+    """Yield the first and last piece of each part: whole sessions, and whole instruments as far as they fit."""
+    if not len(plan.code):
+        return
+    new_session = np.append(True, (np.diff(plan.code) != 0) | (np.diff(plan.day) != 0))
+    starts = np.flatnonzero(new_session)
+    new_name = np.append(True, np.diff(plan.code[starts]) != 0)
+    bars = np.add.reduceat(plan.bars, starts)
+    total = np.append(0, np.cumsum(bars))
+    stops = np.append(starts[1:], len(plan.code))
+    names = np.append(np.flatnonzero(new_name), len(starts))
+    at = 0
+    while at < len(starts):
+        most = max(at + 1, int(np.searchsorted(total, total[at] + PART_BARS, side="right")) - 1)
+        whole = names[(names > at) & (names <= most)]
+        following = names[names > at][0]
+        end = int(whole[-1]) if len(whole) else min(most, int(following))
+        yield int(starts[at]), int(stops[end - 1])
+        at = end

@@ -1,0 +1,376 @@
+"""What reading, building and checking bars found: one list of findings, counted by kind.
+
+A `Report` is passed to everything that reads or changes bars. Each step calls `Report.add(kind, count, what, ...)` with
+a key of `KINDS` and, where known, the instrument, date, stamp, file and row of the first bar concerned. All findings
+are counted; the first `Report.limit` of each kind are listed (loading lists one, a check 1,000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Effect = Literal["dropped", "repaired", "noted"]
+Severity = Literal["fault", "note"]
+
+
+class Kind(NamedTuple):
+    """One kind of finding: the unit counted, what loading does about it, how bad it is, its text, and what to do."""
+
+    unit: str
+    effect: Effect
+    severity: Severity
+    text: str
+    advice: str = "nothing"
+
+
+_AGAIN = "ask the source for the bar; until then its value is missing"
+_CLOCK = "correct the calendar (hours, zone, label, bar length) if they belong to the session"
+_COMPARE = "compare with another source"
+#: What to do about a suspected split.
+SPLIT_ADVICE = (
+    "nothing is adjusted: state the splits in a column factor, load adjusted bars, or leave the earlier days out; as "
+    "it is, today's prices and volumes are compared with yesterday's across the split"
+)
+
+KINDS: dict[str, Kind] = {
+    "damaged": Kind("files", "noted", "fault", "cannot be read", "import its sources into a new folder"),
+    "incomplete": Kind("sources", "noted", "fault", "an import was cut short", "run the same import again"),
+    "refused": Kind("sources", "noted", "fault", "loading refuses the bars", "follow what the sentence says"),
+    "instrument_missing": Kind("bars", "dropped", "fault", "no instrument", "fill the column instrument"),
+    "datetime_missing": Kind(
+        "bars",
+        "dropped",
+        "fault",
+        "no stamp, or one in an hour that the clocks show twice or never",
+        "fill the column datetime",
+    ),
+    "closed_day": Kind(
+        "bars", "dropped", "fault", "on a weekend or a day the calendar calls closed", "correct the calendar if not so"
+    ),
+    "off_session": Kind("bars", "dropped", "note", "outside the session's segments", _CLOCK),
+    "auction": Kind("bars", "dropped", "note", "stamped at the session's edge, outside its ticks (auctions)", _CLOCK),
+    "off_grid": Kind("bars", "dropped", "fault", "stamp not on the tick grid", _CLOCK),
+    "after_early_close": Kind("bars", "dropped", "note", "after an early close", _CLOCK),
+    "duplicate_identical": Kind("bars", "dropped", "note", "repeats an earlier bar exactly"),
+    "duplicate_conflicting": Kind(
+        "bars", "dropped", "fault", "another bar of the same tick follows (the last is kept)", "see which row is right"
+    ),
+    "overlap_identical": Kind("bars", "dropped", "note", "also in a source imported earlier, with the same values"),
+    "overlap_conflicting": Kind(
+        "bars",
+        "dropped",
+        "fault",
+        "differ from the bar of another source (see the conflicts)",
+        "see which source is right; --on-conflict chooses at import",
+    ),
+    "file_repeated": Kind("files", "dropped", "note", "same content as another file"),
+    "unsorted": Kind("bars", "repaired", "note", "earlier than the bar before it (sorted)"),
+    "price_zero": Kind("bars", "repaired", "fault", "a price of 0 (made missing)", _AGAIN),
+    "price_negative": Kind("bars", "repaired", "fault", "a negative price (made missing)", _AGAIN),
+    "price_not_finite": Kind("bars", "repaired", "fault", "a price of NaN or infinity (missing)", _AGAIN),
+    "high_low": Kind(
+        "bars",
+        "repaired",
+        "fault",
+        "open or close outside low..high (range widened)",
+        "see whether columns are exchanged",
+    ),
+    "quote_crossed": Kind("bars", "repaired", "fault", "bid above ask (quote made missing)", _AGAIN),
+    "volume_negative": Kind(
+        "bars", "repaired", "fault", "a negative or infinite volume or size (made missing)", _AGAIN
+    ),
+    "volume_missing": Kind(
+        "bars", "noted", "note", "a price without a volume", "volume caps and VWAP cannot use these bars"
+    ),
+    "quote_only": Kind("bars", "noted", "note", "a quote and no trade"),
+    "missing_tick": Kind(
+        "ticks", "noted", "note", "no price (no-trade ticks)", "nothing for thin instruments; else fetch the days again"
+    ),
+    "missing_session": Kind(
+        "sessions",
+        "noted",
+        "note",
+        "no bar on a day on which most others trade",
+        "fetch the days again, or accept a halt",
+    ),
+    "sparse_session": Kind(
+        "sessions", "dropped", "note", "fewer ticks with a price than min_coverage asks", "set min_coverage"
+    ),
+    "early_close_stated": Kind("dates", "noted", "note", "closed early as the calendar states"),
+    "early_close_inferred": Kind("dates", "noted", "note", "closed early (nothing traded later)"),
+    "no_volume": Kind("sessions", "noted", "note", "nothing traded: all volumes are 0 or missing"),
+    "zero_volume": Kind(
+        "bars", "noted", "note", "a price and a volume of 0", "nothing; a volume cap fills nothing there"
+    ),
+    "stale": Kind(
+        "runs",
+        "noted",
+        "note",
+        "all prices of an hour or more in a row are one and the same",
+        "see whether it was halted, locked at a price limit, or the feed stood still",
+    ),
+    "outlier": Kind(
+        "bars",
+        "noted",
+        "fault",
+        "a price far from its neighbours on both sides, which return",
+        f"{_COMPARE}; a bad print moves the benchmark and is a price nobody could trade at",
+    ),
+    "jump": Kind(
+        "bars",
+        "noted",
+        "fault",
+        "the close moves over 10 % within a session and stays",
+        f"{_COMPARE}; leave the day out if it is not real",
+    ),
+    "price_jump": Kind(
+        "sessions",
+        "noted",
+        "fault",
+        "opens over 30 % away from the last close, not like a split",
+        f"{_COMPARE}; a change of units or of the instrument behind the id looks so",
+    ),
+    "factor_contradicted": Kind(
+        "sessions",
+        "noted",
+        "fault",
+        "the factor changes by a fifth or more and the price does not (are prices adjusted?)",
+        "set prices='adjusted' if they are",
+    ),
+    "split_suspected": Kind(
+        "sessions",
+        "noted",
+        "fault",
+        "opens like after a split, by price and volume (not adjusted; see docs/data/actions.md)",
+        SPLIT_ADVICE,
+    ),
+    "volume_break": Kind(
+        "dates",
+        "noted",
+        "fault",
+        "median volume is over 8 times larger or smaller than the day before",
+        "the source changed its feed or unit; use the days on one side of it only",
+    ),
+    "label_suspect": Kind(
+        "sessions",
+        "noted",
+        "fault",
+        "stamps look as if the calendar's label were the wrong one",
+        "use the other label; a data set must be imported again",
+    ),
+    "instrument_padded": Kind("instruments", "repaired", "note", "blanks around the id (taken off)"),
+    "instrument_without_bars": Kind("instruments", "dropped", "note", "listed, but without any prices"),
+    "instrument_unlisted": Kind("instruments", "noted", "note", "has files, but is not listed (left out)"),
+    "outside_listing": Kind("bars", "dropped", "note", "outside the dates for which the instrument is listed"),
+    "no_bar": Kind("steps", "noted", "note", "of the source's calendar without any value (no bar)"),
+    "price_adjusted": Kind("bars", "noted", "note", "adjusted by a factor other than 1, left so"),
+    "factor_applied": Kind("bars", "noted", "note", "brought back to traded prices and volumes by their factor"),
+    "factor_added": Kind(
+        "bars", "repaired", "note", "before a suspected split (given a factor, prices left as traded)"
+    ),
+    "finding_dropped": Kind("bars", "dropped", "note", "named by a check (left out as was asked for)"),
+    "factor_missing": Kind("bars", "repaired", "fault", "no factor above 0 (prices and volumes made missing)"),
+    "bar_unfinished": Kind("bars", "noted", "note", "end before their interval does"),
+    "cross_trade": Kind("trades", "dropped", "note", "executions in auctions, outside prices and volumes of bars"),
+    "column_absent": Kind("columns", "noted", "note", "of the schema are not in the source (missing)"),
+    "column_ignored": Kind("columns", "noted", "note", "not part of the schema"),
+    "file_ignored": Kind("files", "noted", "note", "not a file of bars"),
+    "cache_rebuilt": Kind("caches", "noted", "note", "damaged, built again"),
+}
+
+#: Kinds of which more are listed than the limit, because each of them is to be looked at.
+LISTED_ALWAYS = {"split_suspected": 20}
+
+
+def printable(text: str) -> str:
+    """Return text on one line: whatever cannot be shown is written as Python escapes it."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def counted(count: int, unit: str) -> str:
+    """Return a count and its unit, given as plural, in words: ``1 bar``, ``2,000 bars``."""
+    head, _, rest = unit.partition(" ")
+    return " ".join(part for part in (f"{count:,}", head.removesuffix("s") if count == 1 else head, rest) if part)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding, and where it is.
+
+    Parameters
+    ----------
+    kind
+        A key of `KINDS`.
+    what
+        The value that is wrong, in words.
+    instrument, date, stamp
+        Where it is: id, ``YYYY-MM-DD``, and the stamp as text; None where it has none.
+    file, row
+        Where the bar came from; rows are counted from 1.
+    value
+        The price, volume, return, ratio or number that it is about; NaN without one.
+    """
+
+    kind: str
+    what: str = ""
+    instrument: str | None = None
+    date: str | None = None
+    stamp: str | None = None
+    file: str | None = None
+    row: int | None = None
+    value: float = float("nan")
+
+    def place(self) -> str:
+        """Return where it is and what it is, in words: ``A 2024-01-03 10:05:00 (a.csv row 6): close``."""
+        where = " ".join(part for part in (self.instrument, self.stamp or self.date) if part)
+        origin = f"{self.file or ''}{'' if self.row is None else f' row {self.row}'}"
+        if origin:
+            where = f"{where} ({origin})" if where else origin
+        return printable(": ".join(part for part in (where, self.what) if part))
+
+
+class Report:
+    """Findings of all steps that bars went through.
+
+    Parameters
+    ----------
+    totals
+        Numbers that are no findings: bars read and kept, sessions built.
+    limit
+        How many findings of each kind are listed; all are counted.
+
+    Attributes
+    ----------
+    counts : dict of int
+        How many findings of each kind, by kind.
+    listed : dict of list of Finding
+        The first `limit` of each kind.
+    """
+
+    def __init__(self, totals: Mapping[str, int] | None = None, *, limit: int = 1) -> None:
+        self.limit = limit
+        self.counts: dict[str, int] = {}
+        self.listed: dict[str, list[Finding]] = {}
+        self.totals: dict[str, int] = dict(totals or {})
+
+    def add(
+        self,
+        kind: str,
+        count: int = 1,
+        what: str = "",
+        *,
+        instrument: str | None = None,
+        date: str | None = None,
+        stamp: str | None = None,
+        file: str | None = None,
+        row: int | None = None,
+        value: float = float("nan"),
+    ) -> None:
+        """Count `count` findings of `kind`, and list the first, which the other parameters tell; 0 adds nothing.
+
+        The other parameters are those of `Finding`. An unknown kind is a `KeyError`.
+        """
+        self.count(kind, count)
+        if count:
+            self.show([Finding(kind, what, instrument, date, stamp, file, row, value)])
+
+    def count(self, kind: str, count: int) -> None:
+        """Count findings without listing any."""
+        KINDS[kind]
+        if count:
+            self.counts[kind] = self.counts.get(kind, 0) + int(count)
+
+    def show(self, findings: Iterable[Finding]) -> None:
+        """List findings that are counted already, as far as there is room."""
+        for finding in findings:
+            if self.room(finding.kind) > 0:
+                self.listed.setdefault(finding.kind, []).append(finding)
+
+    def room(self, kind: str) -> int:
+        """Return how many more findings of the kind are listed."""
+        return max(self.limit, LISTED_ALWAYS.get(kind, 0)) - len(self.listed.get(kind, ()))
+
+    def total(self, name: str, number: int) -> None:
+        """Add to one of the totals."""
+        self.totals[name] = self.totals.get(name, 0) + int(number)
+
+    def absorb(self, other: Report) -> None:
+        """Add the findings and totals of another report."""
+        for kind, count in other.counts.items():
+            self.count(kind, count)
+            self.show(other.listed.get(kind, ()))
+        for name, number in other.totals.items():
+            self.total(name, number)
+
+    def merge(self, other: Report) -> Report:
+        """Return a new report with the findings of both, those of `self` first."""
+        merged = Report(limit=max(self.limit, other.limit))
+        merged.absorb(self)
+        merged.absorb(other)
+        return merged
+
+    @property
+    def examples(self) -> dict[str, str]:
+        """The first finding of each kind in words."""
+        return {kind: found[0].place() for kind, found in self.listed.items() if found}
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found but notes."""
+        return not any(KINDS[kind].severity == "fault" for kind in self.counts)
+
+    def problems(self) -> dict[str, int]:
+        """Return the counts of what was dropped or repaired, which strict loading refuses."""
+        return {kind: count for kind, count in self.ordered().items() if KINDS[kind].effect != "noted"}
+
+    def ordered(self) -> dict[str, int]:
+        """Return the counts in the order of `KINDS`, whatever was found first."""
+        return {kind: self.counts[kind] for kind in KINDS if kind in self.counts}
+
+    def sentence(self, kind: str) -> str:
+        """Return one kind's findings in words, with the first of them."""
+        text = f"{counted(self.counts[kind], KINDS[kind].unit)}: {KINDS[kind].text}"
+        places = [found.place() for found in self.listed.get(kind, ())[: LISTED_ALWAYS.get(kind, 1)]]
+        return f"{text}, first: {'; '.join(places)}" if any(places) else text
+
+    def as_text(self) -> str:
+        """Return the report as lines for people: totals, then dropped, repaired and noted findings."""
+        lines = [", ".join(counted(count, name.replace("_", " ")) for name, count in self.totals.items())]
+        for effect in ("dropped", "repaired", "noted"):
+            lines += [f"{effect:<9}{self.sentence(kind)}" for kind in self.ordered() if KINDS[kind].effect == effect]
+        return "\n".join(line for line in lines if line) or "nothing to report"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return values that JSON can hold and `from_dict` takes."""
+        findings = {
+            kind: {
+                "count": count,
+                **KINDS[kind]._asdict(),
+                "example": self.examples.get(kind, ""),
+                "listed": [_without_nothing(vars(finding)) for finding in self.listed.get(kind, ())],
+            }
+            for kind, count in self.ordered().items()
+        }
+        return {"totals": dict(self.totals), "limit": self.limit, "findings": findings}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Report:
+        """Rebuild a report from `as_dict`."""
+        report = cls(values["totals"], limit=values["limit"])
+        for kind, found in values["findings"].items():
+            report.count(kind, int(found["count"]))
+            report.listed[kind] = [Finding(**finding) for finding in found["listed"]]
+        return report
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Report) and self.as_dict() == other.as_dict()
+
+    def __repr__(self) -> str:
+        return f"Report({self.counts})"
+
+
+def _without_nothing(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is None or NaN, which JSON cannot hold."""
+    return {name: value for name, value in values.items() if value is not None and value == value}

@@ -1,0 +1,226 @@
+"""Parquet and CSV with named columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.columns import match_columns
+from rlwb.market.findings import Report, printable
+from rlwb.market.readers.base import reader
+from rlwb.market.readers.content import one_line, visible
+from rlwb.market.readers.delimited import DAMAGE, read_delimited
+from rlwb.market.schema import REQUIRED
+from rlwb.market.stamps import parse_stamps
+
+SUFFIXES = (".parquet", ".csv", ".csv.gz")
+_ROWS = 1 << 20
+_BEGIN = 1 << 16
+_TEXT = ("instrument", "datetime", "date", "time", "halted")
+
+
+def table_files(source: Path, *, instrument_pattern: str | None = None) -> list[Path]:
+    """Return the files of `source` that end in one of `SUFFIXES`, sorted."""
+    if source.is_file() and not suffix_of(source):
+        raise DataError(f"{source} is not a file of bars; its name must end in {', '.join(SUFFIXES)}.")
+    files = [path for path in visible(source) if suffix_of(path)]
+    if not files:
+        inside = [entry for entry in source.iterdir() if entry.is_dir() and any(map(suffix_of, visible(entry)))]
+        hint = f", but its folder {inside[0].name} does: name that one" if inside else "; name one that does"
+        raise DataError(f"the folder {source} holds no file that ends in {', '.join(SUFFIXES)}{hint}.")
+    names: dict[str, Path] = {}
+    for path in files if instrument_pattern is None else []:
+        other = names.setdefault(instrument_of(path), path)
+        if other != path:
+            raise DataError(f"{other} and {path.name} are both {instrument_of(path)}; keep one of them.")
+    return files
+
+
+def suffix_of(path: Path) -> str | None:
+    """Return which of `SUFFIXES` ends the file's name, or None."""
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
+def instrument_of(path: Path, pattern: str | None = None) -> str:
+    """Return the instrument that a file's name stands for: all of it without the ending, or group 1 of `pattern`."""
+    stem = path.name[: -len(suffix_of(path) or "")]
+    if pattern is None:
+        return stem
+    try:
+        match = re.fullmatch(pattern, stem)
+    except re.error as error:
+        raise ConfigError(f"instrument_pattern {pattern!r} is no regular expression ({error}); correct it.") from None
+    if match is None or not match.groups():
+        raise DataError(f"instrument_pattern {pattern!r} finds no id (group 1) in the file name {path}; correct it.")
+    return match.group(1)
+
+
+@reader(
+    "table",
+    files=table_files,
+    recognises=lambda source: any(map(suffix_of, visible(source))),
+    by_file=True,
+)
+def read_table(
+    source: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    instrument_pattern: str | None = None,
+    datetime_format: str | None = None,
+    instruments: frozenset[str] | None = None,
+    report: Report,
+) -> Iterator[pa.Table]:
+    r"""Read a Parquet or CSV file, ``.csv.gz`` too; see docs/readers/csv-parquet.md.
+
+    Parameters
+    ----------
+    source
+        The file. Without a column of instruments it is one instrument, named as the file without its ending.
+    columns
+        ``{name in the file: schema name}`` for columns that do not match by themselves (`rlwb.market.columns`).
+    instrument_pattern
+        Regular expression whose group 1 is the id in a file's name, for folders of several files an instrument:
+        ``r"(.+)-\d{8}"``.
+    datetime_format
+        strptime format of stamps in text other than ISO 8601.
+    """
+    file = _Parquet(source) if suffix_of(source) == ".parquet" else _Text(source)
+    found = match_columns(file.names, columns, str(source))
+    ignored = [name for name in file.names if name not in found.values()]
+    report.add("column_ignored", len(ignored), printable(", ".join(ignored)))
+    given = {*found, "datetime"} if {"date", "time"} <= set(found) else set(found)
+    missing = [name for name in REQUIRED if name not in given and name != "instrument"]
+    if missing:
+        have, other = (printable(", ".join(names)) for names in (found.values(), ignored))
+        raise DataError(
+            f"the bars of {source} lack the columns {', '.join(missing)} (they have {have or 'none'}"
+            f"{f'; {other} mean nothing' if other else ''}); say which of theirs is which by columns (market.columns, "
+            "--column THEIRS=OURS)."
+        )
+    only = None if "instrument" in found else instrument_of(source, instrument_pattern)
+    if only is not None and instruments is not None and only not in instruments:
+        return
+    row = file.first_row
+    for batch in file.read(found):
+        table = {name: batch[name] for name in found if name not in ("date", "time")}
+        stamps = batch["datetime"] if "datetime" in found else _joined(batch["date"], batch["time"])
+        if not pa.types.is_timestamp(stamps.type):
+            stamps = parse_stamps(_as_text(stamps, str(source)), str(source), datetime_format, row)
+        table["datetime"] = stamps
+        if only is not None:
+            table["instrument"] = pa.nulls(batch.num_rows, pa.string()).fill_null(only)
+        row += batch.num_rows
+        yield pa.table(table)
+
+
+def only_instrument(path: Path, columns: Mapping[str, str] | None, pattern: str | None = None) -> str | None:
+    """Return the instrument that a file's name stands for; None where the file has a column of instruments."""
+    names = (_Parquet(path) if suffix_of(path) == ".parquet" else _Text(path)).names
+    return None if "instrument" in match_columns(names, columns, str(path)) else instrument_of(path, pattern)
+
+
+class _Text:
+    """A CSV file: its columns' names, the row after them, and its rows in batches."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with _opened(path) as file:
+                lines = re.split(rb"\r\n|\n|\r", file.read(_BEGIN).lstrip(b"\xef\xbb\xbf"))
+            skip = next((at + 1 for at, line in enumerate(lines) if line.strip()), 0)
+            if not skip:
+                raise DataError(f"{path} is empty; remove it or write it again.")
+            self.names = next(csv.reader([lines[skip - 1].decode()], strict=True))
+            first = next((line for line in lines[skip:-1] or lines[skip:] if line.strip()), b"")
+            cells = next(csv.reader([first.decode(errors="replace")]), [])
+        except UnicodeDecodeError:
+            raise DataError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
+        except (*DAMAGE, csv.Error) as error:
+            raise DataError(f"{path} cannot be read ({one_line(error)}); write it again.") from None
+        other = next((mark for mark in ";\t|" if len(self.names) == 1 and mark in self.names[0]), None)
+        if other is not None:
+            raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")
+        self.first_row = skip + 1
+        #: Values at the end of each row that have no name; they must be empty.
+        self.nameless = max(0, len(cells) - len(self.names))
+
+    def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        """Yield the columns `found` under their schema names: text, and numbers as float64."""
+        keys = [str(number) for number in range(len(self.names))]
+        for target, name in found.items():
+            keys[self.names.index(name)] = target
+        nameless = [f"value {len(self.names) + number + 1}" for number in range(self.nameless)]
+        types = {target: pa.string() if target in _TEXT else pa.float64() for target in found}
+        types |= dict.fromkeys(nameless, pa.string())
+        with _opened(self.path) as file:
+            row = self.first_row
+            for batch in read_delimited(file, [*keys, *nameless], types, str(self.path), skip=row - 1):
+                for name in nameless:
+                    filled = pc.index(pc.not_equal(pc.utf8_trim_whitespace(batch[name]), ""), True).as_py()
+                    if filled >= 0:
+                        raise DataError(
+                            f"{self.path}, row {row + filled} has more values than the header has columns; write "
+                            "decimal points, or quote the values."
+                        )
+                row += batch.num_rows
+                yield batch
+
+
+def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+class _Parquet:
+    """A Parquet file: its columns' names, and its rows in batches."""
+
+    first_row = 1
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._refusing():
+            self.names = [str(name) for name in pq.read_schema(path).names]
+
+    def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+        """Yield the columns `found` under their schema names, with their types."""
+        with self._refusing(), pq.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(_ROWS, columns=list(found.values())):
+                batch.validate(full=True)
+                yield pa.RecordBatch.from_arrays([batch[name] for name in found.values()], list(found))
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except DAMAGE as error:
+            raise DataError(f"{self.path} is not a readable Parquet file ({one_line(error)}); replace it.") from None
+
+
+def _joined(dates: pa.Array, times: pa.Array) -> pa.Array:
+    """Return date and time of day as text with a blank between them."""
+    if pa.types.is_timestamp(dates.type):
+        dates = dates.cast(pa.date32())
+    parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
+    return pc.binary_join_element_wise(*parts, " ")
+
+
+def _as_text(stamps: pa.Array, where: str) -> pa.Array:
+    kind = stamps.type
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and stamps.null_count < len(stamps):
+        raise DataError(
+            f"{where}: column datetime holds numbers; convert them to timestamps first, for example with "
+            "pandas.to_datetime(..., unit='ms')."
+        )
+    try:
+        return stamps.cast(pa.string())
+    except pa.ArrowException:
+        raise DataError(f"{where}: column datetime holds {kind} and no stamps; write timestamps or text.") from None

@@ -1,0 +1,267 @@
+"""A source of bars: its files, and its bars as a stream of tables with the schema's columns and types."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.findings import Report
+from rlwb.market.readers.base import Label, Reader, canonical, in_zone, pass_known
+from rlwb.market.readers.content import one_line
+from rlwb.market.readers.lookup import TABLE, find_reader, recognise
+
+__all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
+
+_EXAMPLES = 5
+
+
+class Unit(NamedTuple):
+    """What can be read by itself.
+
+    Parameters
+    ----------
+    path
+        The file, or the whole source.
+    files
+        All files that its bars depend on.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Bars in files, as they are; made by `open_source`.
+
+    Parameters
+    ----------
+    path
+        The file or folder.
+    reader
+        What reads it.
+    options
+        Options of the reader.
+    instruments
+        Ids to keep; None keeps all.
+    timezone
+        Zone of stamps that carry none, where it is not the session's.
+    report
+        Where everything that is dropped, changed or ignored is counted.
+    """
+
+    path: Path
+    reader: Reader
+    options: Mapping[str, Any] = field(default_factory=dict)
+    instruments: frozenset[str] | None = None
+    timezone: str | None = None
+    report: Report = field(default_factory=Report)
+
+    @property
+    def kind(self) -> str:
+        """The reader's name, ``"table"`` for Parquet and CSV."""
+        return self.reader.name
+
+    @property
+    def label(self) -> Label | None:
+        """Whether stamps name the start or the end of a bar; None where the files do not say."""
+        return self.reader.label
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files that the bars depend on, sorted."""
+        files: list[Path] = pass_known(self.reader.files, self.path, self.options)
+        return files
+
+    @property
+    def units(self) -> list[Unit]:
+        """What can be read by itself: each file, or the source as a whole."""
+        if self.reader.by_file:
+            return [Unit(path, (path,)) for path in self.files if self.reader.recognises(path)]
+        return [Unit(self.path, tuple(self.files))]
+
+    @property
+    def ignored(self) -> list[str]:
+        """Files and folders below the source that its bars do not depend on."""
+        return [] if self.path.is_file() else sorted(_beside(self.path, set(self.files)))
+
+    def batches(self, paths: Iterable[Path] | None = None) -> Iterator[pa.Table]:
+        """Yield the bars in the order of the source, a part of a file at a time.
+
+        Parameters
+        ----------
+        paths
+            Paths of `units` to read; all by default, in which case files that are ignored are counted.
+
+        Yields
+        ------
+        pyarrow.Table
+            instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high, low,
+            close, volume and those of bid, ask, bid_size, ask_size, vwap and factor that the source has (float64;
+            null or NaN is missing), halted (bool, none missing). Of a table each row of the file is a row.
+
+        Raises
+        ------
+        DataError
+            One sentence that names the file and, where there is one, the row; and, after all bars, an instrument that
+            was asked for and is not there.
+        """
+        if paths is None:
+            ignored = self.ignored
+            self.report.add("file_ignored", len(ignored), ", ".join(ignored[:_EXAMPLES]))
+        wanted = None if self.instruments is None else _Wanted(self.instruments)
+        told = _ZoneOfAll(self.path)
+        for path in [unit.path for unit in self.units] if paths is None else paths:
+            for table in self._read(path, wanted):
+                yield told.check(table if wanted is None else wanted.pick(table))
+        if wanted is not None:
+            check_found(wanted, wanted.seen, self.path)
+
+    def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
+        arguments = {**self.options, "instruments": wanted, "report": self.report}
+        try:
+            for table in pass_known(self.reader.function, path, arguments):
+                bars = canonical(table, str(path))
+                if self.timezone is not None:
+                    stamps = bars["datetime"]
+                    if stamps.type.tz is not None:
+                        raise DataError(
+                            f"{path}: the stamps carry a zone ({stamps.type.tz}) already; leave source_timezone out."
+                        )
+                    bars = bars.set_column(1, "datetime", in_zone(stamps, self.timezone))
+                yield bars
+        except (OSError, MemoryError, pa.ArrowException) as error:
+            raise DataError(f"{path} cannot be read ({one_line(error)}); check its files and their rights.") from None
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    instruments: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    instrument_pattern: str | None = None,
+    datetime_format: str | None = None,
+    source_timezone: str | None = None,
+    report: Report | None = None,
+) -> Source:
+    r"""Return a source of bars, of which nothing is read yet.
+
+    Parameters
+    ----------
+    path
+        A file or folder of what one of the readers reads: Parquet, CSV, a Qlib directory … (docs/readers).
+    kind
+        The reader: a built-in's name, one of an installed package (entry point of the group ``rlwb.readers``),
+        ``package.module:Name`` or ``file.py:Name``. Without it, the names of files and folders say.
+    options
+        Options of the reader, by name.
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
+    columns, instrument_pattern, datetime_format
+        Options of the reader of Parquet and CSV (`rlwb.market.readers.table.read_table`).
+    source_timezone
+        Zone of stamps that carry no offset, where it is not the session's: ``"UTC"`` for many vendors. A local time
+        that the zone skips or repeats becomes missing.
+    report
+        Where what is ignored, dropped or changed is counted.
+
+    Raises
+    ------
+    ConfigError
+        For a reader or an option that does not exist, or an option of another type.
+    DataError
+        Where there is no such file or folder, and where two readers recognise it.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise DataError(f"there is no file or folder {place}; check the path of the bars.")
+    found = find_reader(kind) if kind else recognise(place)
+    given = {"columns": columns, "instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
+    of_tables = {name: value for name, value in given.items() if value}
+    if of_tables and found.name != TABLE:
+        raise ConfigError(f"{place} is read as {found.name}, where {next(iter(of_tables))} has no effect; drop it.")
+    together = {**(options or {}), **of_tables}
+    found.check_options(together)
+    return Source(place, found, together, _names(instruments), source_timezone, report or Report())
+
+
+def check_found(wanted: Iterable[str], present: Collection[str], source: str | os.PathLike[str]) -> None:
+    """Raise `DataError` that names the instruments of `wanted` which `source` lacks."""
+    missing = sorted(set(wanted) - set(present))
+    if missing:
+        near = difflib.get_close_matches(missing[0], sorted(map(str, present)), n=1, cutoff=0.0)
+        hint = f"; the nearest of its {len(present)} names is {near[0]}" if near else ""
+        raise DataError(f"{source} has no instrument {', '.join(missing)}{hint}.")
+
+
+class _Wanted(frozenset[str]):
+    """Ids to keep, which remember what there is: what they were asked for, and what they were picked from."""
+
+    seen: set[str]
+
+    def __new__(cls, names: Iterable[str]) -> _Wanted:
+        wanted = super().__new__(cls, names)
+        wanted.seen = set()
+        return wanted
+
+    def __contains__(self, name: object) -> bool:
+        self.seen.add(str(name))
+        return super().__contains__(name)
+
+    def pick(self, table: pa.Table) -> pa.Table:
+        self.seen.update(name for name in pc.unique(table["instrument"]).to_pylist() if name is not None)
+        return table.filter(pc.is_in(table["instrument"], pa.array(sorted(self), pa.string())))
+
+
+class _ZoneOfAll:
+    """Sees to it that all stamps of a source carry a zone or none does; a table without any stamp takes the others'."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kind: pa.DataType | None = None
+
+    def check(self, table: pa.Table) -> pa.Table:
+        stamps = table["datetime"]
+        if stamps.null_count == len(stamps):
+            return table if self.kind is None else table.set_column(1, "datetime", pa.nulls(len(stamps), self.kind))
+        self.kind = self.kind or stamps.type
+        if (self.kind.tz is None) != (stamps.type.tz is None):
+            raise DataError(f"{self.path} has stamps with a zone and some without; write all of them one way.")
+        return table.set_column(1, "datetime", stamps.cast(self.kind))
+
+
+def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
+    if instruments is None:
+        return None
+    names = [instruments] if isinstance(instruments, str) else list(instruments)
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"instrument {name!r} is not text; quote it, so that '000001' keeps its zeros.")
+    if not names:
+        raise ConfigError("instruments is an empty list; leave it out to keep all.")
+    return frozenset(names)
+
+
+def _beside(folder: Path, files: set[Path]) -> Iterator[str]:
+    """Yield the entries of a folder that neither are nor hold one of `files`."""
+    above = {parent for path in files for parent in path.parents}
+
+    def walk(place: Path) -> Iterator[str]:
+        for entry in place.iterdir():
+            if entry in above:
+                yield from walk(entry)
+            elif entry not in files:
+                yield str(entry.relative_to(folder))
+
+    return walk(folder)

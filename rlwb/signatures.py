@@ -1,0 +1,308 @@
+"""The settings of a class or function, read from its source without running it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Optional, Union
+
+UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "…"})()
+"""The default of a setting that is computed, and therefore known only when its part is made."""
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
+"""The default of a setting that has none."""
+
+
+class Setting(NamedTuple):
+    """One setting of a part.
+
+    Attributes
+    ----------
+    name
+        The parameter's name.
+    type
+        Its type; `typing.Any` where the source does not say it in plain types.
+    default
+        Its default, `REQUIRED` or `UNKNOWN`.
+    annotation
+        The type as the source spells it.
+    meaning
+        What the docstring says about it, on one line.
+    group
+        The settings of the dataclass that it is annotated with; None for a plain value.
+    is_field
+        Whether it is a field of the dataclass of a parameter ``settings``, and no parameter itself.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    annotation: str
+    meaning: str
+    group: tuple[Setting, ...] | None = None
+    is_field: bool = False
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the value is a part of the kind that the setting is called, told by the annotation ``Part``."""
+        return bool(re.search(r"\bPart\b", self.annotation))
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether the annotation names None."""
+        return "None" in self.annotation or "Optional" in self.annotation
+
+
+class Signature(NamedTuple):
+    """What a class or function can be called with.
+
+    Attributes
+    ----------
+    settings
+        Its parameters in order; the fields of a dataclass in place of a parameter called ``settings``.
+    is_open
+        Whether it takes names that it does not list (``**settings``).
+    """
+
+    settings: tuple[Setting, ...]
+    is_open: bool
+
+
+def module_file(name: str) -> Path | None:
+    """Return the source file of a module, None when there is none; imports nothing, not even its packages."""
+    path: Sequence[str] | None = None
+    spec: importlib.machinery.ModuleSpec | None = None
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        full = ".".join(parts[:count])
+        found = (finder.find_spec(full, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+        spec = next((one for one in found if one is not None), None)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def read_signature(file: Path, name: str) -> Signature | None:
+    """Return what the class or function `name` of a Python file can be called with.
+
+    Parameters
+    ----------
+    file
+        The file; names that it imports are followed into their files.
+    name
+        A class (its ``__init__``, a base's, or a dataclass's fields count) or a function.
+
+    Returns
+    -------
+    Signature or None
+        None when the source does not define the name in a form that can be read without running it.
+    """
+    found = _find(file, name)
+    if found is None:
+        return None
+    file, node = found
+    if isinstance(node, ast.FunctionDef):
+        return _of_function(file, node, ast.get_docstring(node))
+    if _is_dataclass(node):
+        fields = _fields(file, node)
+        return None if fields is None else Signature(tuple(fields.values()), False)
+    return _of_class(file, node)
+
+
+def _of_class(file: Path, node: ast.ClassDef) -> Signature | None:
+    """Return the signature of a class's own ``__init__``, or of the first base that has one."""
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            doc = "\n\n".join(filter(None, (ast.get_docstring(node), ast.get_docstring(item))))
+            return _of_function(file, item, doc, skip=1)
+    for base in node.bases:
+        name = base.value if isinstance(base, ast.Subscript) else base
+        if isinstance(name, ast.Name) and (found := _find(file, name.id)) and isinstance(found[1], ast.ClassDef):
+            return read_signature(found[0], found[1].name)
+        if not _is_neutral(name):
+            return None
+    return Signature((), False)
+
+
+def _of_function(file: Path, node: ast.FunctionDef, doc: str | None, skip: int = 0) -> Signature:
+    arguments = node.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    pairs = [*list(zip(plain, defaults, strict=True))[skip:], *keyword]
+    texts = parameter_texts(doc or "")
+    settings: list[Setting] = []
+    is_open = arguments.kwarg is not None
+    for argument, default in pairs:
+        if argument.arg == "settings":
+            fields = _settings_fields(file, argument.annotation)
+            is_open |= fields is None
+            settings += (one._replace(is_field=True) for one in (fields or {}).values())
+            continue
+        settings.append(_setting(file, argument.arg, argument.annotation, default, texts, REQUIRED))
+    return Signature(tuple(settings), is_open)
+
+
+def _is_neutral(base: ast.expr) -> bool:
+    """Tell whether a base brings no parameters of its own."""
+    name = base.value if isinstance(base, ast.Subscript) else base
+    return isinstance(name, ast.Name) and name.id in ("ABC", "Generic", "Protocol", "object")
+
+
+def _settings_fields(file: Path, annotation: ast.expr | None) -> dict[str, Setting] | None:
+    """Return the fields of the dataclass that a parameter ``settings`` is annotated with."""
+    names = [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)] if annotation else []
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        names = re.findall(r"\w+", annotation.value)
+    for name in names:
+        found = _find(file, name)
+        if found and isinstance(found[1], ast.ClassDef) and _is_dataclass(found[1]):
+            return _fields(*found)
+    return None
+
+
+def _fields(file: Path, node: ast.ClassDef | ast.stmt) -> dict[str, Setting] | None:
+    """Return the fields of a dataclass, its bases' first; None when a base cannot be read."""
+    assert isinstance(node, ast.ClassDef)
+    fields: dict[str, Setting] = {}
+    for base in node.bases:
+        if _is_neutral(base):
+            continue
+        found = _find(file, base.id) if isinstance(base, ast.Name) else None
+        inherited = _fields(*found) if found and isinstance(found[1], ast.ClassDef) else None
+        if inherited is None:
+            return None
+        fields |= inherited
+    texts = parameter_texts(ast.get_docstring(node) or "")
+    for item in node.body:
+        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+            continue
+        name = item.target.id
+        if "ClassVar" in ast.unparse(item.annotation):
+            continue
+        if name not in texts and name in fields:
+            texts[name] = fields[name].meaning
+        fields[name] = _setting(file, name, item.annotation, item.value, texts, REQUIRED)
+    return fields
+
+
+def _setting(
+    file: Path, name: str, annotation: ast.expr | None, default: ast.expr | None, texts: Mapping[str, str], none: Any
+) -> Setting:
+    value = none if default is None else _literal(file, default)
+    text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
+    kind = _plain_type(annotation)
+    fields = _settings_fields(file, annotation) if kind is Any else None
+    return Setting(name, kind, value, text, texts.get(name, ""), tuple(fields.values()) if fields else None)
+
+
+def _literal(file: Path, node: ast.expr) -> Any:
+    """Return the value of a literal, of a constant of the module, or of ``field(default=…)``; else `UNKNOWN`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("field", "Field"):
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        if "default" in given:
+            return _literal(file, given["default"])
+        made = given.get("default_factory")
+        return {"dict": {}, "list": [], "tuple": ()}.get(made.id, UNKNOWN) if isinstance(made, ast.Name) else UNKNOWN
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        pass
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):  # a share, like 1 / 3
+        above, below = _literal(file, node.left), _literal(file, node.right)
+        return above / below if isinstance(above, (int, float)) and isinstance(below, (int, float)) else UNKNOWN
+    if isinstance(node, ast.Name):
+        for statement in _statements(file):
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if any(isinstance(target, ast.Name) and target.id == node.id for target in targets):
+                return _literal(file, statement.value)  # type: ignore[attr-defined]
+    return UNKNOWN
+
+
+_TYPES: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (bool, int, float, str, list, tuple, dict)},
+    "Any": Any,
+    "Literal": Literal,
+    "Optional": Optional,
+    "Union": Union,
+    "Sequence": Sequence,
+    "Mapping": Mapping,
+}
+_SAFE = (ast.Name, ast.Load, ast.Subscript, ast.BinOp, ast.BitOr, ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub)
+
+
+def _plain_type(annotation: ast.expr | None) -> Any:
+    """Return the type that an annotation of plain names spells; nothing but subscripts and ``|`` is evaluated."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        try:
+            annotation = ast.parse(annotation.value, mode="eval").body
+        except SyntaxError:
+            return Any
+    if annotation is None or not all(isinstance(node, _SAFE) for node in ast.walk(annotation)):
+        return Any
+    if any(isinstance(node, ast.Name) and node.id not in _TYPES for node in ast.walk(annotation)):
+        return Any
+    try:
+        return eval(compile(ast.Expression(annotation), "annotation", "eval"), {"__builtins__": {}}, dict(_TYPES))
+    except TypeError:
+        return Any
+
+
+def _is_dataclass(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+
+
+def _find(file: Path, name: str) -> tuple[Path, ast.ClassDef | ast.FunctionDef] | None:
+    """Return the definition of a name and the file it stands in, following imports."""
+    for node in _statements(file):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+            return file, node
+        if not isinstance(node, ast.ImportFrom) or node.module is None or node.level:
+            continue
+        for alias in node.names:
+            if (alias.asname or alias.name) == name:
+                other = module_file(node.module)
+                return _find(other, alias.name) if other and other != file else None
+    return None
+
+
+def _statements(file: Path) -> Iterator[ast.stmt]:
+    """Yield a file's statements, those under ``if TYPE_CHECKING:`` too."""
+    try:
+        body = _body(file, file.stat().st_mtime_ns)
+    except (OSError, SyntaxError, ValueError):  # who runs the file will say what is wrong with it
+        return
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from node.body
+
+
+@lru_cache(maxsize=256)
+def _body(file: Path, changed: int) -> list[ast.stmt]:
+    return ast.parse(file.read_bytes()).body
+
+
+def parameter_texts(doc: str) -> dict[str, str]:
+    """Return name to text under ``Parameters`` in a NumPy docstring, each on one line."""
+    texts: dict[str, str] = {}
+    blocks = inspect.cleandoc(doc).split("Parameters\n----------\n")[1:]
+    for block in blocks:
+        names: list[str] = []
+        lines = block.split("\n")
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            if re.match(r"-{3,}$", following):
+                break
+            if line and not line.startswith(" "):
+                names = [name.strip() for name in line.partition(" : ")[0].split(",")]
+                texts.update(dict.fromkeys(names, ""))
+            elif line.strip():
+                texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})
+    return texts

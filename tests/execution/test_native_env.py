@@ -1,0 +1,189 @@
+"""The native environment, the gymnasium environment and the workers give the same, to the last bit."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from rlwb.env import DataQueue, EnvWrapper, NativeVectorEnv, vectorize_env
+from rlwb.errors import ConfigError
+from rlwb.execution import (
+    CategoricalActionInterpreter,
+    Engine,
+    ExecutionRules,
+    ExecutionState,
+    FullHistoryStateInterpreter,
+    OrderExecution,
+    Outcome,
+    PAPenaltyReward,
+    generate_orders,
+)
+from rlwb.market import MarketFeatures, SyntheticSettings, synthetic_sessions
+from rlwb.reward import AuxiliaryInfoCollector, RewardCombination
+from rlwb.seeds import uniform
+from rlwb.trainer import collect, result_table
+
+
+class Shaky(OrderExecution):
+    """Fills a random part of what is requested, drawn from the episode's own seed."""
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        part = [uniform((int(seed),), int(step)) for seed, step in zip(state.seeds, state.now.step, strict=True)]
+        return super().step(state, action * np.array(part))
+
+
+class Drift(AuxiliaryInfoCollector[Outcome]):
+    def collect(self, outcome: Outcome) -> dict[str, np.ndarray]:
+        return {
+            "steps_left": (outcome.known.num_steps - outcome.known.step).astype(float),
+            "step_price": outcome.step_price,
+        }
+
+
+class Parts:
+    """A small market with everything that an environment needs."""
+
+    def __init__(self, rules: ExecutionRules | None = None, simulator: type[OrderExecution] = OrderExecution) -> None:
+        sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=4))
+        self.engine = Engine(sessions, 6, rules)
+        self.simulator = simulator(self.engine)
+        self.features = MarketFeatures.build(sessions, fit_rows=np.arange(4))
+        self.orders = self.simulator.align(generate_orders(sessions))
+        self.observe = FullHistoryStateInterpreter(self.features, self.engine.max_step)
+        self.act = CategoricalActionInterpreter(4)
+        self.reward = RewardCombination(
+            {"quick": (PAPenaltyReward(penalty=0.0), 1.0), "slow": (PAPenaltyReward(), 0.5)}
+        )
+
+    def native(self, **options: Any) -> NativeVectorEnv:
+        return NativeVectorEnv(
+            self.simulator,
+            self.orders,
+            state_interpreter=self.observe,
+            action_interpreter=self.act,
+            reward=self.reward,
+            aux_info_collector=Drift(),
+            **options,
+        )
+
+    def single(self, states: Any = None) -> EnvWrapper:
+        return EnvWrapper(self.simulator, self.observe, self.act, states, self.reward, Drift())
+
+
+class ByNumber:
+    """Chooses by the observation's numbers alone, so that equal observations give equal actions."""
+
+    def act(self, obs: dict[str, np.ndarray], noise: np.ndarray | None = None) -> np.ndarray:
+        code = obs["data_processed"].sum(axis=(1, 2)) * 1e3 + obs["position"] + obs["cur_step"]
+        return np.floor(code).astype(np.int64) % 5
+
+
+class Quarter:
+    """Trades a quarter a step."""
+
+    def act(self, obs: dict[str, np.ndarray], noise: np.ndarray | None = None) -> np.ndarray:
+        return np.ones(len(obs["position"]), dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "simulator"),
+    [("dummy", OrderExecution), ("subproc", OrderExecution), ("shmem", OrderExecution), ("shmem", Shaky)],
+)
+def test_every_environment_type_gives_the_same_bits(kind: str, simulator: type[OrderExecution]) -> None:
+    parts = Parts(ExecutionRules(volume_limit=0.2), simulator)
+    native = collect(parts.native(by_reference=False, seed=3), ByNumber(), keep=True)
+    with vectorize_env(parts.single, parts.orders, finite_env_type=kind, concurrency=2, seed=3) as env:
+        other = collect(env, ByNumber(), keep=True)
+    assert native.count == other.count == len(parts.orders)
+    for name, value in native.obs.items():
+        assert value.dtype == other.obs[name].dtype
+        np.testing.assert_array_equal(value, other.obs[name], err_msg=name)
+    for name in ("action", "reward", "done", "length", "returns"):
+        np.testing.assert_array_equal(getattr(native, name), getattr(other, name), err_msg=name)
+    assert set(native.metrics) == set(other.metrics)
+    assert {"pa", "reward/quick", "reward/slow", "aux/steps_left", "aux/step_price"} <= set(native.metrics)
+    for name, value in native.metrics.items():
+        np.testing.assert_array_equal(value, other.metrics[name], err_msg=name)
+    np.testing.assert_allclose(native.metrics["reward/quick"] + native.metrics["reward/slow"], native.returns)
+
+
+def test_h03_the_environment_follows_the_standard() -> None:
+    parts = Parts()
+    parts.act = CategoricalActionInterpreter([0.0, 0.125])
+    queue = DataQueue(parts.orders, repeat=-1, shuffle=False)
+    env = EnvWrapper(parts.simulator, parts.observe, parts.act, queue, parts.reward)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env, skip_render_check=True)
+    assert {name: part.dtype for name, part in env.observation_space.items()} == {
+        "acquiring": np.int64,
+        "cur_step": np.int32,
+        "cur_tick": np.int32,
+        "data_processed": np.float32,
+        "data_processed_prev": np.float32,
+        "num_step": np.int32,
+        "position": np.float32,
+        "position_history": np.float32,
+        "target": np.float32,
+    }
+
+
+def test_a_random_agent_ends_every_order() -> None:
+    parts = Parts()
+    rng = np.random.default_rng(0)
+
+    class Random:
+        def act(self, obs: dict[str, np.ndarray], noise: np.ndarray | None = None) -> np.ndarray:
+            return rng.integers(0, 5, len(obs["position"]))
+
+    episodes = collect(parts.native(), Random())
+    assert (episodes.metrics["ffr"] == 1.0).all()
+    assert (episodes.length <= 8).all()
+
+
+def test_observations_by_reference_name_the_session_and_hold_no_block() -> None:
+    parts = Parts()
+    obs = parts.native().reset().obs
+    assert "data_processed" not in obs
+    assert obs["features"] is parts.features
+    np.testing.assert_array_equal(obs["session"], parts.orders.session)
+
+
+def test_auxiliary_information_is_averaged_over_the_episode_where_it_is_there() -> None:
+    parts = Parts()
+    episodes = collect(parts.native(), Quarter())
+    # Four of eight steps are taken: 7, 6, 5 and 4 are left after them.
+    assert episodes.metrics["aux/steps_left"].tolist() == [5.5] * len(parts.orders)
+    assert np.isfinite(episodes.metrics["aux/step_price"]).all()
+
+
+def test_inventory_keeps_its_last_value() -> None:
+    parts = Parts()
+    env = parts.native()
+    episodes = collect(env, Quarter())
+    expected = np.array([1, 0.75, 0.5, 0.25, 0, 0, 0, 0, 0])
+    np.testing.assert_allclose(episodes.details["inventory"], np.tile(expected, (len(parts.orders), 1)), atol=1e-12)
+
+
+def test_results_have_one_row_an_order_in_their_sequence() -> None:
+    parts = Parts()
+    episodes = collect(parts.native(), Quarter())
+    table = result_table(parts.orders.table, episodes)
+    assert table["order_id"].tolist() == parts.orders.table["order_id"].tolist()
+    np.testing.assert_array_equal(table["reward"], episodes.returns)
+
+
+@pytest.mark.parametrize("count", [1, 0, 99])
+def test_j09_one_action_for_several_orders_and_a_step_after_the_end_are_refused(count: int) -> None:
+    env = Parts().native()
+    active = env.reset()
+    with pytest.raises(ConfigError, match=f"{len(active.episode)} active episodes"):
+        env.step(np.zeros(count, dtype=np.int64))
+    while len(active.episode):
+        _, active = env.step(np.full(len(active.episode), 4))
+    with pytest.raises(ConfigError, match="call reset"):
+        env.step(np.zeros(count, dtype=np.int64))

@@ -1,0 +1,147 @@
+"""The built-in parts hold what their protocols promise, and parts that do not are told which promise they break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlwb.conformance import (
+    ConformanceError,
+    Stage,
+    check_action_interpreter,
+    check_learner,
+    check_policy,
+    check_reward,
+    check_simulator,
+    check_state_interpreter,
+)
+from rlwb.errors import InterpreterError
+from rlwb.execution import (
+    CategoricalActionInterpreter,
+    CurrentStepStateInterpreter,
+    ExecutionState,
+    FullHistoryStateInterpreter,
+    Known,
+    OrderExecution,
+    Outcome,
+    PAPenaltyReward,
+    RandomLiquidity,
+    SparseReward,
+    TwapRelativeActionInterpreter,
+)
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.policy import DQN, MLP, PPO, ActorCritic, QNetwork, Recurrent, make_network
+from rlwb.reward import Reward
+
+
+def full(stage: Stage) -> FullHistoryStateInterpreter:
+    return FullHistoryStateInterpreter(stage.features, stage.engine.max_step)
+
+
+def recurrent(learner: Any, head: Any, stage: Stage) -> Any:
+    return learner(make_network(lambda: head(Recurrent(stage.features.shape[2], 8), 5), seed=0))
+
+
+def test_built_in_parts_conform() -> None:
+    check_simulator(lambda stage: OrderExecution(stage.engine))
+    check_simulator(lambda stage: RandomLiquidity(stage.engine))
+    check_state_interpreter(lambda stage: CurrentStepStateInterpreter(stage.engine.max_step))
+    check_state_interpreter(full)
+    check_action_interpreter(lambda stage: CategoricalActionInterpreter(4))
+    check_action_interpreter(lambda stage: TwapRelativeActionInterpreter(stage.engine))
+    check_reward(lambda stage: PAPenaltyReward())
+    check_reward(lambda stage: SparseReward())
+    check_learner(lambda stage: PPO(make_network(lambda: ActorCritic(MLP(8), 5), seed=0)))
+    check_learner(
+        lambda stage: PPO(make_network(lambda: ActorCritic(Recurrent(stage.features.shape[2], 8), 5), seed=0))
+    )
+    check_learner(lambda stage: DQN(make_network(lambda: QNetwork(Recurrent(stage.features.shape[2], 8), 5), seed=0)))
+
+
+class Careless(OrderExecution):
+    """Draws from numbers that do not depend on the episode's seed."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine)
+        self.rng = np.random.default_rng(0)
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        return super().step(state, np.where(state.known.is_last_step, action, action * self.rng.random(len(state))))
+
+
+class Forgetful(OrderExecution):
+    """Lets an order start over."""
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        after = super().step(state, action)
+        after.now.position[:] = after.orders.amount
+        return after
+
+
+class Peek(StateInterpreter[Known]):
+    """Sees the next price through the panel that it was given."""
+
+    observation_space = gym.spaces.Box(-1e9, 1e9, (1,), np.float32)
+
+    def __init__(self, stage: Stage) -> None:
+        self.price = stage.engine.price
+
+    def interpret(self, known: Known) -> np.ndarray:
+        tick = np.minimum(known.tick, self.price.shape[1] - 1)
+        return self.price[known.session, tick][:, None].astype(np.float32)
+
+
+class Ranked(StateInterpreter[Known]):
+    """An observation that depends on the orders beside it."""
+
+    observation_space = gym.spaces.Box(0, 1e9, (1,), np.float32)
+
+    def interpret(self, known: Known) -> np.ndarray:
+        return (known.position / known.position.sum()).astype(np.float32)[:, None]
+
+
+class Greedy(ActionInterpreter[Known]):
+    """Asks for more than there is."""
+
+    action_space = gym.spaces.Discrete(3)
+
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        return known.amount * action
+
+
+class Endless(Reward[Outcome]):
+    """A price where nothing was filled."""
+
+    def reward(self, outcome: Outcome) -> np.ndarray:
+        return outcome.step_price - outcome.twap
+
+
+class Moody:
+    """Draws without being given noise."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        return self.rng.integers(0, 5, len(obs["position"]))
+
+
+@pytest.mark.parametrize(
+    ("check", "make", "named"),
+    [
+        (check_simulator, lambda stage: Careless(stage.engine), "Careless.*seeds"),
+        (check_simulator, lambda stage: Forgetful(stage.engine), "Forgetful.*add up"),
+        (check_state_interpreter, Peek, "Peek.*from tick 0"),
+        (check_state_interpreter, lambda stage: Ranked(), "Ranked.*batch"),
+        (check_action_interpreter, lambda stage: Greedy(), "Greedy.*position"),
+        (check_reward, lambda stage: Endless(), "Endless"),
+        (check_policy, lambda stage: Moody(), "Moody.*noise"),
+    ],
+)
+def test_a_broken_promise_is_named(check: Callable[..., None], make: Callable[[Stage], Any], named: str) -> None:
+    with pytest.raises((ConformanceError, InterpreterError), match=named):
+        check(make)
