@@ -1,4 +1,4 @@
-"""What a reader is, and how its tables become canonical bars."""
+"""Readers of formats of bars, and the canonical form of their tables."""
 
 from __future__ import annotations
 
