@@ -104,8 +104,6 @@ TARGETS: dict[str, Target] = {
         (
             "tests/policy/test_replay.py",
             "tests/policy/test_dqn.py",
-            # It takes the Python function out of a compiled one.
-            "--deselect=tests/policy/test_dqn.py::test_updates_equal_tianshou_with_separate_passes",
         ),
     ),
     "resume": Target(
@@ -123,17 +121,16 @@ class Verdict:
     timed_out: bool
 
 
-def sample(target: Target, most: int, seed: int) -> list[Mutant]:
+def sample(target: Target, root: Path, most: int, seed: int) -> list[Mutant]:
     """Return at most `most` mutants of a target's modules, each as likely as any other."""
-    sources = {module: (_ROOT / module).read_text(encoding="utf-8") for module in target.modules}
+    sources = {module: (root / module).read_text(encoding="utf-8") for module in target.modules}
     return list(itertools.islice(mutants_of(sources, random.Random(seed)), most))
 
 
-def _enter(folder: str) -> None:
+def _enter(root: Path) -> None:
     """Make a worker's own copy of the tree and work in it."""
-    copy = Path(tempfile.mkdtemp(dir=folder)) / "tree"
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "runs", "build", "dist")
-    shutil.copytree(_ROOT, copy, ignore=ignored)
+    copy = Path(tempfile.mkdtemp(dir=root.parent)) / "tree"
+    shutil.copytree(root, copy)
     os.chdir(copy)
     os.environ.update(_ENVIRONMENT, PYTHONPATH=str(copy))
     # By hash: a mutant of the same length within a second has the stamp and the size of the file before.
@@ -175,9 +172,9 @@ class _Progress:
         self._known = {row["key"]: Verdict(row["killed"], row["timed_out"]) for row in map(json.loads, lines)}
 
     @staticmethod
-    def key(target: Target, mutant: Mutant) -> str:
+    def key(target: Target, root: Path, mutant: Mutant) -> str:
         files = [name for name in (*target.modules, *target.tests) if not name.startswith("-")]
-        texts = [(_ROOT / name).read_text(encoding="utf-8") for name in files]
+        texts = [(root / name).read_text(encoding="utf-8") for name in files]
         texts += [*target.modules, *target.tests, mutant.module, mutant.text]
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
@@ -191,13 +188,13 @@ class _Progress:
             file.write(json.dumps({"key": key, "killed": verdict.killed, "timed_out": verdict.timed_out}) + "\n")
 
 
-def measure(name: str, target: Target, most: int, seed: int, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Return the row of one target: mutants, killed, and survivors with their reason."""
-    chosen = sample(target, most, seed)
+def measure(name: str, target: Target, root: Path, most: int, seed: int, pool: ProcessPoolExecutor) -> dict[str, Any]:
+    """Return the row of one target, of a copy of the tree: mutants, killed, and survivors with their reason."""
+    chosen = sample(target, root, most, seed)
     if not chosen:
         raise SystemExit(f"the target {name} has no mutants; name modules with code in benchmarks/mutants.py.")
     progress = _Progress(_PROGRESS)
-    keys = {mutant: progress.key(target, mutant) for mutant in chosen}
+    keys = {mutant: progress.key(target, root, mutant) for mutant in chosen}
     todo = [mutant for mutant in chosen if progress.get(keys[mutant]) is None]
     if todo:
         seconds, said = pool.submit(_plain_run, target.tests).result()
@@ -255,11 +252,14 @@ def main() -> None:
     out = _OUT.with_name("mutants-quick.json") if args.quick else _OUT
     rows = {row["target"]: row for row in (json.loads(out.read_text(encoding="utf-8")) if out.exists() else [])}
     folder = tempfile.mkdtemp(prefix="rlwb-mutants-")
-    spawn = multiprocessing.get_context("spawn")
+    # The tree as it is now: it may change while this runs.
+    root = Path(folder) / "tree"
+    most, spawn = 5 if args.quick else args.most, multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(args.jobs, mp_context=spawn, initializer=_enter, initargs=(folder,)) as pool:
+        shutil.copytree(_ROOT, root, ignore=shutil.ignore_patterns(".*", "__pycache__", "runs", "build", "dist"))
+        with ProcessPoolExecutor(args.jobs, mp_context=spawn, initializer=_enter, initargs=(root,)) as pool:
             for name in args.targets:
-                rows[name] = measure(name, TARGETS[name], 5 if args.quick else args.most, args.seed, pool)
+                rows[name] = measure(name, TARGETS[name], root, most, args.seed, pool)
                 write_json(out, [rows[known] for known in TARGETS if known in rows])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

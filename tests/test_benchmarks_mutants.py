@@ -55,21 +55,19 @@ def test_mutants_leave_annotations_decorators_and_texts_alone() -> None:
     assert {one.where for one in made} == {"share.py:13 share", "share.py:17 share"}
 
 
-def test_the_same_seed_gives_the_same_mutants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_mutants(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("a = [1 + 2, 3 * 4 < 5]\n")
-    monkeypatch.setattr(mutants, "_ROOT", tmp_path)
     target = mutants.Target(("m.py",), ())
-    first = mutants.sample(target, 3, seed=1)
+    first = mutants.sample(target, tmp_path, 3, seed=1)
     assert len({one.text for one in first}) == 3
-    assert mutants.sample(target, 3, seed=1) == first
-    assert mutants.sample(target, 3, seed=2) != first
+    assert mutants.sample(target, tmp_path, 3, seed=1) == first
+    assert mutants.sample(target, tmp_path, 3, seed=2) != first
 
 
-def test_a_target_without_mutants_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_target_without_mutants_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.py").write_text('"""Nothing."""\n')
-    monkeypatch.setattr(mutants, "_ROOT", tmp_path)
     with pytest.raises(SystemExit, match="hollow"):
-        mutants.measure("hollow", mutants.Target(("empty.py",), ()), 5, 0, None)  # type: ignore[arg-type]
+        mutants.measure("hollow", mutants.Target(("empty.py",), ()), tmp_path, 5, 0, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", mutants.TARGETS)

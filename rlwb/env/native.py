@@ -51,13 +51,11 @@ class NativeVectorEnv(FiniteVectorEnv):
         self._observe = state_interpreter.refer if by_reference else state_interpreter.interpret
 
     def reset(self) -> Active:
+        self._finished: list[tuple[np.ndarray, State]] = []  # those of an earlier run make room first
         count = len(self.initial_states)
-        self.state: State = self.simulator.start(
-            self.initial_states, episode_seeds(self.seed, self.first_episode + np.arange(count))
-        )
+        seeds = episode_seeds(self.seed, self.first_episode + np.arange(count))
+        self.state: State = self.simulator.start(self.initial_states, seeds)
         self._rows = np.arange(count)
-        self._steps = np.zeros(count)
-        self._finished: list[tuple[np.ndarray, State]] = []
         self._sums: dict[str, np.ndarray] = {}
         self._seen: dict[str, np.ndarray] = {}
         if self.state.done.any():
@@ -88,13 +86,14 @@ class NativeVectorEnv(FiniteVectorEnv):
                 self._column(self._seen, f"aux/{name}")[there] += 1
         if done.any():
             self._finish(done)
-        return StepResult(rows, reward, done, {}), self._active()
+        return StepResult(rows, reward, done), self._active()
 
     def close(self) -> None:
         """Release nothing: there are no workers."""
 
     def metrics(self) -> dict[str, np.ndarray]:
-        means = {name: np.divide(total, self._seen[name]) for name, total in self._sums.items() if name in self._seen}
+        with np.errstate(invalid="ignore"):  # of what was never seen there is no mean
+            means = {name: self._sums[name] / seen for name, seen in self._seen.items()}
         figures = self._laid_out([(rows, state.metrics()) for rows, state in self._finished])
         return {**figures, **self._sums, **means}
 

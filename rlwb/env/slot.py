@@ -11,14 +11,11 @@ from typing import Any
 import cloudpickle
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector.utils import concatenate, create_empty_array
 
-from rlwb.batch import take_rows
 from rlwb.errors import ConfigError, WorkerError
 
 EnvFn = Callable[[], gym.Env[Any, Any]]
 
-_ONLY: Any = 0  # the only row; a number takes the first axis away
 _ARRAY_SPACES = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
 
@@ -120,8 +117,7 @@ class Slot(gym.Env[Any, Any]):
         _refuse_other_spaces(self.observation_space)
         self.task: Task | None = None
         self._running: Task | None = None
-        # Checks and copies what the environment returns, and is there when it returns nothing.
-        self._row = create_empty_array(self.observation_space, 1, fn=np.zeros)
+        self._obs: Any = None
         self._closed = False
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -133,7 +129,7 @@ class Slot(gym.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Make a step of the episode, if there is one."""
         if self._running is None:
-            return take_rows(self._row, _ONLY), 0.0, False, False, {}
+            return self._obs, 0.0, False, False, {}
         obs, info = self._guarded("step", self._advance, action)
         return obs, 0.0, False, False, info
 
@@ -152,26 +148,25 @@ class Slot(gym.Env[Any, Any]):
 
     def _start(self, seed: int | None) -> Outcome:
         assert self._running is not None
-        obs, _ = self.env.reset(seed=seed, options={"initial_state": self._running.state})
-        concatenate(self.observation_space, [obs], self._row)
+        self._obs, _ = self.env.reset(seed=seed, options={"initial_state": self._running.state})
         return Outcome()
 
     def _advance(self, action: Any) -> Outcome:
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._obs, reward, terminated, truncated, info = self.env.step(action)
         self._figures.add(info)
-        if terminated or truncated:
-            return Outcome(float(reward), True, self._figures.finish(info))
-        concatenate(self.observation_space, [obs], self._row)
-        return Outcome(float(reward))
+        done = bool(terminated or truncated)
+        return Outcome(float(reward), done, self._figures.finish(info) if done else {})
 
     def _guarded(self, verb: str, act: Callable[[Any], Outcome], argument: Any) -> tuple[Any, dict[str, Any]]:
         try:
             outcome = act(argument)
         except (Exception, SystemExit) as error:
             outcome = Outcome(error=_told(error, f"{verb} of {self._running}"))
+            if self._obs is None:  # gymnasium needs one
+                self._obs = self.observation_space.sample()
         if outcome.done or outcome.error is not None:
             self._running = None
-        return take_rows(self._row, _ONLY), {"outcome": outcome}
+        return self._obs, {"outcome": outcome}
 
 
 def describe(initial_state: Any, limit: int = 300) -> str:

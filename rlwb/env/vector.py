@@ -226,15 +226,13 @@ class SlotVectorEnv(FiniteVectorEnv):
             return
         assert self._slots is not None
         slots = range(self._slots.num_envs)
-        seeds = [
-            int(episode_seeds(self.seed, self.first_episode + tasks[slot].episode)) if slot in tasks else None
-            for slot in slots
-        ]
+        episodes = np.array([task.episode for task in tasks.values()])
+        seeds = dict(zip(tasks, episode_seeds(self.seed, self.first_episode + episodes).tolist(), strict=True))
         mask = np.array([slot in tasks for slot in slots])
 
         def reset(env: gym.vector.VectorEnv[Any, Any, Any]) -> Any:
             env.set_attr("task", [tasks.get(slot) for slot in slots])
-            return env.reset(seed=seeds, options={"reset_mask": mask})
+            return env.reset(seed=[seeds.get(slot) for slot in slots], options={"reset_mask": mask})
 
         self._send("reset", tasks, reset)
         self._running = dict(sorted((self._running | tasks).items()))
@@ -245,6 +243,9 @@ class SlotVectorEnv(FiniteVectorEnv):
         except DeadWorkerError as error:
             task = tasks.get(error.number, "another episode")
             raise WorkerError(f"{error} in {verb} of {task}; see its output above.") from None
+        except (KeyError, TypeError, ValueError) as error:  # observations that gymnasium cannot lay together
+            which = " or ".join(map(str, tasks.values()))
+            raise WorkerError(f"{type(error).__name__} around {verb} of {which}: {error}") from error
         outcomes = [info["outcome"][slot] for slot in tasks]
         del info  # an array of objects, whose cycles (error, traceback, this frame) the garbage collector cannot see
         for outcome in outcomes:
@@ -292,8 +293,9 @@ def vectorize_env(
     Parameters
     ----------
     env_fn
-        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot. Workers get it by
-        cloudpickle, so it may be a lambda or a function of a notebook; large arrays in it are shared, not copied.
+        Makes one environment, an `EnvWrapper` or another `gymnasium.Env`; called once a slot, and once more in this
+        process for the spaces where there are workers. They get it by cloudpickle, so it may be a lambda or a function
+        of a notebook; large arrays in it are shared, not copied.
     initial_states
         The stream: a sequence, a `DataQueue`, any iterable. Read in this process, each state handed out once.
     finite_env_type

@@ -103,7 +103,8 @@ class WorkerVectorEnv(AsyncVectorEnv[Any, Any]):
             for pipe, process in zip(self.parent_pipes, self.processes, strict=True):
                 process.join()
                 process.close()
-                pipe.close()
+                if pipe is not None:  # gymnasium has closed that of a worker whose observation it could not take
+                    pipe.close()
             self.error_queue.close()
 
     def _close_environments(self, timeout: float | None) -> None:

@@ -159,9 +159,15 @@ class EnvWrapper(gym.Env[Any, Any]):
         return obs, reward, status.done, False, info
 
     def _observe(self) -> Any:
+        name = type(self.state_interpreter).__name__
         batch = self.state_interpreter.interpret(self.state.known)
-        obs = row_of(batch, 0, self.observation_space)
-        check_in_space(self.observation_space, obs, type(self.state_interpreter).__name__)
+        try:
+            obs = row_of(batch, 0, self.observation_space)
+        except (IndexError, KeyError, TypeError, ValueError):
+            raise InterpreterError(
+                f"{name}.interpret returned {type(batch).__name__}; return a batch with a row for each episode."
+            ) from None
+        check_in_space(self.observation_space, obs, name)
         self.status.obs_history.append(obs)
         return obs
 

@@ -17,7 +17,7 @@ from rlwb.code import Code
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.files import atomic_path, write_json
-from rlwb.market.pieces import find_piece
+from rlwb.market.feature_registry import find_feature
 from rlwb.parts import check, find
 
 #: A name that stands for a file's class or function.
@@ -79,7 +79,7 @@ def check_parts(config: RunConfig) -> None:
     """Load every part and let it refuse its settings, before any work; this runs their code."""
     for _, kind, part in config.parts():
         if kind == "feature":
-            find_piece(part.name)
+            find_feature(part.name)
         else:
             check(kind, part)
 

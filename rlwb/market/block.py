@@ -95,7 +95,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Piece:
+class Feature:
     """One feature.
 
     Parameters

@@ -30,7 +30,7 @@ from functools import partial
 
 import numpy as np
 
-from rlwb.market.block import Block, Piece
+from rlwb.market.block import Block, Feature
 from rlwb.market.schema import PRICES, SIZES
 
 #: Sessions that make the usual day: a week smooths the noise of one day and still follows the instrument.
@@ -121,19 +121,19 @@ def _time(block: Block) -> np.ndarray:
     return np.broadcast_to(np.arange(1, ticks + 1) / ticks, (len(block), ticks))
 
 
-BUILT_IN: dict[str, Piece] = {
-    piece.name: piece
-    for piece in (
-        *(Piece(name, (name,), partial(_price, name)) for name in PRICES),
-        *(Piece(name, (name,), partial(_size, name)) for name in SIZES),
-        Piece("spread", ("bid", "ask"), _spread),
-        Piece("imbalance", ("bid_size", "ask_size"), _imbalance),
-        Piece("volatility", ("close",), _volatility),
-        Piece("volume_share", ("volume",), _volume_share),
-        Piece("time", (), _time),
-        Piece("returns", ("close",), _returns),
-        Piece("gap", ("open", "close"), _gap),
-        Piece("yesterday_return", ("open", "close"), _yesterday_return),
-        Piece("yesterday_volatility", ("close",), _yesterday_volatility),
+BUILT_IN: dict[str, Feature] = {
+    feature.name: feature
+    for feature in (
+        *(Feature(name, (name,), partial(_price, name)) for name in PRICES),
+        *(Feature(name, (name,), partial(_size, name)) for name in SIZES),
+        Feature("spread", ("bid", "ask"), _spread),
+        Feature("imbalance", ("bid_size", "ask_size"), _imbalance),
+        Feature("volatility", ("close",), _volatility),
+        Feature("volume_share", ("volume",), _volume_share),
+        Feature("time", (), _time),
+        Feature("returns", ("close",), _returns),
+        Feature("gap", ("open", "close"), _gap),
+        Feature("yesterday_return", ("open", "close"), _yesterday_return),
+        Feature("yesterday_volatility", ("close",), _yesterday_volatility),
     )
 }

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.market.block import Block, Piece
+from rlwb.market.block import Block, Feature
 from rlwb.market.calendar import Calendar
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
@@ -19,7 +19,7 @@ _TRIALS = 12
 _SILENT = 4
 
 
-def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
+def check_causal(feature: Feature, *, trials: int = _TRIALS, seed: int = 0) -> None:
     """Raise `ConfigError` when a feature depends on what it must not know.
 
     On a small random market with gaps, all bars from a random tick of a random day on are changed, appear or go
@@ -29,23 +29,23 @@ def check_causal(piece: Piece, *, trials: int = _TRIALS, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     market = _market()
     rows, ticks = np.arange(len(market)), market.calendar.num_ticks
-    values = piece(Block(References(market), rows))
-    alone = np.concatenate([piece(Block(References(market), rows[row : row + 1])) for row in rows])
+    values = feature(Block(References(market), rows))
+    alone = np.concatenate([feature(Block(References(market), rows[row : row + 1])) for row in rows])
     if not np.array_equal(values, alone, equal_nan=True):
         raise ConfigError(
-            f"feature {piece.name} of a session depends on which others are computed with it; let each row of the "
+            f"feature {feature.name} of a session depends on which others are computed with it; let each row of the "
             "block speak for itself."
         )
     cuts = zip(rng.integers(_DAYS, size=trials), rng.integers(ticks, size=trials), strict=True)
     for day, tick in ((0, _SILENT - 1), *cuts):
         number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
         future = number >= day * ticks + tick
-        after = piece(Block(References(_changed(market, future, rng)), rows))
+        after = feature(Block(References(_changed(market, future, rng)), rows))
         differ = ~future & ~((values == after) | (np.isnan(values) & np.isnan(after)))
         if differ.any():
             seen = int((day * ticks + tick - number[differ]).min())
             raise ConfigError(
-                f"feature {piece.name} sees the future: changing bars {seen} ticks later changes it; use the columns "
+                f"feature {feature.name} sees the future: changing bars {seen} ticks later changes it; use the columns "
                 "up to its own tick, and earlier sessions, alone."
             )
 

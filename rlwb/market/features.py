@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.computed import ComputedFeatures, raw_blocks
+from rlwb.market.feature_registry import check_name, find_feature
+from rlwb.market.lazy_features import LazyFeatures, raw_blocks
 from rlwb.market.normaliser import Normaliser
-from rlwb.market.pieces import find_piece
 from rlwb.market.references import References
 from rlwb.market.sessions import Sessions
 
@@ -28,7 +28,8 @@ class FeatureSettings:
     columns
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
         volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (`rlwb.market.catalogue`
-        defines them), and your own (`rlwb.market.feature`), as ``file.py:name`` or ``package.module:name``.
+        defines them), and your own as ``file.py:Name`` or ``package.module:Name``
+        (`rlwb.market.feature_registry`), whose code is run when features are made.
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
     clip
@@ -46,8 +47,7 @@ class FeatureSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         for name in self.columns:
-            if ":" not in name:  # settings run nobody's code
-                find_piece(name)
+            check_name(name)
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ConfigError(f"feature columns {self.columns} must be one or more different names.")
         if not self.clip > 0:
@@ -61,9 +61,9 @@ def raw_column(sessions: Sessions, name: str) -> np.ndarray:
 
     A value at tick t depends on ticks up to t of its session and on earlier sessions, on nothing else.
     """
-    piece = find_piece(name)
-    piece.check_fields(tuple(sessions.fields))
-    parts = list(raw_blocks(References(sessions), piece, np.arange(len(sessions))))
+    feature = find_feature(name)
+    feature.check_fields(tuple(sessions.fields))
+    parts = list(raw_blocks(References(sessions), feature, np.arange(len(sessions))))
     return np.concatenate(parts) if parts else np.empty((0, sessions.calendar.num_ticks))
 
 
@@ -83,15 +83,19 @@ class MarketFeatures:
         The statistics; they travel with a checkpoint.
     source
         Fingerprint of the sessions the features were made of.
+    previous_day
+        Whether observations hold yesterday; without it, whether any session has one.
     """
 
     def __init__(
         self,
         columns: tuple[str, ...],
-        values: np.ndarray | ComputedFeatures,
+        values: np.ndarray | LazyFeatures,
         previous: np.ndarray,
         normaliser: Normaliser,
         source: str = "",
+        *,
+        previous_day: bool | None = None,
     ) -> None:
         if len(values.shape) != 3 or values.shape[2] != len(columns) or previous.shape != values.shape[:1]:
             raise DataError(
@@ -105,6 +109,7 @@ class MarketFeatures:
         self.previous = previous.astype(np.int32, copy=False)
         self.normaliser = normaliser
         self.source = source
+        self.previous_day = bool((self.previous >= 0).any()) if previous_day is None else previous_day
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -150,8 +155,8 @@ class MarketFeatures:
             raise ConfigError(
                 "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."
             )
-        pieces, references = [find_piece(name) for name in settings.columns], References(sessions)
-        columns = tuple(piece.name for piece in pieces)
+        features, references = [find_feature(name) for name in settings.columns], References(sessions)
+        columns = tuple(feature.name for feature in features)
         twice = next((name for name in columns if columns.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"two of the feature columns are called {twice}; rename one of the two.")
@@ -160,16 +165,16 @@ class MarketFeatures:
                 f"the normaliser is for columns {normaliser.columns}, the features ask for {columns}; "
                 "use the settings that the normaliser was fitted with."
             )
-        for piece in pieces:
-            piece.check_fields(tuple(sessions.fields))
+        for feature in features:
+            feature.check_fields(tuple(sessions.fields))
         if normaliser is None:
             rows = np.arange(len(sessions))[fit_rows]
             normaliser = Normaliser.stream(
                 columns,
-                [partial(raw_blocks, references, piece, rows) for piece in pieces],
+                [partial(raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",
             )
-        computed = ComputedFeatures(references, pieces, normaliser, settings.clip)
+        computed = LazyFeatures(references, features, normaliser, settings.clip)
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
         previous = sessions.previous if settings.previous_day else np.full(len(sessions), -1, dtype=np.int32)
         return cls(
@@ -178,6 +183,7 @@ class MarketFeatures:
             previous,
             normaliser,
             sessions.fingerprint,
+            previous_day=settings.previous_day,
         )
 
     def rows(self, sessions: np.ndarray) -> np.ndarray:

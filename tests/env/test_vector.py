@@ -312,3 +312,19 @@ def test_information_that_is_never_known_is_missing():
         figures = envs.step([0])[0].metrics[0]
     assert np.isnan(figures.pop("aux/level"))
     assert figures == {}
+
+
+class Grows(ReusesItsArray):
+    """Returns observations of another shape than it declares."""
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning:gymnasium")
+@pytest.mark.parametrize("kind", TYPES)
+def test_observation_of_another_shape_names_the_episodes(kind):
+    envs = vectorize_env(Grows, orders(2), finite_env_type=kind, concurrency=2)
+    envs.reset()
+    with pytest.raises(WorkerError, match=r"step of episode 0 \(toy order 0\) or episode 1"):
+        envs.step(np.zeros((2, 1), np.float32))

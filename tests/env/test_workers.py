@@ -1,6 +1,7 @@
 """Worker processes that raise, die, hang, are orphaned, or carry much data."""
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from rlwb.env import vectorize_env
 from rlwb.env.shared import dump_shared, load_shared
 from rlwb.errors import ConfigError, WorkerError
 from tests.env.test_vector import collect
-from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders
+from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders, toy_env
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -224,8 +225,31 @@ def test_interrupt_while_a_worker_hangs():
     envs.close()
 
 
+def fails_in_workers():
+    if multiprocessing.parent_process() is not None:
+        raise FileNotFoundError("no such market")
+    return toy_env()
+
+
+def test_env_fn_that_fails_in_the_workers_only(capfd):
+    envs = vectorize_env(fails_in_workers, orders(2), finite_env_type="subproc", concurrency=2)
+    with pytest.raises(WorkerError, match=r"Worker \d ended with exit code 1 in env_fn"):
+        envs.reset()
+    assert "no such market" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, EOFError, ValueError])
+def test_env_fn_that_fails_everywhere(error):
+    def fails():
+        raise error("no such market")
+
+    for kind in ("dummy", "shmem"):
+        with pytest.raises(WorkerError, match=f"{error.__name__} in env_fn: no such market"):
+            vectorize_env(fails, orders(2), finite_env_type=kind).reset()
+
+
 @pytest.mark.parametrize("how", ["kill", "raise"])
-def test_main_process_that_dies_takes_its_workers_along(how):
+def test_main_process_that_dies_takes_its_workers_along(how, tmp_path):
     script = textwrap.dedent(
         """
         # No __main__ guard, and classes that exist in this script only.
@@ -249,9 +273,10 @@ def test_main_process_that_dies_takes_its_workers_along(how):
         envs.step([0, 0])
         """
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, how], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ
-    )
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, path, how], stdout=subprocess.PIPE, text=True, env=environment)
     with process:
         pids = [int(word) for word in process.stdout.readline().split()]
         assert len(pids) == 2

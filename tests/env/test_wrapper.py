@@ -184,3 +184,13 @@ def test_float_zero_reward_without_reward_fn():
     env = EnvWrapper(EpisodeSimulator(ToySimulator), ToyObservation(), ToyAction(), orders(1))
     env.reset()
     assert env.step(2)[1] == 0.0
+
+
+@pytest.mark.parametrize("answer", [None, 3.0, [], {"position": None}])
+def test_an_observation_that_is_no_batch_names_the_class(answer):
+    class Lost(ToyObservation):
+        def interpret(self, known):
+            return answer
+
+    with pytest.raises(InterpreterError, match=r"Lost"):
+        toy_env(orders(1), obs=Lost).reset()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rlwb.execution import Engine, bind_orders
+from rlwb.execution import Engine, align_orders
 from tests.execution.markets import order, sessions_of
 
 PRICES = [10.0, math.nan, 0.0, math.inf, 12.0, 13.0, math.nan, 14.0]
@@ -30,12 +30,12 @@ def test_the_arrival_price_is_the_first_valid_one_of_the_window(
 ) -> None:
     # The session before must not matter.
     sessions = sessions_of([[50.0] * 8, PRICES])
-    bench = Engine(sessions, 2).benchmarks(bind_orders([order(1.0, start=start, end=end, day=2)], sessions))
+    bench = Engine(sessions, 2).benchmarks(align_orders([order(1.0, start=start, end=end, day=2)], sessions))
     np.testing.assert_allclose([bench.arrival[0], bench.twap[0]], [arrival, twap], rtol=1e-12)
 
 
 def test_every_order_has_the_arrival_price_of_its_own_window() -> None:
     sessions = sessions_of([[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]])
     orders = [order(1.0, day=2), order(1.0, start="09:31", day=1), order(1.0, "SELL", start="09:32", day=2)]
-    bench = Engine(sessions, 1).benchmarks(bind_orders(orders, sessions))
+    bench = Engine(sessions, 1).benchmarks(align_orders(orders, sessions))
     assert bench.arrival.tolist() == [20.0, 11.0, 22.0]

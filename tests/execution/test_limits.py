@@ -11,7 +11,7 @@ from tests.execution.markets import order, run, sessions_of
 def fills(close: float, price: float, side: str, **settings: float) -> bool:
     """Whether an order fills in a session that trades at `price` after one that closed at `close`."""
     rules = ExecutionRules(**{"price_limit": 0.1} | settings)  # type: ignore[arg-type]
-    _, _, summary = run(sessions_of([[close] * 2, [price] * 2]), [order(1.0, side, day=2)], 2, TWAP(), rules)
+    _, _, summary = run(sessions_of([[close] * 2, [price] * 2]), [order(1.0, side, day=2)], 2, TWAP, rules)
     filled = summary["filled"].iloc[0]
     assert filled in (0.0, 1.0)
     return bool(filled)
@@ -58,5 +58,5 @@ def test_a_price_a_rounding_away_from_the_limit_is_at_it() -> None:
 
 def test_the_first_session_has_no_limit() -> None:
     sessions = sessions_of([[1.0, 1000.0]])
-    _, _, summary = run(sessions, [order(2.0), order(2.0, "SELL")], 2, TWAP(), ExecutionRules(price_limit=0.1))
+    _, _, summary = run(sessions, [order(2.0), order(2.0, "SELL")], 2, TWAP, ExecutionRules(price_limit=0.1))
     assert summary["filled"].tolist() == [2.0, 2.0]

@@ -113,6 +113,7 @@ def test_no_feature_sees_the_future(seed: int, row: int, tick: int, keep: float,
 def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
     features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
+    assert features.previous_day
     block = features.block(np.array([1, 1, 0]), np.array([0, 3, 8]))
     assert block.shape == (3, 8, 5)
     assert not block[0].any()
@@ -122,7 +123,8 @@ def test_blocks_hold_today_up_to_the_tick_and_yesterday_whole() -> None:
     previous = features.block_previous(np.array([0, 1]))
     assert not previous[0].any()
     np.testing.assert_array_equal(previous[1], features.today[0])
-    without = MarketFeatures.build(sessions, FeatureSettings(previous_day=False), fit_rows=np.array([0]))
+    without = MarketFeatures.build(sessions, FeatureSettings(), fit_rows=np.array([0]))
+    assert not without.previous_day
     assert not without.block_previous(np.array([0, 1])).any()
     block[:] = 7.0  # a copy: the features stay as they are
     assert not (features.today == 7.0).any()
@@ -167,7 +169,7 @@ def test_a_checkpoints_normaliser_gives_the_same_features() -> None:
 
 def test_a29_features_of_other_sessions_are_refused() -> None:
     sessions = build(random_bars(SMALL, ["A"], ["2024-01-03", "2024-01-04"]))
-    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.array([0]))
+    features = MarketFeatures.build(sessions, fit_rows=np.array([0]))
     features.check_matches(sessions)
     with pytest.raises(DataError, match="2 sessions with 8 ticks do not fit prices of 1 sessions"):
         features.check_matches(sessions.select(np.array([0])))

@@ -1,4 +1,4 @@
-"""The pieces that features are made of: by hand, causal, and open to one's own."""
+"""The formulas that features are made of: by hand, causal, and open to one's own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rlwb.market import (
     build_sessions,
     feature,
     feature_names,
-    pieces,
+    feature_registry,
 )
-from rlwb.market.block import Block, Piece
+from rlwb.market.block import Block, Feature
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.causality import check_causal
 from rlwb.market.features import raw_column
@@ -33,7 +33,7 @@ SMALL = Calendar(segments=(("10:00", "10:04"),), infer_early_close_minutes=0)
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what a test adds to itself."""
-    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
+    monkeypatch.setattr(feature_registry, "_FEATURES", dict(BUILT_IN))
 
 
 def day(date: str, close: list[float], volume: list[float] | float = 10.0, instrument: str = "A") -> pd.DataFrame:
@@ -53,13 +53,13 @@ def yesterday_close(block: Block) -> np.ndarray:
     return block.earlier("close", 1)
 
 
-OWN = (Piece("own_gap", ("open",), gap), Piece("yesterday_close", ("close",), yesterday_close))
+OWN = (Feature("own_gap", ("open",), gap), Feature("yesterday_close", ("close",), yesterday_close))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("piece", [*BUILT_IN.values(), *OWN], ids=lambda piece: piece.name)
-def test_no_piece_sees_the_future(piece: Piece, seed: int) -> None:
-    check_causal(piece, trials=60, seed=seed)
+@pytest.mark.parametrize("one", [*BUILT_IN.values(), *OWN], ids=lambda one: one.name)
+def test_no_feature_sees_the_future(one: Feature, seed: int) -> None:
+    check_causal(one, trials=60, seed=seed)
 
 
 def next_close(block: Block) -> np.ndarray:
@@ -79,13 +79,13 @@ def early_reference(block: Block) -> np.ndarray:
 
 
 @pytest.mark.parametrize("function", [next_close, over_the_mean, fill_from_behind, early_reference])
-def test_a_piece_that_sees_the_future_is_refused(function: pieces.Function) -> None:
+def test_a_feature_that_sees_the_future_is_refused(function: feature_registry.Function) -> None:
     with pytest.raises(ConfigError, match=r"feature mine sees the future: changing bars \d+ ticks later"):
         feature("mine", needs=("close",))(function)
     assert "mine" not in feature_names()
 
 
-def test_a_piece_that_looks_at_its_neighbours_is_refused() -> None:
+def test_a_feature_that_looks_at_its_neighbours_is_refused() -> None:
     with pytest.raises(ConfigError, match="depends on which others are computed with it"):
         feature("rank", needs=("close",))(lambda block: block["close"].argsort(axis=0))
 
@@ -208,9 +208,9 @@ def test_unknown_names_are_refused_with_the_nearest(name: str, hint: str) -> Non
 
 
 def test_what_is_not_finite_is_missing() -> None:
-    piece = Piece("inverse", ("volume",), lambda block: 1.0 / block["volume"])
+    one = Feature("inverse", ("volume",), lambda block: 1.0 / block["volume"])
     sessions = build(day("2024-01-03", [10.0] * 4, [4.0, 0.0, 2.0, 1.0]))
-    np.testing.assert_array_equal(piece(Block(References(sessions), np.array([0]))), [[0.25, np.nan, 0.5, 1.0]])
+    np.testing.assert_array_equal(one(Block(References(sessions), np.array([0]))), [[0.25, np.nan, 0.5, 1.0]])
 
 
 def test_fields_that_lack_are_named_before_any_work() -> None:
@@ -219,6 +219,6 @@ def test_fields_that_lack_are_named_before_any_work() -> None:
         MarketFeatures.build(sessions, FeatureSettings(("close", "imbalance")), fit_rows=np.array([0]))
 
 
-def test_pieces_travel_to_other_processes() -> None:
-    for piece in BUILT_IN.values():
-        assert pickle.loads(pickle.dumps(piece)).name == piece.name
+def test_features_travel_to_other_processes() -> None:
+    for one in BUILT_IN.values():
+        assert pickle.loads(pickle.dumps(one)).name == one.name

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
+import numba
 import numpy as np
 import pytest
 import torch
@@ -164,7 +165,8 @@ def test_updates_equal_plain_torch(
 def test_updates_equal_tianshou_with_separate_passes(
     rollout: Rollout, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
+    if not numba.config.DISABLE_JIT:
+        monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
     policy = small_dqn(return_scaling=False, max_grad_norm=1e9, **settings)
     start, s, net = values(policy.network, rollout), policy.settings, copy.deepcopy(policy.network)
     theirs = TianshouDQN(

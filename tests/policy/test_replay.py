@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -125,7 +126,8 @@ def test_n_step_targets_by_hand() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
 def test_n_step_targets_equal_tianshou(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Compiling it takes seconds.
-    monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
+    if not numba.config.DISABLE_JIT:
+        monkeypatch.setattr(algorithm_base, "_nstep_return", algorithm_base._nstep_return.py_func)
     rng = np.random.default_rng(steps)
     done = ends(list(rng.integers(1, 7, size=30)))
     n, no = len(done), np.zeros(len(done), dtype=bool)

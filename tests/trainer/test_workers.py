@@ -33,7 +33,7 @@ class Watch(Callback):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts processes in /proc")
 def test_e17_fifty_iterations_keep_the_same_workers_and_memory() -> None:
     before, watch = children(), Watch()
-    vessel = corridor_vessel(episode_per_iter=8)
+    vessel = corridor_vessel(episode_per_iter=8, batch_size=10**6, repeat=1)
     trainer = Trainer(max_iters=50, val_every_n_iters=10, finite_env_type="subproc", concurrency=4, callbacks=[watch])
     trainer.fit(vessel)
     assert all(workers == watch.workers[0] for workers in watch.workers)

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rlwb.market.block import Block, Piece
+from rlwb.market.block import Block, Feature
 from rlwb.market.normaliser import Normaliser
 from rlwb.market.references import References, blocks
 from rlwb.market.sessions import Sessions
 
 
-def raw_blocks(references: References, piece: Piece, rows: np.ndarray) -> Iterator[np.ndarray]:
+def raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Return the raw values of `rows`, some sessions at a time, each float64 of shape ``(n, T)``."""
-    return (piece(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
+    return (feature(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
 
 
-class ComputedFeatures:
+class LazyFeatures:
     """Reads like a float32 array of shape ``(S, T, C)``, of which only the rows asked for are made.
 
     Beside what it returns it takes 16 bytes a session for the references, and at most some 64 MiB at a time.
@@ -26,7 +26,7 @@ class ComputedFeatures:
     ----------
     references
         The panel, with its numbers a session.
-    pieces
+    features
         The C features.
     normaliser
         Their statistics.
@@ -34,9 +34,11 @@ class ComputedFeatures:
         See `FeatureSettings`.
     """
 
-    def __init__(self, references: References, pieces: Sequence[Piece], normaliser: Normaliser, clip: float) -> None:
+    def __init__(
+        self, references: References, features: Sequence[Feature], normaliser: Normaliser, clip: float
+    ) -> None:
         self.references = references
-        self.pieces = tuple(pieces)
+        self.features = tuple(features)
         self.normaliser = normaliser
         self.clip = clip
 
@@ -48,7 +50,7 @@ class ComputedFeatures:
     @property
     def shape(self) -> tuple[int, int, int]:
         """``(S, T, C)``."""
-        return len(self.sessions), self.sessions.calendar.num_ticks, len(self.pieces)
+        return len(self.sessions), self.sessions.calendar.num_ticks, len(self.features)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """Return the normalised values of `rows`, float32 of shape ``(n, T, C)``."""
@@ -57,8 +59,8 @@ class ComputedFeatures:
         filled = 0
         for part in blocks(rows, self.shape[1]):
             block = Block(self.references, part)
-            for index, piece in enumerate(self.pieces):
-                out[filled : filled + len(part), :, index] = self._column(index, piece(block), block.in_session)
+            for index, feature in enumerate(self.features):
+                out[filled : filled + len(part), :, index] = self._column(index, feature(block), block.in_session)
             filled += len(part)
         return out
 
