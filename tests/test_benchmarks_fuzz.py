@@ -108,7 +108,7 @@ def test_the_smallest_input_that_shows_a_fault_is_kept(tmp_path: Path, monkeypat
 
     seeds: list[Tree] = [{"A.csv": b"a,b\n1,2\n" * 9}]
     monkeypatch.setitem(TARGETS, "csv", dataclasses.replace(TARGETS["csv"], read=read, seeds=lambda: seeds))
-    row = fuzz.run("csv", 0, 400, 60, tmp_path / "kept", tmp_path)
+    row = fuzz.run("csv", 0, 200, 60, tmp_path / "kept", tmp_path)
     assert list(row["kinds"])[:1] == ["UnexpectedError: raises ValueError: a NUL"]
     assert b"\0" in (tmp_path / "kept" / "csv" / "001" / "A.csv").read_bytes()
     assert "a NUL" in (tmp_path / "kept" / "csv" / "001.txt").read_text()
