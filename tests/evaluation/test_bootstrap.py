@@ -66,9 +66,9 @@ def test_as_many_resamples_are_drawn_as_asked_for_each_of_all_days(settings, res
         seen.append(sums[:, 0])
         return np.arange(float(len(sums)))
 
-    rng = np.random.default_rng(0)
-    estimate, _, _ = statistic_interval(np.ones((16, 1)), dates_of(np.repeat(range(8), 2)), statistic, rng, **settings)
-    assert estimate == 0.0
+    ones, dates = np.ones((16, 1)), dates_of(np.repeat(range(8), 2))
+    found = statistic_interval([ones], [dates], statistic, np.random.default_rng(0), **settings)
+    assert found.estimate == 0.0
     drawn = np.concatenate(seen[1:])
     assert len(drawn) == resamples
     assert len(seen) > 2 or resamples < 300_000, "many resamples are drawn in parts"

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.evaluation import comparison, day_interval, gain_loss_ratio
+from rlwb.evaluation import comparison, day_interval
 from rlwb.evaluation.bootstrap import statistic_interval
 from tests.evaluation.tables import baseline, checkpoint
+
+
+def gain_loss_ratio(pa):
+    return pa[pa > 0].mean() / -pa[pa < 0].mean()
 
 
 def test_hand_computed_row():
