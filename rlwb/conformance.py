@@ -36,6 +36,7 @@ from rlwb.execution import (
 )
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
+from rlwb.market.readers.conformance import check_reader as check_reader
 from rlwb.reward import Reward
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator

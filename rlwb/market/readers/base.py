@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
+from rlwb.values import check_value
 
 #: Parameters of a reader's functions that are passed to it; all others are its options.
 PASSED = ("source", "instruments", "report")
@@ -59,8 +60,6 @@ class Reader:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise `ConfigError` for an option that the reader does not have, or one of another type."""
-        from pydantic import ConfigDict, TypeAdapter, ValidationError
-
         known = [name for name in inspect.signature(self.function).parameters if name not in PASSED]
         for name, value in options.items():
             if name not in known:
@@ -69,10 +68,9 @@ class Reader:
                 raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
             hint = get_type_hints(self.function).get(name, Any)
             try:
-                TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(value)
-            except ValidationError as error:
-                wrong = one_line(ValueError(error.errors()[0]["msg"]))
-                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {wrong}.") from None
+                check_value(hint, value)
+            except ValueError as error:
+                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {error}") from None
 
 
 def reader(
