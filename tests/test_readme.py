@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_reward_of_your_own_trains(tmp_path: Path) -> None:
     (code,) = blocks("python")
-    own = code[code.index("class ") : code.index("factory =")]
+    own = code[code.index("class ") : code.index("simulator =")]
     assert len(own.strip().splitlines()) <= 10
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(
@@ -44,13 +44,13 @@ def test_the_file_of_your_own_bars_is_a_configuration(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     (tmp_path / "mine.yaml").write_text(text)
     config = RunConfig.load(tmp_path / "mine.yaml")
-    assert config.market.source == str(tmp_path / "bars")
-    assert config.orders.split.test == ("2024-06-01", "2024-07-31")
+    assert config.market.settings["source"] == str(tmp_path / "bars")
+    assert config.split.test == ("2024-06-01", "2024-07-31")
 
 
 def test_the_refusal_is_the_one_that_is_shown() -> None:
     with pytest.raises(ConfigError) as caught:
-        RunConfig.load(None, parse_assignments(["train.learing_rate=1e-3"]))
+        RunConfig.load(None, parse_assignments(["algorithm.learing_rate=1e-3"]))
     assert f"\n    {caught.value}\n" in README
 
 
