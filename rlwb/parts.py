@@ -92,8 +92,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "table": f"{_READERS}.table:read_table",
-        **{name: f"{_READERS}.{name}:read_{name}" for name in ("binance", "lean", "lobster", "qlib", "qlib_pickle")},
+        name: f"{_READERS}.{name}:read_{name}"
+        for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
 }
