@@ -12,7 +12,6 @@ from rlwb.evaluation.overfitting import (
 )
 from rlwb.evaluation.results import PolicyResult, day_matrix, day_means
 from rlwb.evaluation.select import Checkpoint, Exclusion, Selection, read_validation, select_checkpoints
-from rlwb.evaluation.statistics import gain_loss_ratio, value_weighted_mean, win_rate
 from rlwb.evaluation.tables import Table, comparison, headline
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "day_means",
     "expected_shrinkage",
     "figure_table",
-    "gain_loss_ratio",
     "gap_table",
     "headline",
     "mean_of_largest",
@@ -44,7 +42,5 @@ __all__ = [
     "select_checkpoints",
     "statistic_interval",
     "summary",
-    "value_weighted_mean",
     "wide",
-    "win_rate",
 ]

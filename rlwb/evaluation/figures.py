@@ -69,6 +69,7 @@ def _wins(result: PolicyResult, twap: PolicyResult | None) -> np.ndarray:
 
 
 def _gains_and_losses(result: PolicyResult, twap: PolicyResult | None) -> np.ndarray:
+    """Take sum and number of gains and of losses (GLR of Fang et al., AAAI 2021, arXiv 2103.10860)."""
     pa = result.pa
     gain, loss = pa > ZERO_BP, pa < -ZERO_BP
     parts = np.stack([np.where(gain, pa, 0.0), gain, np.where(loss, -pa, 0.0), loss], axis=1).astype(np.float64)
