@@ -92,17 +92,18 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "table": f"{_READERS}.table:read_table",
-        **{name: f"{_READERS}.{name}:read_{name}" for name in ("binance", "lean", "lobster", "qlib", "qlib_pickle")},
+        name: f"{_READERS}.{name}:read_{name}"
+        for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
-#: Parameters that reading passes to a reader.
-_TO_READERS = ("source", "instruments", "report")
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
+
+#: Parameters that are passed to a reader with each source, and are no settings.
+_PASSED = {"reader": ("source", "instruments", "report")}
 
 
 class Part(BaseModel):
@@ -159,8 +160,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    given = _TO_READERS if kind == "reader" else PROVIDED
-    settings = tuple(one for one in found.settings if one.is_field or one.name not in given)
+    passed = (*PROVIDED, *_PASSED.get(kind, ()))
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in passed)
     return Signature(settings, found.is_open)
 
 

@@ -11,6 +11,7 @@ RENAMED: dict[str, str] = {
     "features.imports": "features.columns, as features: {columns: [close, my_features.py:my_feature]}",
     "orders.generate.*": "orders.*",
     "orders.split.*": "split.*",
+    "execution.rules.odd_remainder": "execution.rules.odd_lot",
     "policy.network": "network, as network: mlp",
     "policy.hidden": "network.hidden",
     "policy.mask_actions": "head.mask_actions",

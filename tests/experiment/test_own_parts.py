@@ -26,19 +26,13 @@ from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 
 PARTS = Path(__file__).parent / "parts"
-CONFIG = """
+CONFIG = PARTS.with_name("mine.yaml")
+#: In place of the synthetic market: bars that only an own reader reads.
+BARS = """
 market:
   source: bars
   reader: {name: parts/reader.py:read_json_lines, scale: 100}
   calendar: {preset: cn, tick_minutes: 30, label: end}
-features: {columns: [close, parts/feature.py:range_so_far]}
-execution: {ticks_per_step: 2}
-simulator: {name: parts/simulator.py:Thin, least: 0.3}
-network: {name: parts/network.py:LSTM, hidden: 8}
-algorithm: {name: parts/algorithm.py:Reinforce, learning_rate: 0.02}
-reward: {name: parts/reward.py:Arrival, scale: 2}
-train: {iterations: 2, episodes_per_iteration: 40}
-backtest: {top: 1, bootstrap_samples: 100}
 """
 
 
@@ -51,7 +45,8 @@ def config(tmp_path: Path) -> Path:
     for name, rows in table.groupby("instrument"):
         told = rows.assign(time=rows["datetime"].astype(str)).drop(columns=["datetime", "instrument"])
         told.to_json(tmp_path / "bars" / f"{name}.jsonl", orient="records", lines=True)
-    (tmp_path / "mine.yaml").write_text(CONFIG)
+    others = [line for line in CONFIG.read_text().splitlines() if not line.startswith("market:")]
+    (tmp_path / "mine.yaml").write_text(BARS + "\n".join(others) + "\n")
     return tmp_path / "mine.yaml"
 
 
@@ -72,8 +67,17 @@ def test_all_of_them_go_through_a_run_to_its_report_and_the_run_keeps_them(confi
     assert {"loss", "pa", "ffr"} <= set(train)
     assert train["reward"].abs().max() > 0
     named = {one["name"] for one in json.loads((place / "manifest.json").read_text())["code"]}
-    wanted = ["simulator.py:Thin", "network.py:LSTM", "algorithm.py:Reinforce", "reward.py:Arrival"]
-    assert named == {*wanted, "feature.py:range_so_far", "reader.py:read_json_lines"}
+    assert named == {
+        "action_interpreter.py:ShareOfRest",
+        "algorithm.py:Reinforce",
+        "baseline.py:Hurry",
+        "feature.py:range_so_far",
+        "network.py:LSTM",
+        "reader.py:read_json_lines",
+        "reward.py:Arrival",
+        "simulator.py:Thin",
+        "state_interpreter.py:WithMove",
+    }
 
     shutil.rmtree(tmp_path / "parts")  # the run has copies, so it goes on without the files
     again = subprocess.run([*words[:4], "--resume", *words[5:]], capture_output=True, text=True, cwd=tmp_path)

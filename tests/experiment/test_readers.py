@@ -14,6 +14,7 @@ from rlwb.errors import DataError, RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders, workbench
+from rlwb.experiment.own_code import TRUST_ENV
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 
@@ -75,3 +76,25 @@ def test_what_cannot_be_read_as_asked_is_refused(
 def test_nothing_but_the_plain_word_trusts_a_pickle(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="set trust_pickle"):
         run(tmp_path, "qlib_pickle", {"reader": {"name": "qlib_pickle", "max_megabytes": 4}})
+
+
+def test_a_reader_of_ones_own_is_a_file_of_under_40_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRUST_ENV, "1")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "readers" / "own.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    assert len(code.splitlines()) < 40
+    (tmp_path / "json_lines.py").write_text(code, encoding="utf-8")
+    source = tmp_path / "bars"
+    source.mkdir()
+    for name, bars in market(2, DAYS).groupby("instrument"):
+        bars = bars.rename(columns={"datetime": "time"}).drop(columns="instrument")
+        bars.to_json(source / f"{name}.jsonl", orient="records", lines=True, date_format="iso")
+    settings = {
+        "source": str(source),
+        "reader": f"{tmp_path}/json_lines.py:read_json_lines",
+        "calendar": {"segments": [["09:30", "11:30"], ["13:00", "15:00"]]},
+    }
+    config = RunConfig.load(None, Layer("test", {"market": settings, "seed": 3}))
+    made = RunDirectory.create(tmp_path / "run", config)
+    make_orders(made, config)
+    assert workbench(made, config).sessions.fields["close"].shape == (2 * DAYS, 240)

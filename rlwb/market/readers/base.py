@@ -1,8 +1,7 @@
-"""What a reader is, and how its tables become canonical bars."""
+"""Readers of formats of bars, and the canonical form of their tables."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
+from rlwb.values import check_value, suggestion
 
 #: Parameters of a reader's functions that are passed to it; all others are its options.
 PASSED = ("source", "instruments", "report")
@@ -59,20 +59,16 @@ class Reader:
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise `ConfigError` for an option that the reader does not have, or one of another type."""
-        from pydantic import ConfigDict, TypeAdapter, ValidationError
-
         known = [name for name in inspect.signature(self.function).parameters if name not in PASSED]
         for name, value in options.items():
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
-                hint = f"did you mean {near[0]!r}?" if near else "it has none."
+                hint = suggestion(name, known) if known else "it has none."
                 raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
             hint = get_type_hints(self.function).get(name, Any)
             try:
-                TypeAdapter(hint, config=ConfigDict(strict=True)).validate_python(value)
-            except ValidationError as error:
-                wrong = one_line(ValueError(error.errors()[0]["msg"]))
-                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {wrong}.") from None
+                check_value(hint, value)
+            except ValueError as error:
+                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {error}") from None
 
 
 def reader(

@@ -8,13 +8,13 @@ from textwrap import dedent
 import pytest
 
 from rlwb.market.readers.conformance import check_reader
-from rlwb.market.readers.lookup import BUILT_IN
 from rlwb.market.source import open_source
+from rlwb.parts import BUILT_IN
 from tests.market.readers.sources import SOURCES, binance
 
 
 def test_every_built_in_reader_is_held_to_the_contract() -> None:
-    assert set(SOURCES) == set(BUILT_IN)
+    assert set(SOURCES) == set(BUILT_IN["reader"])
 
 
 @pytest.mark.parametrize("kind", list(SOURCES))
@@ -31,7 +31,7 @@ BROKEN = {
     "everything": ("yield from read_binance(source, report=report)", None),
     "raises": ("assert source.read_bytes()[-1] >= 0\nyield from good", "raises IndexError, not a DataError"),
     "careless": (
-        "try:\n    kept.extend(good)\nexcept Exception:\n    pass\nyield from kept[-1:]",
+        "try:\n    kept[source.name] = list(good)\nexcept Exception:\n    pass\nyield from kept[source.name]",
         "read as if it were whole",
     ),
     "trusting": (
@@ -51,7 +51,7 @@ def test_a_reader_that_breaks_the_contract_is_found_out(name: str, tmp_path: Pat
         import pickle
         from rlwb.market.readers import reader
         from rlwb.market.readers.binance import klines, read_binance
-        kept = []
+        kept = {}
 
         @reader("mine", files=klines, recognises=lambda path: read_binance.recognises(path), by_file=True)
         def read_mine(source, *, instruments=None, report):

@@ -18,6 +18,7 @@ from rlwb.market.readers.lookup import TABLE, find_reader
 from rlwb.parts import names
 from tests.market.readers.sources import SOURCES
 
+BUILT_IN = {name: find_reader(name) for name in names("reader")}
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
 PAGE_OF = {kind: f"{kind.replace('_', '-')}.md" for kind in names("reader")} | {TABLE: "csv-parquet.md"}
 
