@@ -11,15 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rlwb.experiment.work import backtest_policies, make_orders, train_policy
 
 from benchmarks import scale_job
 from benchmarks.measure import peak_memory, run_job, seconds
 from benchmarks.parts import Parts
 from benchmarks.roofline import measure_update
 from benchmarks.schedule import Schedule
+from rlwb.experiment.backtest import backtest_policies
 from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from tests.execution.specification import SpecifiedOrder, Tick
 
 #: Orders that the slow loop executes.
@@ -88,15 +90,15 @@ def judge(folder: Path) -> dict[str, float]:
     test = -(-schedule.judged // (2 * _INSTRUMENTS))
     few = max(test // 25, 2)
     changes = {
-        "market.synthetic.instruments": _INSTRUMENTS,
-        "market.synthetic.days": test + 2 * few,
-        "market.synthetic.tick_minutes": 240 // schedule.ticks,
+        "market.instruments": _INSTRUMENTS,
+        "market.days": test + 2 * few,
+        "market.tick_minutes": 240 // schedule.ticks,
         "execution.ticks_per_step": schedule.ticks_per_step,
-        "orders.split.train": few / (test + 2 * few),
-        "orders.split.valid": few / (test + 2 * few),
-        "orders.split.test": test / (test + 2 * few),
+        "split.train": few / (test + 2 * few),
+        "split.valid": few / (test + 2 * few),
+        "split.test": test / (test + 2 * few),
         "train.iterations": _CHECKPOINTS,
-        "train.penalty": schedule.penalty,
+        "reward.penalty": schedule.penalty,
         "backtest.top": _CHECKPOINTS,
         "threads": schedule.threads,
     }

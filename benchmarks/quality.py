@@ -40,25 +40,20 @@ PUBLISHED = {
 PUBLISHED_ITERATIONS = 500
 #: What --quick changes: the market, ``rlwb run``, and the published numbers.
 _QUICK = {"instruments": 6, "days": 40}
-_QUICK_CHANGES = ("train.iterations=12", "train.episodes_per_iteration=100", "train.batch_size=100")
+_QUICK_CHANGES = ("train.iterations=12", "train.episodes_per_iteration=100", "algorithm.batch_size=100")
 _QUICK_PUBLISHED = {"episodes": 100, "repeat": 2, "batch_size": 128}
 
 
 def own_numbers(changes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the training of ``rlwb run`` in the words of a schedule."""
-    train = RunConfig.load(None, parse_assignments(changes)).train
+    config = RunConfig.load(None, parse_assignments(changes))
+    own = ("repeat", "batch_size", "learning_rate", "clip", "value_coef", "entropy_coef", "max_grad_norm")
     return {
-        "choices": train.action_values,
-        "penalty": train.penalty,
-        "reward_scale": train.reward_scale,
-        "episodes": train.episodes_per_iteration,
-        "repeat": train.repeats,
-        "batch_size": train.batch_size,
-        "learning_rate": train.learning_rate,
-        "clip": train.clip,
-        "value_coef": train.value_coef,
-        "entropy_coef": train.entropy,
-        "max_grad_norm": train.max_grad_norm,
+        "choices": config.action_interpreter.settings["values"],
+        "penalty": config.reward.settings["penalty"],
+        "reward_scale": config.reward.settings["scale"],
+        "episodes": config.train.episodes_per_iteration,
+        **{name: config.algorithm.settings[name] for name in own},
     }
 
 

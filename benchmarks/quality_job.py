@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rlwb.experiment.work import make_orders, train_policy
 
 from benchmarks.measure import run_job
 from benchmarks.network import load_peer_weights
@@ -18,7 +17,9 @@ from benchmarks.parts import Parts
 from benchmarks.schedule import Schedule
 from rlwb.execution import OrderBatch
 from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.trainer import Callback, Trainer, TrainingVessel, backtest
 
 
@@ -48,7 +49,7 @@ class Clock(Callback):
 def run_config(schedule: Schedule, asked: dict[str, Any]) -> RunConfig:
     """Return the configuration of ``rlwb run`` on the schedule's market, with the changes that were asked for."""
     market = {"instruments": schedule.instruments, "days": schedule.days}
-    changes = [f"market.synthetic.{name}={value}" for name, value in market.items()]
+    changes = [f"market.{name}={value}" for name, value in market.items()]
     return RunConfig.load(None, parse_assignments([*changes, f"threads={schedule.threads}", *asked["changes"]]))
 
 

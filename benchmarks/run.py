@@ -147,7 +147,7 @@ def main() -> None:
     pythons: dict[str, str | Path] = {"rlwb": sys.executable}
     if not args.no_peer:
         pythons["peer"] = args.peer or peer_python(args.python)
-    # Results of another size never replace those that the README shows.
+    # Results of another size never replace those that docs/speed.md shows.
     out = args.out or (RESULTS.with_name("speed-quick.json") if args.quick else RESULTS)
     context = {
         "machine": f"{describe_machine()}, {args.threads} thread(s) a side{', small sizes' if args.quick else ''}",

@@ -1,4 +1,4 @@
-"""Turn ``results/speed.json`` into the tables that are printed and that the README shows."""
+"""Turn ``results/speed.json`` into the table that is printed and that docs/speed.md shows."""
 
 from __future__ import annotations
 

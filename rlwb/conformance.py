@@ -36,10 +36,23 @@ from rlwb.execution import (
 )
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
-from rlwb.market.readers.conformance import check_reader as check_reader
+from rlwb.market.readers.conformance import check_reader
 from rlwb.reward import Reward
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator
+
+__all__ = [
+    "ConformanceError",
+    "Stage",
+    "check_action_interpreter",
+    "check_learner",
+    "check_policy",
+    "check_reader",
+    "check_reward",
+    "check_simulator",
+    "check_state_interpreter",
+    "stage",
+]
 
 
 class ConformanceError(RlwbError):

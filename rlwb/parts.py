@@ -92,21 +92,18 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },
     "reader": {
-        "table": f"{_READERS}.table:read_table",
-        "binance": f"{_READERS}.binance:read_binance",
-        "lean": f"{_READERS}.lean:read_lean",
-        "lobster": f"{_READERS}.lobster:read_lobster",
-        "qlib": f"{_READERS}.qlib:read_qlib",
-        "qlib_pickle": f"{_READERS}.qlib_pickle:read_qlib_pickle",
+        name: f"{_READERS}.{name}:read_{name}"
+        for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
-#: Parameters that parts of a kind are passed beside `PROVIDED`.
-_PASSED = {"reader": ("source", "instruments", "report")}
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
+
+#: Parameters that are passed to a reader with each source, and are no settings.
+_PASSED = {"reader": ("source", "instruments", "report")}
 
 
 class Part(BaseModel):
@@ -163,7 +160,7 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    passed = {*PROVIDED, *_PASSED.get(kind, ())}
+    passed = (*PROVIDED, *_PASSED.get(kind, ()))
     settings = tuple(one for one in found.settings if one.is_field or one.name not in passed)
     return Signature(settings, found.is_open)
 

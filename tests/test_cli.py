@@ -19,7 +19,8 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "run", "--help")
     assert code == 0
-    for option in ("[CONFIG]", "--set NAME=VALUE", "--run-dir DIR", "--resume", "--debug", "--help", "rlwb config"):
+    options = ("[CONFIG]", "--set NAME=VALUE", "--run-dir DIR", "--resume", "--trust-code", "--debug", "--help")
+    for option in (*options, "rlwb config"):
         assert option in re.sub(r"\s+", " ", out)
 
 
@@ -34,7 +35,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run", "--set", "train.learing_rate=1"), "did you mean train.learning_rate?"),
+        (("run", "--set", "train.learing_rate=1"), "did you mean algorithm.learning_rate?"),
+        (("run", "--set", "train.learning_rate=1"), "train.learning_rate is written algorithm.learning_rate now"),
         (("run", "missing.yaml"), "missing.yaml: there is no such configuration file."),
         (("run", "--run-dri", "x"), "No such option: --run-dri"),
         (("rn",), "No such command 'rn'"),
@@ -55,7 +57,7 @@ def test_users_faults_are_one_sentence_and_exit_2(
 def test_config_prints_what_every_parameter_does(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "config", "--set", "train.iterations=7")
     assert code == 0
-    assert "  # Passes over the collected transitions; larger learns more from each" in out
+    assert "  # Passes over the collected transitions" in out
     assert "\n  iterations: 7\n" in out
 
 

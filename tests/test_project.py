@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,
     "rlwb.signatures": BASE | {"rlwb.values"},
-    "rlwb.code": BASE | {"rlwb.values"},
+    "rlwb.code": BASE | {"rlwb.values", "rlwb.signatures"},
     "rlwb.parts": BASE | PARTS - {"rlwb.parts"},
     "rlwb.env": BASE | PRIMITIVES,
     "rlwb.market": BASE | PARTS,
@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     | PARTS
     | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
     "rlwb.cli_download": BASE | {"rlwb.market"},
-    "rlwb.cli_data": BASE | {"rlwb.market", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_download"},
+    "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_download"},
     "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data"},
 }
 

@@ -4,9 +4,14 @@ RENAMED: dict[str, str] = {
     "market.synthetic.*": "market.*",
     "market.kind": "market.reader, as market: {reader: qlib}",
     "market.options.*": "market.reader.*, as market: {reader: {name: qlib, *: …}}",
+    **{
+        f"market.{name}": f"market.reader.{name}, as market: {{reader: {{name: table, {name}: …}}}}"
+        for name in ("columns", "instrument_pattern", "datetime_format")
+    },
     "features.imports": "features.columns, as features: {columns: [close, my_features.py:my_feature]}",
     "orders.generate.*": "orders.*",
     "orders.split.*": "split.*",
+    "execution.rules.odd_remainder": "execution.rules.odd_lot",
     "policy.network": "network, as network: mlp",
     "policy.hidden": "network.hidden",
     "policy.mask_actions": "head.mask_actions",

@@ -29,7 +29,7 @@ PIPELINE_ENV = "RLWB_PIPELINE"
 
 
 class RunDirectory:
-    """A run's directory (see the README for its contents).
+    """A run's directory (docs/running.md lists its contents).
 
     Attributes
     ----------

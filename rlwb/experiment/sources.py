@@ -12,6 +12,7 @@ from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate_orders, read_orders
 from rlwb.market import Calendar, Sessions, load_sessions
 from rlwb.market.dataset.state import is_dataset
+from rlwb.market.exchange import exchange_calendar
 from rlwb.market.store import is_panel
 from rlwb.parts import Part
 
@@ -66,7 +67,7 @@ class CalendarSettings:
         if exchange is not None:
             if preset is not None:
                 raise ConfigError(f"the calendar is given as preset {preset} and as exchange {exchange}; keep one.")
-            return Calendar.exchange(exchange, **given)
+            return exchange_calendar(exchange, **given)
         if preset is None and "segments" in given:
             return Calendar(**given)
         return Calendar.preset(preset or "us", **given)
@@ -77,7 +78,6 @@ def bars(
     *,
     reader: Part | None = None,
     calendar: CalendarSettings | None = None,
-    columns: dict[str, str] | None = None,
     instruments: tuple[str, ...] = (),
     start: str | None = None,
     end: str | None = None,
@@ -85,8 +85,6 @@ def bars(
     min_coverage: float = 0.5,
     volume_multiplier: float = 1.0,
     prices: Literal["traded", "adjusted"] = "traded",
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
     source_timezone: str | None = None,
     cache_dir: Path | None = None,
 ) -> Sessions:
@@ -99,12 +97,11 @@ def bars(
         file an instrument, or what another reader reads. In a configuration file, a relative path starts at that file.
     reader
         What reads the source, with its settings, for example ``{name: qlib, freq: 1min}``; none goes by the names of
-        the files. A pickle is read only with ``{name: qlib_pickle, trust_pickle: true}``.
+        the files. Parquet and CSV with other column names are ``{name: table, columns: {symbol: instrument}}``, and a
+        pickle is read only with ``{name: qlib_pickle, trust_pickle: true}``.
     calendar
         The session's clock. A data set and a saved panel bring theirs, which is used unless another is given here;
         other bars without one are taken as those of US stocks by the minute.
-    columns
-        The data's own column names to ours, for example ``{symbol: instrument, time: datetime}``.
     instruments
         Names of the instruments to use, quoted where they look like numbers; empty means all.
     start, end
@@ -117,11 +114,6 @@ def bars(
         What one unit of the volume column is in shares, for example 100 where it counts lots.
     prices
         Whether prices are as traded or already adjusted by the column factor; adjusted ones are converted back.
-    instrument_pattern
-        Regular expression whose group 1 is the instrument in a file's name, for folders of several files an
-        instrument, for example ``(.+)-[0-9]{8}``.
-    datetime_format
-        strptime format of times that are not ISO 8601, for example ``%d/%m/%Y %H:%M``.
     source_timezone
         Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
     cache_dir
@@ -136,7 +128,6 @@ def bars(
         clock,
         kind=reader.name if reader else None,
         options=(reader.settings if reader else None) or None,
-        columns=columns or None,
         instruments=instruments or None,
         start=start,
         end=end,
@@ -144,8 +135,6 @@ def bars(
         min_coverage=min_coverage,
         volume_multiplier=volume_multiplier,
         prices=prices,
-        instrument_pattern=instrument_pattern,
-        datetime_format=datetime_format,
         source_timezone=source_timezone,
         cache_dir=cache_dir,
     )

@@ -67,12 +67,15 @@ class Bars:
             row=self.row[index],
         )
 
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the bars are sorted by instrument and stamp."""
+        new, back = self.code[1:] > self.code[:-1], self.code[1:] < self.code[:-1]
+        return not (back | (~new & (self.stamp[1:] < self.stamp[:-1]))).any()
+
     def arrange(self) -> Bars:
         """Return the bars sorted by instrument and stamp; those of one stamp stay in their order."""
-        code, stamp = np.diff(self.code), np.diff(self.stamp)
-        if ((code > 0) | ((code == 0) & (stamp >= 0))).all():
-            return self
-        return self.take(np.lexsort((self.stamp, self.code)))
+        return self if self.is_sorted else self.take(np.lexsort((self.stamp, self.code)))
 
     def finding(self, kind: str, at: int, files: Mapping[int, str], what: str = "", value: float = np.nan) -> Finding:
         """Return a finding about the bar `at`; `files` are the names of sources by number."""

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.evaluation import comparison, day_interval, gain_loss_ratio
+from rlwb.evaluation import comparison, day_interval
 from rlwb.evaluation.bootstrap import statistic_interval
 from tests.evaluation.tables import baseline, checkpoint
+
+
+def gain_loss_ratio(pa):
+    return pa[pa > 0].mean() / -pa[pa < 0].mean()
 
 
 def test_hand_computed_row():
@@ -40,6 +44,10 @@ def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
     method = checkpoint(pa, days=12)
     row = comparison({"ours": method}, resamples=400, seed=3).frame.iloc[0]
     slow = np.random.default_rng(3)
+
+    def gain_loss_ratio(pa):
+        return pa[pa > 0].mean() / -pa[pa < 0].mean()
+
     drawn = [
         gain_loss_ratio(np.concatenate([pa[day == d] for d in days])) for days in slow.integers(12, size=(400, 12))
     ]

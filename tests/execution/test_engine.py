@@ -297,7 +297,7 @@ def test_rules_of_another_kind_are_refused(wrong: dict[str, object]) -> None:
         ExecutionRules(**wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ticks_per_step", [1.5, "3", None, True])
+@pytest.mark.parametrize("ticks_per_step", [1.5, "3", None, True, 0, -1])
 def test_a_step_is_a_whole_number_of_ticks(ticks_per_step: object) -> None:
     with pytest.raises(ConfigError, match="ticks_per_step is"):
         Engine(sessions_of([[10.0] * 4]), ticks_per_step)  # type: ignore[arg-type]

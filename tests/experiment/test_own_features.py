@@ -16,7 +16,7 @@ from rlwb.experiment.run import RunDirectory, read_json
 from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
 from rlwb.experiment.workbench import Workbench
-from rlwb.market import pieces
+from rlwb.market import feature_registry
 from rlwb.market.catalogue import BUILT_IN
 
 CODE = """
@@ -34,7 +34,7 @@ features: {columns: [close, my_features.py:own_twice]}
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_PIECES", dict(BUILT_IN))
+    monkeypatch.setattr(feature_registry, "_FEATURES", dict(BUILT_IN))
 
 
 def write(folder: Path, factor: int = 2) -> Path:

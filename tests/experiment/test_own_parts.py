@@ -22,25 +22,31 @@ from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.market import Calendar
+from tests.market.helpers import random_bars
 
 PARTS = Path(__file__).parent / "parts"
-CONFIG = """
-market: {name: synthetic, instruments: 3, days: 20, tick_minutes: 15}
-features: {columns: [close, parts/feature.py:range_so_far]}
-execution: {ticks_per_step: 2}
-simulator: {name: parts/simulator.py:Thin, least: 0.3}
-network: {name: parts/network.py:LSTM, hidden: 8}
-algorithm: {name: parts/algorithm.py:Reinforce, learning_rate: 0.02}
-reward: {name: parts/reward.py:Arrival, scale: 2}
-train: {iterations: 2, episodes_per_iteration: 40}
-backtest: {top: 1, bootstrap_samples: 100}
+CONFIG = PARTS.with_name("mine.yaml")
+#: In place of the synthetic market: bars that only an own reader reads.
+BARS = """
+market:
+  source: bars
+  reader: {name: parts/reader.py:read_json_lines, scale: 100}
+  calendar: {preset: cn, tick_minutes: 30, label: end}
 """
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     shutil.copytree(PARTS, tmp_path / "parts")
-    (tmp_path / "mine.yaml").write_text(CONFIG)
+    days = [f"{day:%Y-%m-%d}" for day in pd.bdate_range("2024-03-04", periods=20)]
+    table = random_bars(Calendar.preset("cn", tick_minutes=30, label="end"), ["AAA", "BBB", "CCC"], days)
+    (tmp_path / "bars").mkdir()
+    for name, rows in table.groupby("instrument"):
+        told = rows.assign(time=rows["datetime"].astype(str)).drop(columns=["datetime", "instrument"])
+        told.to_json(tmp_path / "bars" / f"{name}.jsonl", orient="records", lines=True)
+    others = [line for line in CONFIG.read_text().splitlines() if not line.startswith("market:")]
+    (tmp_path / "mine.yaml").write_text(BARS + "\n".join(others) + "\n")
     return tmp_path / "mine.yaml"
 
 
@@ -61,8 +67,17 @@ def test_all_of_them_go_through_a_run_to_its_report_and_the_run_keeps_them(confi
     assert {"loss", "pa", "ffr"} <= set(train)
     assert train["reward"].abs().max() > 0
     named = {one["name"] for one in json.loads((place / "manifest.json").read_text())["code"]}
-    wanted = ["simulator.py:Thin", "network.py:LSTM", "algorithm.py:Reinforce", "reward.py:Arrival"]
-    assert named == {*wanted, "feature.py:range_so_far"}
+    assert named == {
+        "action_interpreter.py:ShareOfRest",
+        "algorithm.py:Reinforce",
+        "baseline.py:Hurry",
+        "feature.py:range_so_far",
+        "network.py:LSTM",
+        "reader.py:read_json_lines",
+        "reward.py:Arrival",
+        "simulator.py:Thin",
+        "state_interpreter.py:WithMove",
+    }
 
     shutil.rmtree(tmp_path / "parts")  # the run has copies, so it goes on without the files
     again = subprocess.run([*words[:4], "--resume", *words[5:]], capture_output=True, text=True, cwd=tmp_path)
@@ -87,6 +102,7 @@ def test_code_counts_by_its_content_not_by_its_place(config: Path, tmp_path: Pat
     here = RunConfig.load(config)
     (tmp_path / "there").mkdir()
     shutil.copytree(tmp_path / "parts", tmp_path / "there" / "parts")
+    shutil.copytree(tmp_path / "bars", tmp_path / "there" / "bars")
     moved = RunConfig.load(Path(shutil.copy(config, tmp_path / "there")))
     assert settings_of(TRAIN, moved) == settings_of(TRAIN, here)
     reward = tmp_path / "there" / "parts" / "reward.py"

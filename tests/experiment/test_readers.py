@@ -62,7 +62,7 @@ def test_a_run_draws_orders_on_bars_of_every_kind(files: str, changes: dict[str,
         ("qlib_pickle", {"reader": {"name": "qlib_pickle", "trust_pickle": False}}, "set trust_pickle"),
         ("qlib", {"reader": {"name": "qlib", "frequency": "day"}}, "frequency.*freq"),
         ("csv", {"reader": {"name": "table", "freq": "day"}}, "freq"),
-        ("qlib", {"columns": {"a": "close"}}, "where columns has no effect"),
+        ("qlib", {"reader": {"name": "qlib", "columns": {"a": "close"}}}, "columns"),
         ("lean", {"calendar": {"timezone": "America/New_York", "label": "end"}}, "calendar's label is 'end'"),
     ],
 )

@@ -13,18 +13,18 @@ from nbformat import NotebookNode
 
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer, short_names
+from rlwb.experiment.yamlfile import dump_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 
 SMALL: dict[str, dict[str, Any]] = {
-    "01_orders.ipynb": {"market_synthetic_instruments": 4, "days": 20, "seed": 3},
+    "01_orders.ipynb": {"market": {"name": "synthetic", "instruments": 4, "days": 20}, "seed": 3},
     "02_training.ipynb": {
-        "hidden": 8,
+        "network": {"name": "recurrent", "hidden": 8},
+        "algorithm": {"name": "ppo", "batch_size": 100, "repeat": 1},
         "iterations": 6,
         "episodes_per_iteration": 60,
-        "batch_size": 100,
-        "repeats": 1,
     },
     "03_backtest.ipynb": {"top": 3, "bootstrap_samples": 200},
     "04_stability.ipynb": {},
@@ -37,7 +37,7 @@ SAME = ("metrics/train.csv", "metrics/validation.csv", "backtest/summary.csv", "
 
 def small_values(**changes: Any) -> dict[str, Any]:
     """Return the small setting by the parameters' dotted names."""
-    names = short_names(RunConfig)
+    names = short_names(RunConfig().as_dict())
     given = {names[name]: value for values in SMALL.values() for name, value in values.items()}
     return {**given, **{name.replace("__", "."): value for name, value in changes.items()}}
 
@@ -48,7 +48,8 @@ def small_config(**changes: Any) -> RunConfig:
 
 def command(run: Path, *words: str, **changes: Any) -> subprocess.Popen[str]:
     """Start ``rlwb run`` in the small setting."""
-    sets = [word for name, value in small_values(**changes).items() for word in ("--set", f"{name}={value}")]
+    asked = {name: dump_yaml(value, flow=True).strip() for name, value in small_values(**changes).items()}
+    sets = [word for name, value in asked.items() for word in ("--set", f"{name}={value}")]
     return start("-m", "rlwb.cli", "run", "--run-dir", str(run), *sets, *words)
 
 

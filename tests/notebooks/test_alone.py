@@ -16,18 +16,12 @@ from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 from tests.notebooks.small import NOTEBOOKS, SMALL, by_hand, command, finish, printed, shown, small_config, start
 
-QUICK = {
-    "days": 20,
-    "market_synthetic_instruments": 4,
-    "iterations": 2,
-    "episodes_per_iteration": 40,
-    "hidden": 8,
-    "batch_size": 100,
-}
+QUICK = {"iterations": 2, "episodes_per_iteration": 40}
+MARKET = {"days": 20, "instruments": 4}
 
 
 def test_g15_quickstart(tmp_path: Path) -> None:
-    book = by_hand(NOTEBOOKS / "00_quickstart.ipynb", tmp_path / "out.ipynb", **QUICK)
+    book = by_hand(NOTEBOOKS / "00_quickstart.ipynb", tmp_path / "out.ipynb", **QUICK, **MARKET)
     text = printed(book)
     assert "PA 0.00 bp, filled 100%" in text, "TWAP by hand"
     assert "95 % interval [" in text
@@ -35,9 +29,7 @@ def test_g15_quickstart(tmp_path: Path) -> None:
 
 
 def test_g15_synthetic_market(tmp_path: Path) -> None:
-    book = by_hand(
-        NOTEBOOKS / "10_synthetic_market.ipynb", tmp_path / "out.ipynb", days=30, market_synthetic_instruments=3
-    )
+    book = by_hand(NOTEBOOKS / "10_synthetic_market.ipynb", tmp_path / "out.ipynb", days=30, instruments=3)
     assert len(shown(book, "image/png")) == 5
     assert any("excess_kurtosis" in table for table in shown(book, "text/html"))
 
@@ -68,7 +60,8 @@ def test_certificate(tmp_path: Path) -> None:
 
 
 def test_comparison(tmp_path: Path) -> None:
-    small = {**QUICK, "bootstrap_samples": 100, "repeats": 1, "methods": ["ppo", "ppo_mlp"]}
+    small = {**QUICK, "bootstrap_samples": 100, "methods": ["ppo", "ppo_mlp"]}
+    small |= {"market": {"name": "synthetic", **MARKET}, "settings": {"network.hidden": 8, "algorithm.repeat": 1}}
     book = by_hand(NOTEBOOKS / "12_comparison.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "all"), **small)
     assert len(shown(book, "image/png")) == 2
     (table,) = shown(book, "text/markdown")
@@ -78,7 +71,7 @@ def test_comparison(tmp_path: Path) -> None:
 
 
 def test_g15_data(tmp_path: Path) -> None:
-    book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, market_synthetic_instruments=4)
+    book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, instruments=4)
     text = printed(book)
     assert "18 of 18 faults were found" in text
     assert "imported before and unchanged: 1 source, first: spoilt.csv" in text
@@ -93,19 +86,16 @@ def test_g15_data_of_ones_own(tmp_path: Path) -> None:
         Calendar.preset("cn", tick_minutes=30, label="end"), ["000001", "NA"], ["2024-01-03", "2024-01-04"]
     )
     bars.to_csv(tmp_path / "bars.csv", index=False)
-    values = {"preset": "cn", "tick_minutes": 30.0, "label": "end"}
-    values = {f"market_calendar_{name}": value for name, value in values.items()}
-    book = by_hand(
-        NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", market_source=str(tmp_path / "bars.csv"), **values
-    )
+    values = {"source": str(tmp_path / "bars.csv"), "calendar": {"preset": "cn", "tick_minutes": 30, "label": "end"}}
+    book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", **values)
     assert "32 rows of 1 source read, 32 bars added" in printed(book)
 
 
 @pytest.mark.parametrize("name", ["02_training.ipynb", "00_quickstart.ipynb"])
 def test_g01_an_unknown_parameter_is_refused(tmp_path: Path, name: str) -> None:
     where = {"run_dir": str(tmp_path / "run")} if name in SMALL else {}
-    with pytest.raises(PapermillExecutionError, match=r"no parameter learing_rate; did you mean learning_rate\?"):
-        by_hand(NOTEBOOKS / name, tmp_path / "out.ipynb", learing_rate=1e-3, **where)
+    with pytest.raises(PapermillExecutionError, match=r"no parameter iteratons; did you mean iterations\?"):
+        by_hand(NOTEBOOKS / name, tmp_path / "out.ipynb", iteratons=3, **where)
     assert not (tmp_path / "run").exists(), "before any work"
 
 
@@ -114,8 +104,8 @@ def test_g03_a_lost_tag_is_noticed(tmp_path: Path) -> None:
     for cell in book.cells:
         cell.metadata.pop("tags", None)
     nbformat.write(book, tmp_path / "01_orders.ipynb")
-    with pytest.raises(PapermillExecutionError, match="days was passed as 20 but is 240"):
-        by_hand(tmp_path / "01_orders.ipynb", tmp_path / "out.ipynb", days=20)
+    with pytest.raises(PapermillExecutionError, match="seed was passed as 20 but is None"):
+        by_hand(tmp_path / "01_orders.ipynb", tmp_path / "out.ipynb", seed=20)
 
 
 def test_a_stage_without_the_one_before_names_its_notebook(tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from rlwb.experiment.methods import METHODS
-from rlwb.experiment.parameters import short_names
 
 from rlwb.certificate import METHODS as CERTIFIED
 from rlwb.certificate import GaussianSettings, TreeSettings, certify
+from rlwb.experiment.compare import METHODS
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.notebook import tagged_parameters
+from rlwb.experiment.layers import short_names
 from rlwb.experiment.stages import STAGES
 from tests.notebooks.small import NOTEBOOKS, SMALL
 
@@ -38,19 +37,21 @@ def test_every_stage_has_its_notebook() -> None:
     assert set(SMALL) == {stage.notebook for stage in STAGES}
 
 
-@pytest.mark.parametrize("path", [path for path in ALL if path.name != CERTIFICATE], ids=lambda p: p.name)
-def test_parameters_are_the_defaults_of_a_run(path: Path) -> None:
-    names, defaults = short_names(RunConfig), RunConfig()
-    for name, value in parameters_of(path).items():
-        if name == "run_dir":
-            assert value == ("../runs/comparison" if path.name == COMPARISON else "../runs/notebook")
-            continue
-        if name == "methods" and path.name == COMPARISON:
-            assert value == list(METHODS)
-            continue
-        wanted = defaults.get(names[name])
-        assert value == (list(wanted) if isinstance(wanted, tuple) else wanted), name
-        assert type(value) is type(wanted) or isinstance(wanted, tuple), name
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_a_stage_s_notebook_states_no_default_a_second_time(stage) -> None:  # type: ignore[no-untyped-def]
+    """Its parameters are few, and None is what the run or the library has."""
+    given = parameters_of(NOTEBOOKS / stage.notebook)
+    assert given.pop("run_dir") == "../runs/notebook"
+    assert given.pop("settings", {}) == {}
+    assert set(given.values()) <= {None}
+    assert len(given) <= 12
+    assert set(given) <= set(short_names(RunConfig().as_dict()))
+
+
+def test_the_comparison_names_all_methods() -> None:
+    given = parameters_of(NOTEBOOKS / COMPARISON)
+    assert given["run_dir"] == "../runs/comparison"
+    assert given["methods"] == list(METHODS)
 
 
 def test_parameters_of_the_certificate_are_the_defaults_of_its_markets_and_methods() -> None:
@@ -65,8 +66,8 @@ def test_parameters_of_the_certificate_are_the_defaults_of_its_markets_and_metho
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_notebook_sets_what_only_its_own_stage_or_a_later_one_depends_on(stage) -> None:  # type: ignore[no-untyped-def]
     """Else opening it would undo what an earlier notebook of the run was told."""
-    names = short_names(RunConfig)
-    for name in set(tagged_parameters(NOTEBOOKS / stage.notebook)) - {"run_dir"}:
+    names = short_names(RunConfig().as_dict())
+    for name in parameters_of(NOTEBOOKS / stage.notebook).keys() - {"run_dir", "settings"}:
         dotted = f"{names[name]}."
         assert any(dotted.startswith(f"{group}.") for group in stage.depends), name
         for earlier in stage.after:
@@ -93,4 +94,7 @@ def test_a_notebook_reads_as_a_module(path: Path) -> None:
 def test_the_setup_cell_follows_the_parameters(stage) -> None:  # type: ignore[no-untyped-def]
     code = [c for c in nbformat.read(NOTEBOOKS / stage.notebook, as_version=4).cells if c.cell_type == "code"]
     assert code[0].metadata.tags == ["parameters"]
-    assert f"open_stage({stage.name.upper()}, globals())" in code[1].source
+    call = code[1].source
+    assert stage.name.upper() in call
+    for name in parameters_of(NOTEBOOKS / stage.notebook):
+        assert re.search(rf"\b{name}\b", call), f"{name} is passed on"

@@ -69,6 +69,14 @@ def test_draws_are_whole_episodes_and_each_is_as_likely() -> None:
     np.testing.assert_allclose(count, 1000, atol=4 * 39)
 
 
+@pytest.mark.parametrize(("transitions", "drawn"), [(1, 1), (4, 1), (5, 2), (6, 2), (24, 8)])
+def test_a_draw_has_as_many_episodes_as_hold_its_transitions_and_one_at_least(transitions: int, drawn: int) -> None:
+    # Episodes of 3 on average: 1 / 3 becomes 1 all the same, 4 / 3 is nearest to 1 and 5 / 3 to 2.
+    replay = Replay(100)
+    replay.add(episodes([1, 5, 2, 4]))
+    assert replay.sample(transitions, np.random.default_rng(0)).done.sum() == drawn
+
+
 def test_a_draw_depends_on_its_generator_alone() -> None:
     replay = Replay(100)
     replay.add(episodes([3] * 20))

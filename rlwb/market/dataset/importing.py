@@ -38,7 +38,7 @@ from rlwb.market.source import TABLE, Source, open_source
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
 #: Rows of sources that are put together in one file.
-BATCH_ROWS = 1 << 21
+BATCH_ROWS = 1 << 20
 
 
 @dataclass
@@ -258,7 +258,7 @@ class _Writer:
         names = {source.number: source.name for source in self._pending.sources}
         alone = merge(new, self._found, names, self._on_conflict)
         keys = Keys(alone.bars)
-        same = {name: self._same(name, keys) for name in self.state.files} if len(keys) else {}
+        same = {name: self._same(name, keys) for name in self.state.files} if len(alone.bars) else {}
         same = {name: bars for name, bars in same.items() if len(bars)}
         if not same:
             return alone.bars, alone.conflicts, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -47,8 +48,14 @@ class Keys:
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
-        self._stamps = np.unique(bars.stamp)
-        self._keys = self._key(bars.code, np.searchsorted(self._stamps, bars.stamp))
+
+    @cached_property
+    def _stamps(self) -> np.ndarray:
+        return np.unique(self.bars.stamp)
+
+    @cached_property
+    def _keys(self) -> np.ndarray:
+        return self._key(self.bars.code, np.searchsorted(self._stamps, self.bars.stamp))
 
     def __len__(self) -> int:
         return len(self.bars)
@@ -88,19 +95,20 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     files
         Names of the sources by number.
     """
-    count_unsorted(bars, report, files)
     order = np.arange(len(bars))
-    code, stamp = np.diff(bars.code), np.diff(bars.stamp)
-    if not ((code > 0) | ((code == 0) & (stamp >= 0))).all():
+    if not bars.is_sorted:
+        count_unsorted(bars, report, files)
         order = np.lexsort((bars.stamp, bars.code))
         bars = bars.take(order)
+    changed = np.zeros(len(bars), dtype=bool)
+    left = np.arange(len(bars))
+    if not _same_stamp(bars, slice(None)).any():
+        return Merged(bars, order, changed, conflict_table(bars, left[:0], left[:0]))
     found: dict[str, list[np.ndarray]] = {kind: [] for kind in _KINDS}
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     values = {name: np.array(column) for name, column in bars.values.items()}
-    changed = np.zeros(len(bars), dtype=bool)
-    left = np.arange(len(bars))  # of one source, the last
-    again = _same_stamp(bars, left) & (np.diff(bars.source) == 0)
-    if again.any():
+    again = _same_stamp(bars, slice(None)) & (np.diff(bars.source) == 0)
+    if again.any():  # of one source, the last
         old, later = np.flatnonzero(again), np.flatnonzero(again) + 1
         same = _equal(values, old, later, strictly=True)
         found["duplicate_identical"].append(old[same])
@@ -133,7 +141,7 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     return Merged(final, order[left], changed[left], conflict_table(bars, kept, other))
 
 
-def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
+def _same_stamp(bars: Bars, rows: np.ndarray | slice) -> np.ndarray:
     """Tell of each of `rows` but the last whether the next has its instrument and stamp."""
     return (np.diff(bars.code[rows]) == 0) & (np.diff(bars.stamp[rows]) == 0)
 

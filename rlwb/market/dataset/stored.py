@@ -22,7 +22,7 @@ from rlwb.market.source import check_found
 #: Bars that are laid out at a time; they take some 0.3 GB on the way.
 PART_BARS = 1 << 20
 #: Rows that are read of a file at least; small, because a part takes a few of each of many files.
-_GROUP_ROWS = 1 << 15
+_GROUP_ROWS = 1 << 14
 _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
 
 

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from rlwb.experiment.config import Layer, RunConfig
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.sources import CalendarSettings
 from rlwb.market.readers.lookup import TABLE, find_reader
-from rlwb.parts import BUILT_IN as PARTS
-from rlwb.parts import Part, complete
+from rlwb.parts import names
 from tests.market.readers.sources import SOURCES
 
-BUILT_IN = {name: find_reader(name) for name in PARTS["reader"]}
+BUILT_IN = {name: find_reader(name) for name in names("reader")}
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "readers"
-PAGE_OF = {kind: f"{kind.replace('_', '-')}.md" for kind in BUILT_IN} | {TABLE: "csv-parquet.md"}
+PAGE_OF = {kind: f"{kind.replace('_', '-')}.md" for kind in names("reader")} | {TABLE: "csv-parquet.md"}
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -37,9 +38,9 @@ def test_every_reader_has_a_page_that_the_index_names() -> None:
             assert f"\n## {heading}\n" in text, (page, heading)
 
 
-@pytest.mark.parametrize("kind", list(BUILT_IN))
+@pytest.mark.parametrize("kind", names("reader"))
 def test_a_reader_names_its_page(kind: str) -> None:
-    doc = BUILT_IN[kind].function.__doc__ or ""
+    doc = find_reader(kind).function.__doc__ or ""
     assert f"docs/readers/{PAGE_OF[kind]}" in doc
 
 
@@ -47,9 +48,9 @@ def test_a_reader_names_its_page(kind: str) -> None:
 def test_the_configuration_of_a_page_is_one(page: str) -> None:
     (text,) = blocks(page, "yaml")
     config = RunConfig.load(None, Layer(page, yaml.safe_load(text)))
-    wanted = next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
-    assert Part.model_validate(config.market.settings["reader"]).name == wanted
-    assert "reader" in complete("market", config.market).settings
+    market = config.market.settings
+    assert market["reader"]["name"] == next((kind for kind, name in PAGE_OF.items() if name == page), "qlib")
+    CalendarSettings(**market["calendar"]).build()
 
 
 @pytest.mark.parametrize("kind", list(PAGE_OF))
@@ -76,6 +77,6 @@ def test_the_reader_of_ones_own_keeps_the_contract(tmp_path: Path, monkeypatch: 
     assert len(reader.splitlines()) < 40
     (tmp_path / "json_lines.py").write_text(reader)
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "test_json_lines"}
-    exec(compile(test, "test_json_lines.py", "exec"), names)
-    names["test_my_reader"](tmp_path / "scratch")
+    own: dict[str, Any] = {"__name__": "test_json_lines"}
+    exec(compile(test, "test_json_lines.py", "exec"), own)
+    own["test_my_reader"](tmp_path / "scratch")

@@ -1,0 +1,24 @@
+"""A reader of one's own: bars as JSON lines, one file an instrument."""
+
+import json
+
+import numpy as np
+
+from rlwb.market.readers import bars, reader
+
+FIELDS = ("open", "high", "low", "close", "volume")
+
+
+@reader("json_lines", files="*.jsonl", by_file=True)
+def read_json_lines(source, *, scale: float = 1.0, instruments=None):
+    """Read a file of bars.
+
+    Parameters
+    ----------
+    scale
+        Factor of the volume.
+    """
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+    stamps = np.array([row["time"] for row in rows], dtype="datetime64[ns]")
+    columns = {name: np.array([row[name] for row in rows], dtype=float) for name in FIELDS}
+    yield bars(source.stem, stamps, {**columns, "volume": columns["volume"] * scale})

@@ -1,0 +1,207 @@
+"""What README and docs show works as it stands there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlwb.cli import app
+from rlwb.errors import ConfigError
+from rlwb.experiment.config import SLOTS, Layer, RunConfig, parse_assignments
+from rlwb.experiment.orders import make_orders, workbench
+from rlwb.experiment.own_code import TRUST_ENV
+from rlwb.experiment.run import RunDirectory
+from rlwb.market import SyntheticSettings, synthetic_sessions
+from rlwb.parts import BUILT_IN, PROVIDED
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "data" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PARTS = ROOT / "tests" / "experiment"
+
+
+def blocks(page: Path | str, language: str) -> list[str]:
+    """Return the code blocks of a page in a language."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def run_script(code: str, folder: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-W", "error::UserWarning", "-c", code]
+    result = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_the_readme_fits_on_a_few_screens_and_keeps_its_marks() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 115
+    assert text.count("<!-- headline -->") == text.count("<!-- /headline -->") == 1
+
+
+def test_the_reward_of_the_readme_trains_beside_the_parts_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlwb.experiment.training import train_policy
+
+    monkeypatch.setenv(TRUST_ENV, "1")
+    (code,) = blocks(README, "python")
+    assert len([line for line in code[code.index("class ") :].splitlines() if line.strip()]) <= 10
+    (tmp_path / "arrival.py").write_text(code)
+    (text,) = blocks(README, "yaml")
+    (tmp_path / "mine.yaml").write_text(text)
+    small = {"market.instruments": 2, "market.days": 20, "train.iterations": 1, "train.episodes_per_iteration": 20}
+    config = RunConfig.load(tmp_path / "mine.yaml", Layer("test", small))
+    run = RunDirectory.create(tmp_path / "run", config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    head = (run.metrics / "train.csv").read_text().splitlines()[0]
+    assert "reward/Arrival" in head
+
+
+def test_the_refusal_is_the_one_that_is_shown() -> None:
+    text = README.read_text(encoding="utf-8")
+    (word,) = re.findall(r"\$ rlwb run --set (\S+)", text)
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.load(None, parse_assignments([word]))
+    assert f"\n    rlwb: {caught.value}\n" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`((?:rlwb|notebooks|data|configs|benchmarks|docs|tests)/[\w./-]*)`", text):
+        assert (ROOT / name).exists(), name
+    for link in re.findall(r"\]\(([^)#\s]+)\)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for target in re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE):
+        assert target in targets, target
+    commands = {command.callback.__name__ for command in app.registered_commands if command.callback} | {"data"}
+    for command in re.findall(r"(?:`|^    )rlwb ([a-z]+)", text, re.MULTILINE):
+        assert command in commands, command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
+def test_what_a_page_sets_is_a_parameter(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for line in re.findall(r"^.*--set.*$", text, re.MULTILINE):
+        found = re.findall(r"--set (?:'([^']+)'|([^\s`']+=[^\s`'\]]+))", line)
+        words = [quoted or plain for quoted, plain in found if plain != "name=value"]
+        if words and "$" not in line and not words[0].startswith("algorithm."):  # of another than the default
+            RunConfig.load(None, parse_assignments(words))
+    tree = RunConfig().as_dict()
+    for name in re.findall(r"`((?:split|execution|head|train|backtest|features)\.(?!csv)\w+)", text):
+        section, _, key = name.partition(".")
+        assert key in tree[section], name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=of)
+def test_the_configurations_of_a_page_are_ones(page: Path, tmp_path: Path) -> None:
+    shutil.copytree(PARTS / "parts", tmp_path / "parts")
+    for text in blocks(page, "yaml"):
+        for name in re.findall(r"[:{ ]([\w/]+\.py):", text):
+            if not (tmp_path / name).exists():
+                (tmp_path / name).write_text(blocks(README, "python")[0] + "\ndef read_json_lines(source):\n    ...\n")
+        (tmp_path / "mine.yaml").write_text(text)
+        RunConfig.load(tmp_path / "mine.yaml")
+
+
+def test_every_page_is_in_the_index() -> None:
+    docs = ROOT / "docs"
+    named = set(re.findall(r"\]\(([^)#]+\.md)\)", (docs / "index.md").read_text()))
+    assert {str(path.relative_to(docs)) for path in docs.rglob("*.md")} <= named | {"index.md"}
+
+
+#: The reader has a page of its own, whose code is run below.
+SHOWN = sorted(path for path in (PARTS / "parts").glob("*.py") if path.name != "reader.py")
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_the_parts_of_the_page_are_the_files_that_the_tests_run(path: Path) -> None:
+    assert path.read_text() in blocks("docs/parts.md", "python")
+
+
+def test_the_configuration_of_the_page_is_the_one_that_the_tests_run() -> None:
+    assert (PARTS / "mine.yaml").read_text() in blocks("docs/parts.md", "yaml")
+
+
+def test_the_feature_of_its_page_is_the_same() -> None:
+    (code,) = blocks("docs/features.md", "python")
+    whole = (PARTS / "parts" / "feature.py").read_text()
+    assert code[code.index("def ") :] == whole[whole.index("def ") :]
+
+
+def test_every_kind_and_all_that_a_run_provides_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "parts.md").read_text()
+    for kind in SLOTS:
+        assert f"| `{kind}`" in text, kind
+    for name in (*PROVIDED, *(name for kind, parts in BUILT_IN.items() if kind != "reader" for name in parts)):
+        assert f"`{name}`" in text, name
+
+
+def test_the_reader_of_its_page_reads_the_bars_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRUST_ENV, "1")
+    code = blocks("docs/readers/own.md", "python")[0]
+    assert len(code.splitlines()) < 40
+    (tmp_path / "json_lines.py").write_text(code)
+    text = next(text for text in blocks("docs/parts.md", "yaml") if "json_lines" in text)
+    (tmp_path / "mine.yaml").write_text(text)
+    sessions = synthetic_sessions(SyntheticSettings(instruments=1, days=10, session="us", tick_minutes=15))
+    (tmp_path / "bars").mkdir()
+    lines = [
+        json.dumps({"time": f"{date}T{sessions.calendar.time_of(tick)}", **_bar(sessions, row, tick)})
+        for row, date in enumerate(sessions.dates)
+        for tick in range(sessions.calendar.num_ticks)
+    ]
+    (tmp_path / "bars" / "ABC.jsonl").write_text("\n".join(lines) + "\n")
+    config = RunConfig.load(tmp_path / "mine.yaml", Layer("test", {"execution.ticks_per_step": 2}))
+    run = RunDirectory.create(tmp_path / "run", config)
+    make_orders(run, config)
+    read = workbench(run, config).sessions
+    assert list(read.fields["close"].ravel()) == pytest.approx(list(sessions.fields["close"].ravel()))
+
+
+def _bar(sessions: Any, row: int, tick: int) -> dict[str, float]:
+    return {name: float(values[row, tick]) for name, values in sessions.fields.items()}
+
+
+def test_the_scripts_of_the_library_page_run(tmp_path: Path) -> None:
+    lifted, script = blocks("docs/library.md", "python")
+    lines = run_script(script, tmp_path).splitlines()
+    assert [line[:9] for line in lines[:3]] == ["iteration"] * 3
+    assert "validation PA" in lines[0]
+    assert "pa" in lines[3]
+    check = "from rlwb.conformance import check_reward\ncheck_reward(lambda stage: FilledShare())\n"
+    run_script(lifted + check, tmp_path)
+
+
+def test_the_checks_of_the_conformance_page_pass(tmp_path: Path) -> None:
+    shutil.copytree(PARTS / "parts", tmp_path / "parts")
+    (code,) = blocks("docs/conformance.md", "python")
+    run_script(code, tmp_path)
+
+
+def test_configurations_that_are_shipped_can_be_read() -> None:
+    for path in sorted((ROOT / "configs").glob("*.yaml")):
+        RunConfig.load(path, Layer("test", {"market.source": "bars"}))
+
+
+def test_every_yaml_block_is_yaml() -> None:
+    for page in PAGES:
+        for text in blocks(page, "yaml"):
+            assert isinstance(yaml.safe_load(text), dict), page
