@@ -100,13 +100,6 @@ class Calendar:
             raise ConfigError(f"there is no calendar {name!r}; choose one of {', '.join(PRESETS)} or state segments.")
         return cls(**{**PRESETS[name], **settings})
 
-    @classmethod
-    def exchange(cls, name: str, **settings: Any) -> Calendar:
-        """Return the calendar of an exchange such as ``"XNYS"``; see `rlwb.market.exchange.exchange_calendar`."""
-        from rlwb.market.exchange import exchange_calendar
-
-        return exchange_calendar(name, **settings)
-
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""
         values = asdict(self)

@@ -9,6 +9,10 @@ from rlwb.evaluation.bootstrap import statistic_interval
 from tests.evaluation.tables import baseline, checkpoint
 
 
+def gain_loss_ratio(pa):
+    return pa[pa > 0].mean() / -pa[pa < 0].mean()
+
+
 def test_hand_computed_row():
     method = checkpoint([4.0, -2.0, np.nan, 1.0], days=2, ffr=[1.0, 1.0, 0.0, 0.5], reward=[3.0, -3.0, 0.0, 2.0])
     even = baseline([1.0, 0.0, 0.0, 0.0], days=2)
