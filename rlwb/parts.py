@@ -99,11 +99,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
+#: Kinds to which others than a run pass parameters, and which.
+_PASSED_TO: dict[str, tuple[str, ...]] = {"reader": ("source", "instruments", "report"), "market": ("cache_dir",)}
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
-
-#: Parameters that are passed to a reader with each source, and are no settings.
-_PASSED = {"reader": ("source", "instruments", "report")}
 
 
 class Part(BaseModel):
@@ -160,8 +159,8 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    passed = (*PROVIDED, *_PASSED.get(kind, ()))
-    settings = tuple(one for one in found.settings if one.is_field or one.name not in passed)
+    given = _PASSED_TO.get(kind, PROVIDED)
+    settings = tuple(one for one in found.settings if one.is_field or one.name not in given)
     return Signature(settings, found.is_open)
 
 

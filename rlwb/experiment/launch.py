@@ -60,7 +60,6 @@ def launch(
         _check_iterations(run, config)
     else:
         config = RunConfig.load(config_file, layer)
-        trust(config)
         _check(config)
         run = RunDirectory.create(
             run_dir or default_run_directory(config_file.stem if config_file else "synthetic"), config
@@ -107,7 +106,6 @@ def launch_comparison(
     chosen = parse_methods(methods) if methods else METHODS
     configs = method_configs(chosen, config_file, parse_assignments(changes))
     for config in configs.values():
-        trust(config)
         _check(config)
     if folder is not None and not resume and folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} holds something already; go on there with --resume, or choose another directory.")

@@ -260,7 +260,8 @@ def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origi
     if detail["type"] == "extra_forbidden":
         return f"{origin}: there is no parameter {name}; {_guess(name, defaults.model_dump())}"
     if detail["type"] == "value_error":
-        return f"{origin}: {name + ': ' if name else ''}{reason(details)}"
+        said = reason(details)
+        return f"{origin}: {said}" if not name or said.startswith(f"{name} ") else f"{origin}: {name}: {said}"
     if detail["type"] in ("model_type", "dataclass_type"):
         group = getattr(defaults, name, None)
         names = ", ".join(vars(group)) if group is not None else "its settings"

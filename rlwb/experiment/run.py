@@ -17,7 +17,7 @@ from typing import Any
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.own_code import keep_code
+from rlwb.experiment.own_code import keep_code, trust
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_json, write_text
 
@@ -42,7 +42,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: RunConfig) -> RunDirectory:
-        """Make a new run, its parents too.
+        """Make a new run, its parents too; who makes one trusts the code that its configuration names.
 
         Raises
         ------
@@ -59,6 +59,7 @@ class RunDirectory:
             os.close(os.open(run.path / ".lock", os.O_CREAT | os.O_EXCL, 0o666))
         except FileExistsError:
             raise ConfigError(f"another run was begun in {run.path} just now; choose another directory.") from None
+        trust(config)
         run.save_config(config)
         write_json(run.path / "status.json", {"state": "created", "stages": {}, "failure": None})
         return run

@@ -53,7 +53,14 @@ class Workbench:
         """Return a part of the run; it is given what it asks for by name (`rlwb.parts.PROVIDED`)."""
         engine = provided.pop("engine", None) or self.engine
         given = {"seed": self.config.seed, "sessions": self.sessions, "engine": engine}
-        return make(kind, part, **given, rules=engine.rules, max_step=engine.max_step, **provided)
+        made = make(kind, part, **given, rules=engine.rules, max_step=engine.max_step, **provided)
+        base = _BASES.get(kind, object)
+        if not isinstance(made, base):
+            raise ConfigError(
+                f"{kind} {part.name} makes a {type(made).__name__}, which is no {base.__name__}; derive it from "
+                f"{base.__module__}.{base.__name__}."
+            )
+        return made
 
     @cached_property
     def sessions(self) -> Sessions:
@@ -146,8 +153,9 @@ class Workbench:
             return self._ppo(self.config.network, features)
         part, provided = self.config.algorithm, self._shapes(features)
         algorithm = load("algorithm", part.name)
-        if algorithm.head is not None:
-            provided["network"] = self._network(self.config.network, algorithm.head, features)
+        head = algorithm.head if isinstance(algorithm, type) and issubclass(algorithm, Learner) else None
+        if head is not None:
+            provided["network"] = self._network(self.config.network, head, features)
         trunk = partial(self._trunk, self.config.network, provided)
         made: Learner = self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
         return made
@@ -251,6 +259,13 @@ class Workbench:
         return learner, features
 
 
+_BASES: dict[str, type[Any]] = {
+    "simulator": Simulator,
+    "state_interpreter": StateInterpreter,
+    "action_interpreter": ActionInterpreter,
+    "reward": Reward,
+    "algorithm": Learner,
+}
 #: Places in the configuration that a policy is made from.
 _OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_interpreter", "features")
 

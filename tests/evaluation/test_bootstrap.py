@@ -76,6 +76,15 @@ def test_as_many_resamples_are_drawn_as_asked_for_each_of_all_days(settings, res
     assert seen[0].tolist() == [16.0]
 
 
+def test_a_statistic_has_an_interval_from_the_fewest_days_on():
+    for days, enough in ((6, True), (5, False)):
+        parts, dates = np.arange(float(days))[:, None], dates_of(range(days))
+        rng = np.random.default_rng(0)
+        found = statistic_interval([parts], [dates], lambda sums: sums[:, 0], rng, resamples=200)
+        assert found.estimate == days * (days - 1) / 2
+        assert (found.lo < found.estimate < found.hi) if enough else np.isnan([found.lo, found.hi]).all()
+
+
 def test_the_least_number_of_resamples_is_100():
     pa, dates = np.arange(8.0), dates_of(range(8))
     assert day_interval(pa, dates, np.random.default_rng(0), resamples=100).lo < 3.5

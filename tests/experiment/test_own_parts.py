@@ -22,6 +22,7 @@ from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stage import settings_of
 from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.workbench import Workbench
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 
@@ -131,6 +132,26 @@ def test_a_run_from_elsewhere_asks_before_it_runs_its_code(
     workbench(run)
     monkeypatch.setattr("builtins.input", lambda question: pytest.fail("asked twice"))
     workbench(run)
+
+
+def test_a_part_that_is_none_is_refused_in_the_first_stage(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine:\n    pass\n")
+    config = RunConfig.load(None, Layer("test", {"reward": "mine.py:Mine", "market.days": 5}, tmp_path))
+    run = RunDirectory.create(tmp_path / "run", config)
+    with pytest.raises(ConfigError, match=r"mine\.py:Mine makes a Mine, which is no Reward; .*rlwb\.reward\.Reward"):
+        make_orders(run, config)
+
+
+def test_a_market_of_ones_own_has_a_seed_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from rlwb.market import SyntheticSettings, synthetic_sessions\n\n\n"
+        "def calm(days: int = 4, seed: int = 0):\n"
+        "    return synthetic_sessions(SyntheticSettings(instruments=2, days=days, tick_minutes=30, seed=seed))\n"
+    )
+    market = {"name": "mine.py:calm", "days": 5, "seed": 3}
+    config = RunConfig.load(None, Layer("test", {"market": market}, tmp_path))
+    assert config.market.settings == {"days": 5, "seed": 3}
+    assert len(Workbench(config).sessions) == 10
 
 
 def test_code_that_the_user_names_is_trusted(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
