@@ -10,7 +10,7 @@ ARGS ?=
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/.installed ## orders, training, backtest and report on the embedded market (ARGS="--set train.iterations=5")
+run: $(VENV)/.installed ## orders, training, backtest and report on the synthetic market (ARGS="--set train.iterations=5")
 	$(BIN)/rlwb run $(ARGS)
 
 compare: $(VENV)/.installed ## every method of the field on the same orders, in one table (ARGS="--method ppo --method opd")

@@ -131,6 +131,7 @@ def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: 
             deadline=None,
             database=None,
             report_multiple_bugs=False,
+            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
             suppress_health_check=list(hypothesis.HealthCheck),
         )
         @hypothesis.given(damaged(target.seeds()))

@@ -76,12 +76,12 @@ TARGETS: dict[str, Target] = {
         ),
     ),
     "metrics": Target(
-        ("rlwb/execution/metrics.py", "rlwb/execution/costs.py", "rlwb/evaluation/statistics.py"),
+        ("rlwb/execution/metrics.py", "rlwb/execution/costs.py", "rlwb/evaluation/metrics.py"),
         (
             "tests/execution/test_metrics.py",
             "tests/execution/test_fees.py",
             "tests/execution/test_costs.py",
-            "tests/evaluation/test_statistics.py",
+            "tests/evaluation/test_metrics.py",
             "tests/execution/test_symmetry.py",
         ),
     ),

@@ -58,7 +58,7 @@ def own_numbers(changes: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def schedules(quick: bool, threads: int) -> dict[str, Schedule]:
-    """Return the two schedules on the embedded market, ``published`` and ``rlwb``.
+    """Return the two schedules on the synthetic market, ``published`` and ``rlwb``.
 
     Market, orders, rules, decisions, actions and reward are those of ``rlwb run``, the network's shape is the peer's.
     """

@@ -1,7 +1,7 @@
-"""How sure a mean PA is: a bootstrap that draws whole days.
+"""Confidence intervals from a bootstrap that resamples whole days.
 
-Orders of one day share its price path, so their PAs are not independent. Drawing orders one by one would make
-intervals too narrow; drawing days keeps what belongs together.
+Orders of one day share its price path, so their PAs are not independent. Resampling single orders would make intervals
+too narrow; resampling days keeps the orders of a day together.
 """
 
 from __future__ import annotations
@@ -49,21 +49,17 @@ class Interval:
 
 
 def fewest_days(level: float) -> int:
-    """Return the number of days from which on an interval of this level is given.
+    """Return the smallest number of days for which an interval of this level is given.
 
-    Resampled means lie between the worst and the best of D days, and a true mean as likely above a day as below it lies
-    beyond all of them in 2^(1-D) of cases. No interval from fewer days than ``2^(1-D) <= 1 - level`` asks for can hold
-    what it promises; two days promise 95 % and hold 50 %.
+    Resampled means lie between the worst and the best of D days. If a day's mean is as likely above the true mean as
+    below it, all D days lie on one side of it in 2^(1-D) of cases, so no interval can cover the truth more often than
+    in ``1 - 2^(1-D)`` of cases. With two days a 95 % interval would cover it in 50 %.
     """
-    _check_settings(level)
-    days = 2
-    while 2.0 ** (1 - days) > (1 - level) * (1 + 1e-9):
-        days += 1
-    return days
+    return max(2, math.ceil(1 - math.log2((1 - level) * (1 + 1e-9))))
 
 
 def too_few_days(days: int, level: float) -> str | None:
-    """Say why there is no interval of this level over so many days; None where there is one."""
+    """Say why there is no interval of this level over `days` days; None where there is one."""
     if days >= fewest_days(level):
         return None
     if days < 2:
@@ -78,54 +74,48 @@ def too_few_days(days: int, level: float) -> str | None:
 def day_interval(
     pa: np.ndarray, dates: np.ndarray, rng: np.random.Generator, *, level: float = 0.95, resamples: int = 10_000
 ) -> Interval:
-    """Interval of the equal-weighted mean PA of one policy.
+    """Return the interval of the mean PA of one policy, each order counting the same.
 
     Parameters
     ----------
-    pa
-        PA of each order in basis points, shape ``(orders,)``; NaN is left out and counted.
-    dates
-        Trading day of each order, datetime64 of shape ``(orders,)``.
+    pa : float64 of shape (orders,)
+        PA of each order in basis points; NaN is left out and counted.
+    dates : datetime64 of shape (orders,)
+        Trading day of each order.
     rng
         The source of the resamples; the same generator state gives the same interval.
     """
-    return average_day_interval([pa], [dates], rng, level=level, resamples=resamples)
-
-
-def average_day_interval(
-    pas: Sequence[np.ndarray],
-    dates: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-) -> Interval:
-    """Interval of the mean over K policies of their mean PAs, all policies living through the same drawn days."""
-    return statistic_interval([mean_parts(pa) for pa in pas], dates, ratio, rng, level=level, resamples=resamples)
+    return statistic_interval([mean_parts(pa)], [dates], rng, level=level, resamples=resamples)
 
 
 def mean_parts(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return what `ratio` of sums makes a mean of, float64 of shape ``(orders, 2)``; NaN where a value is missing."""
+    """Return weighted values and weights, float64 of shape ``(orders, 2)``, whose sums `ratio` makes a mean of.
+
+    Parameters
+    ----------
+    values, weights : shape (orders,)
+        NaN where missing. Without `weights` every value counts the same.
+    """
     values = finite_or_nan(values)
     weights = np.where(np.isnan(values), np.nan, 1.0) if weights is None else finite_or_nan(weights)
     return np.stack([values * weights, weights], axis=1)
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:
-    """Return the first sum over the second, float64 of shape ``(B,)``; NaN where the second is 0."""
+    """Divide the first column of ``(B, 2)`` by the second: float64 of shape ``(B,)``, NaN where the second is 0."""
     return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), math.nan), where=sums[:, 1] > 0)
 
 
 def statistic_interval(
     parts: Sequence[np.ndarray],
     dates: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
+    statistic: Callable[[np.ndarray], np.ndarray] = ratio,
     *,
     level: float = 0.95,
     resamples: int = 10_000,
 ) -> Interval:
-    """Return the mean over K policies of a statistic of sums over orders, with its day-clustered interval.
+    """Return the average over K policies of a statistic of sums over orders, with its day-clustered interval.
 
     The D days with a value are drawn D at a time with replacement. With S[k, d] the sums of policy k on day d, and w[d]
     how often day d was drawn, a resampled value is ``mean_k(statistic(sum_d w[d] S[k, d]))``; a policy without a value
@@ -134,39 +124,45 @@ def statistic_interval(
 
     Parameters
     ----------
-    parts
-        For each policy what is summed, float64 of shape ``(orders, M)``; a row with NaN is left out and counted.
-    dates
-        For each policy the trading day of each order, datetime64 of shape ``(orders,)``.
+    parts : K arrays, float64 of shape (orders, M)
+        For each policy the terms of the sums; a row with NaN is left out and counted.
+    dates : K arrays, datetime64 of shape (orders,)
+        For each policy the trading day of each order.
+    rng
+        The source of the resamples; the same generator state gives the same interval.
     statistic
-        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed.
+        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. By default the
+        mean of what `mean_parts` returns.
 
     References
     ----------
     T. Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69 (2015),
     section 3.4 (the expanded percentile interval).
     """
-    _check_settings(level, resamples)
+    if not 0 < level < 1:
+        raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
+    if resamples < 100:
+        raise ConfigError(f"{resamples} resamples are too few for an interval; use at least 100, better 10000.")
     sums_kdm, orders = _day_sums(parts, dates)
     days = sums_kdm.shape[1]
     missing = sum(len(part) for part in parts) - orders
 
     def values(weights_bd: np.ndarray) -> np.ndarray:
         values_kb = np.stack([statistic(weights_bd @ sums_dm) for sums_dm in sums_kdm])
-        there = ~np.isnan(values_kb)
-        count = there.sum(axis=0)
-        total = np.where(there, values_kb, 0.0).sum(axis=0)
-        return np.divide(total, count, out=np.full(len(total), math.nan), where=count > 0)
+        return np.ma.masked_invalid(values_kb).mean(axis=0).filled(math.nan)
 
     estimate = float(values(np.ones((1, days)))[0]) if days else math.nan
-    if days < 2:
-        return Interval(estimate, math.nan, math.nan, math.nan, level, orders, missing, days)
-    resampled = np.concatenate([values(weights_bd) for weights_bd in _draw_weights(days, resamples, rng)])
-    resampled = resampled[~np.isnan(resampled)]
-    if len(resampled) < 2:
-        return Interval(estimate, math.nan, math.nan, math.nan, level, orders, missing, days)
-    lo, hi = _expanded_percentiles(resampled, days, level)
-    return Interval(estimate, lo, hi, float(resampled.std(ddof=1)), level, orders, missing, days)
+    lo = hi = error = math.nan
+    resampled = np.array([])
+    if days > 1:
+        resampled = np.concatenate([values(weights_bd) for weights_bd in _draw_weights(days, resamples, rng)])
+        resampled = resampled[~np.isnan(resampled)]
+    if len(resampled) > 1:
+        error = float(resampled.std(ddof=1))
+        if days >= fewest_days(level):
+            tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
+            lo, hi = np.quantile(resampled, [tail, 1 - tail]).tolist()
+    return Interval(estimate, lo, hi, error, level, orders, missing, days)
 
 
 def paired_interval(
@@ -177,55 +173,34 @@ def paired_interval(
     level: float = 0.95,
     resamples: int = 10_000,
 ) -> Interval:
-    """Interval of the mean of ``PA(first) - PA(second)`` over the same orders, order by order.
+    """Return the interval of the mean of ``PA(first) - PA(second)`` in basis points, order by order.
 
     An order that lacks a PA in either policy is left out and counted as missing.
     """
-    return day_interval(paired_difference(first, second), first.dates, rng, level=level, resamples=resamples)
-
-
-def paired_difference(first: PolicyResult, second: PolicyResult) -> np.ndarray:
-    """Return ``PA(first) - PA(second)`` order by order, float64 of shape ``(orders,)``; NaN where one lacks it."""
     check_same_orders([first, second])
-    other = second.orders.set_index("order_id")["pa"].reindex(first.orders["order_id"])
-    return first.pa - finite_or_nan(other)
-
-
-def _expanded_percentiles(resampled: np.ndarray, days: int, level: float) -> tuple[float, float]:
-    if days < fewest_days(level):
-        return math.nan, math.nan
-    tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
-    lo, hi = np.quantile(resampled, [tail, 1 - tail])
-    return float(lo), float(hi)
+    return day_interval(first.pa - second.values("pa", first), first.dates, rng, level=level, resamples=resamples)
 
 
 def _day_sums(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
     """Return sums by policy and day, float64 of shape ``(K, D, M)``, and the number of rows in them."""
-    keep = [~np.isnan(part).any(axis=1) for part in parts]
-    stamps = [np.asarray(day).astype("datetime64[D]") for day in dates]
-    for part, day in zip(parts, stamps, strict=True):
-        if part.shape[:1] != day.shape:
-            raise DataError(f"PAs have shape {part.shape[:1]} but their dates {day.shape}; give one date an order.")
-    days = np.unique(np.concatenate([day[k] for day, k in zip(stamps, keep, strict=True)])) if parts else np.array([])
-    sums = np.zeros((len(parts), len(days), parts[0].shape[1] if parts else 0))
-    for row, (part, day, k) in enumerate(zip(parts, stamps, keep, strict=True)):
-        index = np.searchsorted(days, day[k])
-        for column in range(part.shape[1]):
-            sums[row, :, column] = np.bincount(index, weights=part[k, column], minlength=len(days))
-    return sums, int(sum(k.sum() for k in keep))
+    kept, stamps = [], []
+    for part, day in zip(parts, dates, strict=True):
+        if part.shape[:1] != np.shape(day):
+            raise DataError(f"PAs have shape {part.shape[:1]} but their dates {np.shape(day)}; give one date an order.")
+        keep = ~np.isnan(part).any(axis=1)
+        kept.append(part[keep])
+        stamps.append(np.asarray(day).astype("datetime64[D]")[keep])
+    days = np.unique(np.concatenate(stamps))
+    sums = np.zeros((len(parts), len(days), parts[0].shape[1]))
+    for row, part, stamp in zip(sums, kept, stamps, strict=True):
+        np.add.at(row, np.searchsorted(days, stamp), part)
+    return sums, sum(map(len, kept))
 
 
 def _draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield how often each day was drawn, float64 of shape ``(some resamples, days)`` a chunk."""
+    """Yield how often each day was drawn, float64 of shape ``(resamples of a chunk, days)``."""
     chunk = max(1, _CHUNK_ELEMENTS // days)
     for start in range(0, resamples, chunk):
         rows = min(chunk, resamples - start)
         drawn = rng.integers(days, size=(rows, days)) + np.arange(rows)[:, None] * days
         yield np.bincount(drawn.ravel(), minlength=rows * days).reshape(rows, days).astype(np.float64)
-
-
-def _check_settings(level: float, resamples: int = 100) -> None:
-    if not 0 < level < 1:
-        raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
-    if resamples < 100:
-        raise ConfigError(f"{resamples} resamples are too few for an interval; use at least 100, better 10000.")

@@ -1,4 +1,4 @@
-"""What separates the PA under simple rules from the PA under full ones, cause by cause, for one policy."""
+"""The gap between the PA under simple rules and under the full ones, cause by cause, for one policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.evaluation.bootstrap import day_interval
-from rlwb.evaluation.results import PolicyResult, check_same_orders
-from rlwb.evaluation.statistics import mean
+from rlwb.evaluation.results import PolicyResult, check_same_orders, mean
 from rlwb.execution import ExecutionRules
 
 SIMPLE, TOTAL = "simple rules", "all together"
@@ -70,11 +69,11 @@ def gap_table(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Run a policy under each rule set and say what each cause costs.
+    """Run a policy under each rule set and return what each cause costs.
 
-    The policy is run again under each, and not priced again: what it sees of its position and what it asks for follow
-    the rules. A cause that only costs changes neither, so its difference is that of the price alone. Means are over the
-    orders that have a PA under every rule set, so that the differences add up to the total.
+    The policy is run again under each rule set, not priced again: what it sees of its position and what it asks for
+    follow the rules. A cause that only costs changes neither, so its difference is that of the price alone. Means are
+    over the orders that have a PA under every rule set, so that the differences add up to the total.
 
     Parameters
     ----------
@@ -93,34 +92,30 @@ def gap_table(
         without a PA under one of the rule sets, left out under all); `rules` (in words).
     """
     results = {cause: play(rules) for cause, rules in steps.items()}
-    given = list(results.values())
-    check_same_orders(given)
-    order_ids = given[0].orders["order_id"]
-    tables = {cause: result.orders.set_index("order_id").loc[order_ids] for cause, result in results.items()}
-    nets = {cause: table["pa_net"].to_numpy(dtype=np.float64) for cause, table in tables.items()}
+    check_same_orders(list(results.values()))
+    *_, last = steps
+    first, before = results[SIMPLE], {after: cause for cause, after in pairwise(steps)} | {TOTAL: SIMPLE}
+    results, steps = results | {TOTAL: results[last]}, steps | {TOTAL: steps[last]}
+    nets = {cause: result.values("pa_net", first) for cause, result in results.items()}
     have = np.isfinite(np.stack(list(nets.values()))).all(axis=0)
-    dates = given[0].dates[have]
-    causes = list(steps)
-    befores = {cause: before for before, cause in pairwise(causes)} | {TOTAL: SIMPLE}
+    dates = first.dates[have]
     rows = []
-    for cause in [*causes, TOTAL]:
-        at = causes[-1] if cause == TOTAL else cause
-        difference = (math.nan,) * 3
-        if cause in befores:
-            change = (nets[at] - nets[befores[cause]])[have]
-            found = day_interval(change, dates, np.random.default_rng(seed), level=level, resamples=resamples)
-            difference = (found.estimate, found.lo, found.hi)
+    for cause, result in results.items():
+        change = (nets[cause] - nets[before[cause]])[have] if cause in before else np.full(len(dates), math.nan)
+        found = day_interval(change, dates, np.random.default_rng(seed), level=level, resamples=resamples)
         rows.append(
             {
                 "cause": cause,
-                "pa": mean(tables[at]["pa"].to_numpy(dtype=np.float64)[have]),
-                "pa_net": mean(nets[at][have]),
-                **dict(zip(("difference", "difference_lo", "difference_hi"), difference, strict=True)),
-                "ffr": mean(tables[at]["ffr"].to_numpy(dtype=np.float64)),
+                "pa": mean(result.values("pa", first)[have]),
+                "pa_net": mean(nets[cause][have]),
+                "difference": found.estimate,
+                "difference_lo": found.lo,
+                "difference_hi": found.hi,
+                "ffr": mean(result.values("ffr", first)),
                 "orders": int(have.sum()),
                 "days": len(np.unique(dates)),
                 "left_out": int((~have).sum()),
-                "rules": steps[at].describe(),
+                "rules": steps[cause].describe(),
             }
         )
     return pd.DataFrame(rows)

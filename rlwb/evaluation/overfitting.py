@@ -1,7 +1,7 @@
-"""How much of a chosen checkpoint's validation PA is luck.
+"""Selection bias: how much of a selected checkpoint's validation PA is luck.
 
-The best of N noisy numbers are flattered by being chosen. These functions say by how much if there were nothing
-but noise, and how often the best on some days is below the middle on the others.
+The validation score of a selected checkpoint is biased upwards. These functions return the bias expected from noise
+alone, and how often the best policy on some days ranks below the middle on the others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.special import betainc, ndtr
+from scipy.stats import norm, rankdata
 
 from rlwb.errors import ConfigError, DataError
 
@@ -21,7 +21,7 @@ def expected_shrinkage(standard_error: float, candidates: int, chosen: int, *, c
     """Return the expected fall from validation to test PA of the best checkpoints if all were equally good.
 
     The validation PAs are taken as normal with the same mean, the given standard error and the given correlation
-    with one another. What two checkpoints share (the same orders, the same days) moves both alike and flatters
+    with one another. What two checkpoints share (the same orders, the same days) moves both alike and favours
     neither, so the result is ``standard_error * sqrt(1 - correlation) * m(N, k)``, with m the mean of the k
     largest of N independent standard normals. Neighbouring checkpoints are alike: with `correlation` 0 this is
     an upper bound.
@@ -50,12 +50,8 @@ def mean_of_largest(candidates: int, chosen: int) -> float:
     if chosen == candidates:
         return 0.0
 
-    def integrand(x: float) -> float:
-        density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-        return float(x * density * betainc(candidates - chosen, chosen, ndtr(x)))
-
-    value, _ = quad(integrand, -12, 12, limit=400, points=[0.0])
-    return float(candidates / chosen * value)
+    mean = norm.expect(lambda x: x * betainc(candidates - chosen, chosen, ndtr(x)))
+    return float(candidates / chosen * mean)
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Overfitting:
     probability
         Share of the splits in which the best on one half of the days ranks in the lower half (or exactly the
         middle) on the other: near 0 for a choice that carries over, near 0.5 for one that is noise.
-    logits
+    logits : float64 of shape (splits,)
         One a split, ``log(rank / (N + 1 - rank))`` of the chosen policy's rank (1 = worst) on the other half.
     degradation
         Mean fall of the chosen policy's mean PA from the half it was chosen on to the other, in basis points.
@@ -84,16 +80,16 @@ class Overfitting:
 
 
 def overfitting_probability(day_pa: np.ndarray, *, blocks: int = 10) -> Overfitting:
-    """Probability of backtest overfitting by combinatorially symmetric cross-validation.
+    """Return the probability of backtest overfitting by combinatorially symmetric cross-validation.
 
     The days are cut into `blocks` runs of equal length (within one day). For every way to take half of the runs,
     the policy with the best mean PA there is looked up in the ranking on the other half.
 
     Parameters
     ----------
-    day_pa
-        Mean PA of each day and policy in basis points, shape ``(days, policies)``, days in time order. Days on
-        which any policy has no PA are left out, so that all are ranked on the same days.
+    day_pa : float64 of shape (days, policies)
+        Mean PA of each day and policy in basis points, days in time order (`rlwb.evaluation.results.day_matrix`). Days
+        on which any policy has no PA are left out, so that all are ranked on the same days.
     blocks
         Even; ``C(blocks, blocks / 2)`` splits are made: 252 for 10, 12,870 for 16.
 
@@ -114,17 +110,12 @@ def overfitting_probability(day_pa: np.ndarray, *, blocks: int = 10) -> Overfitt
 
     parts = np.array_split(day_pa, blocks)
     sums = np.stack([part.sum(axis=0) for part in parts])
-    lengths = np.array([len(part) for part in parts], dtype=np.float64)
-    inside = np.zeros((math.comb(blocks, blocks // 2), blocks))
-    for row, taken in enumerate(combinations(range(blocks), blocks // 2)):
-        inside[row, taken] = 1.0
-    inside_means = inside @ sums / (inside @ lengths)[:, None]
-    outside_means = (1 - inside) @ sums / ((1 - inside) @ lengths)[:, None]
+    lengths = np.array([[len(part)] for part in parts], dtype=np.float64)
+    inside = np.array([np.isin(range(blocks), taken) for taken in combinations(range(blocks), blocks // 2)])
+    inside_means, outside_means = ((half @ sums) / (half @ lengths) for half in (inside * 1.0, ~inside * 1.0))
 
-    best = inside_means.argmax(axis=1)
-    every = np.arange(len(best))
-    of_best = outside_means[every, best][:, None]
-    ranks = (outside_means < of_best).sum(axis=1) + ((outside_means == of_best).sum(axis=1) + 1) / 2
+    best = inside_means.argmax(axis=1)[:, None]
+    ranks = np.take_along_axis(rankdata(outside_means, axis=1), best, axis=1).ravel()
     logits = np.log(ranks / (policies + 1 - ranks))
-    fall = inside_means[every, best] - outside_means[every, best]
+    fall = np.take_along_axis(inside_means - outside_means, best, axis=1)
     return Overfitting(float((logits <= 0).mean()), logits, float(fall.mean()), policies, days, blocks)

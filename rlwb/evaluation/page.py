@@ -1,18 +1,20 @@
-"""Pages that need nothing else: HTML from the templates of this room, with pictures in it."""
+"""Pages and texts from the templates of this room; a page is one HTML file with its pictures in it."""
 
 from __future__ import annotations
 
 import base64
 import io
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.figure import Figure
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a page; every value is escaped.
+    """Return a template with its values filled in; those of an HTML template are escaped.
 
     Parameters
     ----------
@@ -26,14 +28,15 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
+    loader = PackageLoader("rlwb.evaluation")
     return Environment(
-        loader=PackageLoader("rlwb.evaluation"), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+        loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined, keep_trailing_newline=True
     )
 
 
 def encoded(content: bytes | Figure) -> str:
-    """Return a PNG, or a figure as one, in the form that a page holds."""
-    if isinstance(content, Figure):
+    """Return a PNG, or a figure drawn as one, in base64 as pages hold it."""
+    if not isinstance(content, bytes):
         stream = io.BytesIO()
         content.savefig(stream, format="png", metadata={"Software": None})
         content = stream.getvalue()

@@ -1,4 +1,4 @@
-"""What one policy did on the test orders, and the pieces of it that statistics and plots ask for."""
+"""The result of one policy on the test orders, and checks of several results against one another."""
 
 from __future__ import annotations
 
@@ -17,8 +17,15 @@ Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
 #: Columns that every result table has; all others are optional.
 REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
-#: What tables and lines call the figure that policies are judged by; see `rlwb.execution.ExecutionRules.judged_by`.
+#: Titles of the metric that policies are judged by; see `rlwb.execution.ExecutionRules.judged_by`.
 PA_TITLES = {"pa": "PA", "pa_net": "net PA"}
+
+#: PAs this close to 0, in basis points, are rounding and count as neither gain nor loss.
+ZERO_BP = 1e-6
+
+#: Excess over a ceiling, in basis points, that is rounding. The engine calls an order complete with 1e-9 of its amount
+#: left, which is worth 1e-5 bp where the price doubles within the window.
+ROUNDING_BP = 1e-4
 
 _DISPLAY_NAMES = {
     "twap": "TWAP",
@@ -34,23 +41,23 @@ _ASIDES = {"unattainable": " (sees the future)", "ceiling": " (ceiling)"}
 
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
-    """The result table of one policy with what is known about the policy.
+    """The result table of one policy, and what is known about the policy.
 
     Parameters
     ----------
     policy
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
-        ``"checkpoint"`` (one of the chosen), ``"last"``, ``"baseline"``, ``"unattainable"`` for what knew prices
-        that lay ahead of its decisions, as no one who trades can, or ``"ceiling"``: no policy, but a bound on all.
+        ``"checkpoint"`` (a selected one), ``"last"``, ``"baseline"``, ``"unattainable"`` for a policy that knows prices
+        ahead of its decisions, or ``"ceiling"``: no policy, but an upper bound on all of them.
     orders
         One row an order with at least `REQUIRED_COLUMNS`; `pa` in basis points, NaN where it cannot be computed.
     iteration
         The training iteration of a checkpoint; None for a baseline.
     validation_pa
         Validation PA in basis points; NaN for a policy that was not validated.
-    inventory
-        Share of the amount left after 0, 1, 2, … steps, shape ``(orders, max_step + 1)``.
+    inventory : float of shape (orders, max_step + 1)
+        Share of the amount left after 0, 1, 2, … steps.
     """
 
     policy: str
@@ -78,13 +85,29 @@ class PolicyResult:
                 f"it must be (orders, steps + 1) with {len(self.orders)} orders."
             )
 
+    def values(self, column: str, like: PolicyResult | None = None) -> np.ndarray:
+        """Return a column of the order table, float64 of shape ``(orders,)``.
+
+        Values that are missing or infinite are NaN; so are all values of a column that the table lacks.
+
+        Parameters
+        ----------
+        like
+            Another result of the same orders; the values are returned in the sequence of its table.
+        """
+        table = self.orders
+        found = finite_or_nan(table[column]) if column in table else np.full(len(table), math.nan)
+        if like is None:
+            return found
+        return pd.Series(found, index=table["order_id"]).reindex(like.orders["order_id"]).to_numpy()
+
     @property
     def pa(self) -> np.ndarray:
         """PA of each order in basis points, float64 of shape ``(orders,)``; NaN where missing."""
-        return finite_or_nan(self.orders["pa"])
+        return self.values("pa")
 
     def after_costs(self) -> PolicyResult:
-        """Return the same with the net PA in place of the PA; itself where the table has no net PA."""
+        """Return a copy with the net PA in place of the PA; itself where the table has no net PA."""
         if "pa_net" not in self.orders:
             return self
         return replace(self, orders=self.orders.assign(pa=self.orders["pa_net"]))
@@ -96,24 +119,42 @@ class PolicyResult:
 
     @property
     def display_name(self) -> str:
-        """The name that tables and plots show; it says so where the policy sees the future or is a ceiling."""
+        """Name in tables and plots; it marks policies that see the future, and ceilings."""
         return _DISPLAY_NAMES.get(self.policy, self.policy) + _ASIDES.get(self.kind, "")
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:
-    """Return `values` as float64 with everything that is not finite as NaN, the one mark of a missing number."""
+    """Return a float64 copy of `values` (any shape) in which everything that is not finite is NaN."""
     array = np.array(values, dtype=np.float64)
     array[~np.isfinite(array)] = np.nan
     return array
 
 
+def mean(values: np.ndarray) -> float:
+    """Return the mean of the finite values of an array of shape ``(N,)``; NaN without any."""
+    present = values[np.isfinite(values)]
+    return float(present.mean()) if len(present) else math.nan
+
+
+def standard_deviation(values: np.ndarray) -> float:
+    """Return the sample standard deviation (divisor n - 1) of the finite values of ``(N,)``; NaN with fewer than 2."""
+    present = values[np.isfinite(values)]
+    return float(present.std(ddof=1)) if len(present) > 1 else math.nan
+
+
 def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
-    """Return the results of one kind, in the order given."""
+    """Return the results of one kind, in the sequence given."""
     return [result for result in results if result.kind == kind]
 
 
 def check_same_orders(results: Sequence[PolicyResult]) -> None:
-    """Refuse to compare policies that did not trade the same orders."""
+    """Refuse to compare policies that did not trade the same orders.
+
+    Raises
+    ------
+    DataError
+        Names both policies and how many orders only one of them has.
+    """
     for result in results[1:]:
         expected, got = set(results[0].orders["order_id"]), set(result.orders["order_id"])
         if expected != got:
@@ -124,11 +165,41 @@ def check_same_orders(results: Sequence[PolicyResult]) -> None:
             )
 
 
-def day_means(result: PolicyResult) -> pd.Series:
-    """Return the mean PA of each day that has one, in basis points, indexed by day in ascending order."""
-    return pd.Series(result.pa, index=pd.DatetimeIndex(result.dates, name="date")).dropna().groupby(level=0).mean()
+def above_ceiling(results: Sequence[PolicyResult], ceiling: PolicyResult) -> pd.DataFrame:
+    """Return the orders on which a policy beats the ceiling by more than rounding, largest excess first.
+
+    No knowledge of the future lifts a policy above the ceiling, which has it too. A result above the ceiling means that
+    a fill, a price or a benchmark is wrong.
+
+    Parameters
+    ----------
+    results
+        Policies; ceilings among them are passed over.
+    ceiling
+        The bound of the same orders under the same rules; NaN where nothing can be filled.
+
+    Returns
+    -------
+    DataFrame
+        Columns `policy`, `order_id`, `instrument`, `date`, `pa` and `ceiling` (basis points); no rows when all is well.
+    """
+    compared = [ceiling, *(one for one in results if one.kind != "ceiling")]
+    check_same_orders(compared)
+    tables = [
+        one.orders[["order_id", "instrument", "date"]].assign(pa=one.pa, ceiling=ceiling.values("pa", one))
+        for one in compared
+    ]
+    table = pd.concat(tables, keys=[one.policy for one in compared], names=["policy"]).reset_index("policy")
+    table = table.reset_index(drop=True)
+    above = table["pa"].notna() & ~(table["pa"] <= table["ceiling"] + ROUNDING_BP)
+    excess = (table["pa"] - table["ceiling"]).fillna(np.inf)[above]
+    return table.loc[excess.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
 
 
 def day_matrix(results: Sequence[PolicyResult]) -> pd.DataFrame:
-    """Return the day means of several policies, days by policies; NaN where a policy has no PA on a day."""
-    return pd.DataFrame({result.policy: day_means(result) for result in results}).sort_index()
+    """Return the mean PA of each day and policy in basis points, days by policies.
+
+    Days are in time order; a policy without a PA on a day has NaN there, and days on which no policy has one are left
+    out.
+    """
+    return pd.DataFrame({one.policy: pd.Series(one.pa, one.dates).dropna().groupby(level=0).mean() for one in results})

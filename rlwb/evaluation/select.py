@@ -1,4 +1,4 @@
-"""Which checkpoints go on to the backtest: the best by validation PA, and why the others do not."""
+"""Selection of checkpoints for the backtest: the best by validation PA, with a reason for each that is left out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError, DataError
@@ -15,7 +16,7 @@ from rlwb.evaluation.results import PA_TITLES
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint with the PA, net under rules with costs, that it had on the validation orders, in basis points."""
+    """A checkpoint with its validation PA in basis points, net of costs under rules that have them."""
 
     iteration: int
     path: Path
@@ -23,7 +24,7 @@ class Checkpoint:
 
     @property
     def policy(self) -> str:
-        """The name its results go by."""
+        """The name of its results."""
         return f"checkpoint-{self.iteration:04d}"
 
 
@@ -35,10 +36,13 @@ class Exclusion:
     path: Path | None
     reason: str
 
+    def __str__(self) -> str:
+        return f"{f'iteration {self.iteration}' if self.path is None else self.path.name}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Selection:
-    """The outcome of choosing.
+    """The selected checkpoints, and what was left out.
 
     Attributes
     ----------
@@ -49,32 +53,39 @@ class Selection:
     requested
         How many were asked for.
     ranked
-        How many checkpoints had a validation PA and a file, damaged ones that were met included: the
-        N of "the best of N".
-    figure
-        The column that was chosen by, ``pa`` or ``pa_net``.
+        How many checkpoints had a validation PA and a file, including damaged ones that were met: the N of "the best
+        of N".
+    metric
+        The column that was ranked by, ``pa`` or ``pa_net``.
     """
 
     chosen: tuple[Checkpoint, ...]
     excluded: tuple[Exclusion, ...]
     requested: int
     ranked: int
-    figure: str = "pa"
+    metric: str = "pa"
 
     def describe(self) -> str:
-        """Say in a few lines what was chosen and what was left out."""
+        """Return in a few lines what was selected and what was left out."""
         short = f" ({self.requested} were asked for)" if len(self.chosen) < self.requested else ""
-        by = f"by validation {PA_TITLES.get(self.figure, self.figure)}"
+        by = f"by validation {PA_TITLES.get(self.metric, self.metric)}"
         lines = [f"Chose n = {len(self.chosen)} of {self.ranked} validated checkpoints {by}{short}."]
         lines += [f"  iteration {c.iteration}: {c.validation_pa:.2f} bp" for c in self.chosen]
         if self.excluded:
-            lines.append(f"Left out {len(self.excluded)}:")
-            lines += [f"  {_name(item)}: {item.reason}" for item in self.excluded]
+            lines += [f"Left out {len(self.excluded)}:", *(f"  {item}" for item in self.excluded)]
         return "\n".join(lines)
 
 
 def read_validation(path: Path) -> pd.DataFrame:
-    """Read ``metrics/validation.csv``; a run that never validated has none and is refused."""
+    """Read ``metrics/validation.csv``: one row a validated iteration.
+
+    Raises
+    ------
+    CheckpointError
+        When there is none, because the run never validated.
+    DataError
+        When it cannot be read as CSV.
+    """
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist, so no checkpoint can be ranked; train with validation first.")
     try:
@@ -88,24 +99,25 @@ def select_checkpoints(
     folder: Path,
     *,
     count: int = 10,
-    figure: str = "pa",
-    check: Callable[[Path], object] | None = None,
+    metric: str = "pa",
+    check: Callable[[Path], object] = Path.stat,
 ) -> Selection:
-    """Choose the `count` checkpoints with the best validation PA.
+    """Select the `count` checkpoints with the best validation PA.
 
-    Equal PAs rank by iteration, the earlier first. A missing or infinite PA never ranks. Files are checked from
-    the best downwards until `count` good ones are found, so a damaged file costs its place to the next.
+    Equal PAs rank by iteration, the earlier first. A missing or infinite PA never ranks. Files are checked from the
+    best downwards until `count` good ones are found, so a damaged file gives its place to the next.
 
     Parameters
     ----------
     validation
-        One row a validated iteration with the columns `iteration` and `figure` (basis points).
+        One row a validated iteration with the columns `iteration` and `metric` (basis points).
     folder
         Holds the files ``0001.pt``, ``0002.pt``, … named by iteration.
-    figure
-        The column to choose by: ``pa``, or ``pa_net`` under rules with costs.
+    metric
+        The column to rank by: ``pa``, or ``pa_net`` under rules with costs.
     check
-        Opens a file and raises `CheckpointError` if it is damaged; what it returns is ignored.
+        Opens a file and raises `CheckpointError` or `OSError` if it is damaged; what it returns is ignored. Without it
+        a file need only exist.
 
     Raises
     ------
@@ -114,43 +126,42 @@ def select_checkpoints(
     """
     if count < 1:
         raise ConfigError(f"count is {count}; ask for at least one checkpoint.")
-    pas = _validation_pas(validation, figure)
-    files, excluded = _checkpoint_files(folder)
-    excluded += [Exclusion(i, files[i], "it has no validation PA row") for i in files if i not in pas]
-
-    candidates = []
-    for iteration, pa in pas.items():
-        if not math.isfinite(pa):
-            excluded.append(Exclusion(iteration, files.get(iteration), "its validation PA is missing"))
-        elif iteration not in files:
-            excluded.append(Exclusion(iteration, None, f"{folder} holds no file of it"))
-        else:
-            candidates.append(Checkpoint(iteration, files[iteration], pa))
-    candidates.sort(key=lambda checkpoint: (-checkpoint.validation_pa, checkpoint.iteration))
-
+    pas = _ranked_pas(validation, metric)
+    if not folder.is_dir():
+        raise CheckpointError(f"The checkpoint folder {folder} does not exist; train first or name the right run.")
+    paths = sorted(folder.glob("[!.]*.pt"))  # a kill may leave half a file under a hidden name
+    files = {int(path.stem): path for path in paths if path.stem.isdecimal()}
+    excluded = [Exclusion(None, path, "its name is not an iteration") for path in paths if path not in files.values()]
+    excluded += [Exclusion(i, path, "it has no validation PA row") for i, path in files.items() if i not in pas]
+    missing = [i for i, pa in pas.items() if math.isnan(pa)]
+    excluded += [Exclusion(i, files.get(i), "its validation PA is missing") for i in missing]
+    validated = [i for i in pas if i not in missing]
+    excluded += [Exclusion(i, None, f"{folder} holds no file of it") for i in validated if i not in files]
+    ranked = [i for i in validated if i in files]
     chosen: list[Checkpoint] = []
-    for checkpoint in candidates:
+    for iteration in ranked:
         if len(chosen) == count:
             break
-        damage = _damage(checkpoint.path, check)
-        if damage is None:
-            chosen.append(checkpoint)
+        try:
+            check(files[iteration])
+        except (CheckpointError, OSError) as error:
+            excluded.append(Exclusion(iteration, files[iteration], f"it is damaged: {error}"))
         else:
-            excluded.append(Exclusion(checkpoint.iteration, checkpoint.path, damage))
+            chosen.append(Checkpoint(iteration, files[iteration], pas[iteration]))
 
     excluded.sort(key=lambda item: (item.iteration is None, item.iteration or 0, str(item.path)))
     if not chosen:
-        why = "; ".join(f"{_name(item)}: {item.reason}" for item in excluded[:3]) or "none was validated"
+        why = "; ".join(map(str, excluded[:3])) or "none was validated"
         raise CheckpointError(f"No checkpoint in {folder} can be chosen ({why}); train again with validation.")
-    return Selection(tuple(chosen), tuple(excluded), count, len(candidates), figure)
+    return Selection(tuple(chosen), tuple(excluded), count, len(ranked), metric)
 
 
-def _validation_pas(validation: pd.DataFrame, figure: str) -> dict[int, float]:
-    for column in ("iteration", figure):
+def _ranked_pas(validation: pd.DataFrame, metric: str) -> dict[int, float]:
+    """Return iteration to validation PA, best first, those without a PA (NaN) last."""
+    for column in ("iteration", metric):
         if column not in validation:
             raise DataError(f"The validation metrics lack the column {column!r}; they have {list(validation)}.")
-    rows = validation[["iteration", figure]].rename(columns={figure: "pa"})
-    rows = rows.apply(pd.to_numeric, errors="coerce").drop_duplicates()
+    rows = validation[["iteration", metric]].apply(pd.to_numeric, errors="coerce").drop_duplicates()
     if rows["iteration"].isna().any():
         raise DataError("The validation metrics hold a row without an iteration number; restore the file.")
     twice = rows.loc[rows["iteration"].duplicated(), "iteration"]
@@ -159,39 +170,6 @@ def _validation_pas(validation: pd.DataFrame, figure: str) -> dict[int, float]:
             f"The validation metrics give iteration {twice.iloc[0]} two different PAs; "
             "they mix two runs: keep the rows of one."
         )
-    return {int(row.iteration): float(row.pa) for row in rows.sort_values("iteration").itertuples()}
-
-
-def _checkpoint_files(folder: Path) -> tuple[dict[int, Path], list[Exclusion]]:
-    if not folder.is_dir():
-        raise CheckpointError(f"The checkpoint folder {folder} does not exist; train first or name the right run.")
-    files: dict[int, Path] = {}
-    excluded = []
-    for path in sorted(folder.glob("*.pt")):
-        if path.stem == "latest" or path.name.startswith("."):  # a kill may leave half a file under a hidden name
-            continue
-        if not path.stem.isdecimal():
-            excluded.append(Exclusion(None, path, "its name is not an iteration"))
-        elif int(path.stem) in files:
-            excluded.append(Exclusion(int(path.stem), path, f"{files[int(path.stem)].name} has the same iteration"))
-        else:
-            files[int(path.stem)] = path
-    return files, excluded
-
-
-def _damage(path: Path, check: Callable[[Path], object] | None) -> str | None:
-    if not path.is_file():
-        return "it is no file, or a link to nothing"
-    if path.stat().st_size == 0:
-        return "the file is empty"
-    if check is None:
-        return None
-    try:
-        check(path)
-    except CheckpointError as error:
-        return f"it is damaged: {error}"
-    return None
-
-
-def _name(item: Exclusion) -> str:
-    return f"iteration {item.iteration}" if item.path is None else item.path.name
+    rows = rows.astype({"iteration": int, metric: float}).replace({metric: [np.inf, -np.inf]}, np.nan)
+    rows = rows.sort_values([metric, "iteration"], ascending=[False, True])
+    return dict(zip(rows["iteration"].tolist(), rows[metric].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Tables to show, as views of the tidy table: the headline and the comparison, as text, Markdown or cells."""
+"""The headline and the comparison: tables for people, as views of the table of results."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import too_few_days
-from rlwb.evaluation.figures import FIGURES, figure_table, wide
-from rlwb.evaluation.notes import headline_notes
-from rlwb.evaluation.results import Kind, PolicyResult, of_kind
-from rlwb.evaluation.statistics import ZERO_BP
+from rlwb.evaluation.metrics import METRICS, metric_table, wide
+from rlwb.evaluation.page import render
+from rlwb.evaluation.results import ZERO_BP, Kind, PolicyResult, mean, of_kind, standard_deviation
 
 ABSENT = "-"
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells to show, and what a reader must know to read them.
+    """A table of text cells with its notes, and the numbers it shows.
 
     Attributes
     ----------
     header, rows
-        The cells; the first column names the row, the others hold figures.
+        The cells; the first column names the row.
     notes
         Sentences to print below.
-    figures
-        The tidy table that it shows (`rlwb.evaluation.figures.figure_table`).
+    metrics
+        The table of results that it shows (`rlwb.evaluation.metrics.metric_table`).
     level
         Nominal coverage of the intervals.
     """
@@ -39,13 +37,13 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
-    figures: pd.DataFrame
+    metrics: pd.DataFrame
     level: float
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a policy, a column a figure and end of its interval (`rlwb.evaluation.figures.wide`)."""
-        return wide(self.figures)
+        """One row a policy, a column a metric and end of its interval (`rlwb.evaluation.metrics.wide`)."""
+        return wide(self.metrics)
 
     def to_markdown(self) -> str:
         """Return the table and its notes as Markdown."""
@@ -58,7 +56,7 @@ class Table:
 
     def to_text(self) -> str:
         """Return the table and its notes in aligned columns for a terminal."""
-        widths = [max(len(row[i]) for row in [self.header, *self.rows]) for i in range(len(self.header))]
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
 
         def line(row: Sequence[str]) -> str:
             cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]
@@ -77,7 +75,7 @@ def headline(
     resamples: int = 10_000,
     seed: int = 0,
 ) -> Table:
-    """Return the headline: what the chosen checkpoints reach together, beside the last one and the baselines.
+    """Return the headline: the selected checkpoints together, beside the last one, the baselines and the ceilings.
 
     Parameters
     ----------
@@ -86,7 +84,9 @@ def headline(
     requested
         How many checkpoints were asked for; the notes say so when there are fewer.
     candidates
-        How many the chosen ones were chosen from; None when that is not known.
+        How many the checkpoints were selected from; None when that is not known.
+    level, resamples, seed
+        Settings of the bootstrap.
     """
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
@@ -94,37 +94,44 @@ def headline(
     kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
     groups = {f"best checkpoints by validation (n = {len(checkpoints)})": checkpoints}
     groups |= {one.display_name: [one] for kind in kinds for one in of_kind(results, kind)}
-    figures = figure_table(groups, level=level, resamples=resamples, seed=seed)
-    frame = wide(figures)
-    columns: dict[str, Any] = {
-        "policy": lambda row: row["policy"],
-        "n": lambda row: str(row["n"]),
-        "PA mean ± std, bp": lambda row: _with_spread(row, "pa"),
-        f"{100 * level:g} % interval, bp": lambda row: _ends(row, "pa") or ABSENT,
-        FIGURES["over_twap"].title: lambda row: _cell(row, "over_twap"),
-        FIGURES["pa_net"].title: lambda row: f"{_with_spread(row, 'pa_net')} {_ends(row, 'pa_net')}".rstrip(),
-        FIGURES["net_over_twap"].title: lambda row: _cell(row, "net_over_twap"),
-        **{
-            FIGURES[name].title: lambda row, name=name: _number(row[name], name)
-            for name in ("pa_value_weighted", "win_rate", "glr", "ffr")
-        },
-    }
-    hidden = set() if twap_is_off(frame) else {FIGURES["over_twap"].title}  # it would repeat the PA
-    if not net_is_off(frame):
-        hidden |= {FIGURES["pa_net"].title, FIGURES["net_over_twap"].title}
-    shown = {title: show for title, show in columns.items() if title not in hidden}
-    rows = tuple(tuple(show(row) for show in shown.values()) for _, row in frame.iterrows())
-    notes = headline_notes(
-        results,
-        frame,
+    metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
+    frame = wide(metrics)
+    records = frame.to_dict("records")
+    with_interval = [name for name in ("over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)]
+    plain = ("pa_value_weighted", "win_rate", "glr", "ffr")
+    header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
+    rows = tuple(
+        (
+            row["policy"],
+            str(row["n"]),
+            _mean(row, "pa", spread=True),
+            _ends(row, "pa") or ABSENT,
+            *(_cell(row, name, spread=name == "pa_net") for name in with_interval),
+            *(_mean(row, name) for name in plain),
+        )
+        for row in records
+    )
+    dates, missing = checkpoints[0].dates, frame[frame["pa_missing"] > 0]
+    blind = [one for one in results if abs(mean(one.pa)) <= ZERO_BP and standard_deviation(one.pa) > 1e-3]
+    notes = render(
+        "headline_notes.txt",
+        best=records[0],
+        span=f" from {dates.min()} to {dates.max()}" if len(dates) else "",
         requested=requested,
         candidates=candidates,
-        level=level,
+        level=f"{100 * level:g}",
         resamples=resamples,
-        twap_is_off=twap_is_off(frame),
-        net_is_off=net_is_off(frame),
+        has_costs="pa_net" in with_interval,
+        twap_is_off="over_twap" in with_interval,
+        too_few_days=too_few_days(records[0]["days"], level),
+        missing=[f"{row.policy}: {row.pa_missing}" for row in missing.itertuples()],
+        blind=blind,
+        blind_checkpoints=len(of_kind(blind, "checkpoint")),
+        unattainable=[one.policy for one in of_kind(results, "unattainable")],
+        ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
-    return Table(tuple(shown), rows, notes, figures, level)
+    titles = (METRICS[name].title for name in (*with_interval, *plain))
+    return Table((*header, *titles), rows, tuple(filter(None, notes.splitlines())), metrics, level)
 
 
 def comparison(
@@ -135,79 +142,70 @@ def comparison(
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return methods side by side on the same orders, every figure with its interval.
+    """Return methods side by side on the same orders, every metric with its interval.
 
     Parameters
     ----------
     results
         Method to its result.
-    seed
-        Of the bootstrap.
+    level, resamples, seed
+        Settings of the bootstrap.
+    notes
+        Sentences to add to those below the table.
 
     Notes
     -----
     The form is that of Fang et al. (AAAI 2021, arXiv 2103.10860), who give reward, PA, gain-loss ratio and share of
     winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added.
     """
-    figures = figure_table(
-        {method: [one] for method, one in results.items()}, level=level, resamples=resamples, seed=seed
-    )
-    frame = wide(figures)
-    names = [name for name in FIGURES if name != "pa_value_weighted" and says_more(frame, name)]
-    rows = tuple((str(row["policy"]), *(_cell(row, name) for name in names)) for _, row in frame.iterrows())
-    days = int(frame["days"].iloc[0])
-    basis = (
-        f"{frame['orders'].iloc[0]:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole "
-        "days."
-    )
+    groups = {method: [one] for method, one in results.items()}
+    metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
+    frame = wide(metrics)
+    names = [name for name in METRICS if name != "pa_value_weighted" and is_informative(frame, name)]
+    rows = tuple((row["policy"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
+    orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
+    basis = f"{orders:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
-    header = ("method", *(FIGURES[name].title for name in names))
-    return Table(header, rows, (basis, *([few] if few else []), *notes), figures, level)
+    header = ("method", *(METRICS[name].title for name in names))
+    return Table(header, rows, (basis, *([few] if few else []), *notes), metrics, level)
 
 
-def says_more(frame: pd.DataFrame, name: str) -> bool:
-    """Tell whether a figure is there at all and, where it is another PA, says more than the PA."""
-    if name == "net_over_twap" and not says_more(frame, "pa_net"):
-        return False
-    repeats = name in ("over_twap", "pa_net") and bool(((frame[name] - frame["pa"]).abs() <= ZERO_BP).all())
-    return bool(frame[name].notna().any()) and not repeats
+def is_informative(frame: pd.DataFrame, name: str) -> bool:
+    """Tell whether a table shows a metric: it has a value, and where it is another PA, it differs from the PA.
 
+    The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
+    where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing.
 
-def twap_is_off(frame: pd.DataFrame) -> bool:
-    """Tell whether TWAP is there and has a price advantage of its own, so that 0 is not the mark to beat.
-
-    A ceiling tells nothing of it: it may have a PA on orders of which TWAP fills nothing.
+    Parameters
+    ----------
+    frame
+        One row a policy (`rlwb.evaluation.metrics.wide`).
     """
+    compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
     policies = frame[frame["kind"] != "ceiling"]
-    return bool(((policies["pa"] - policies["over_twap"]).abs() > ZERO_BP).any())
+    differs = name not in compared or ((policies[compared[name]] - policies["pa"]).abs() > ZERO_BP).any()
+    return bool(differs and frame[name].notna().any())
 
 
-def net_is_off(frame: pd.DataFrame) -> bool:
-    """Tell whether costs make any net PA differ from the PA."""
-    return bool(((frame["pa_net"] - frame["pa"]).abs() > ZERO_BP).any())
+def _mean(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
+    """Return the estimate, with the standard deviation over checkpoints if asked for."""
+    spread = spread and row["kind"] == "checkpoint"
+    return _number(row[name], name) + (f" ± {_number(row[f'{name}_std'])}" if spread else "")
 
 
-def _with_spread(row: pd.Series, name: str) -> str:
-    spread = f" ± {_number(row[f'{name}_std'])}" if row["kind"] == "checkpoint" else ""
-    return _number(row[name]) + spread
-
-
-def _ends(row: pd.Series, name: str) -> str:
+def _ends(row: Mapping[Any, Any], name: str) -> str:
     lo, hi = row[f"{name}_lo"], row[f"{name}_hi"]
-    if np.isnan(lo):
-        return ""
-    return f"[{_number(lo, name, unit='')}, {_number(hi, name, unit='')}]"
+    return "" if math.isnan(lo) else f"[{_number(lo, name, unit='')}, {_number(hi, name, unit='')}]"
 
 
-def _cell(row: pd.Series, name: str) -> str:
-    return f"{_number(row[name], name)} {_ends(row, name)}".rstrip()
+def _cell(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
+    return f"{_mean(row, name, spread=spread)} {_ends(row, name)}".rstrip()
 
 
 def _number(value: float, name: str = "", unit: str = " %") -> str:
-    """Return a figure as people read it: shares in percent, all else with two digits, no minus before a zero."""
+    """Return a number as people read it: shares in percent, all else with two digits, no minus before a zero."""
     if math.isnan(value):
         return ABSENT
-    if name in FIGURES and FIGURES[name].is_share:
+    if name in METRICS and METRICS[name].is_share:
         return f"{100 * value:.1f}{unit}"
-    shown = f"{value:.2f}"
-    return shown if float(shown) else shown.lstrip("-")
+    return f"{value:z.2f}"

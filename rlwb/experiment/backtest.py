@@ -39,7 +39,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step (a
     ceiling has none); ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
-    the best checkpoint's PA; ``headline.csv``, ``.md`` and ``.txt`` the table to show, ``figures.csv`` its tidy form;
+    the best checkpoint's PA; ``headline.csv``, ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
     ``selection.json`` which checkpoints were chosen, which were left out and why, and the noise of their validation.
 
     Raises
@@ -61,7 +61,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     bench = workbench(run, config)
     validation = read_validation(run.metrics / "validation.csv")
     selection = select_checkpoints(
-        validation, run.checkpoints, count=settings.top, figure=figure, check=load_checkpoint
+        validation, run.checkpoints, count=settings.top, metric=figure, check=load_checkpoint
     )
     test, valid = (bench.align(load_orders(run, bench, part)) for part in ("test", "valid"))
     results, rescored = _checkpoints(bench, selection, test, valid, figure)
@@ -130,14 +130,14 @@ def _checkpoints(
 
 
 def _write_tables(run: RunDirectory, results: Sequence[PolicyResult], head: Any) -> None:
-    from rlwb.evaluation import figure_table, summary
+    from rlwb.evaluation import metric_table, summary
 
     interval: dict[str, Any] = {
         "level": run.config.backtest.confidence,
         "resamples": run.config.backtest.bootstrap_samples,
     }
-    alone = figure_table({one.policy: [one] for one in results}, **interval, seed=run.config.seed)
-    for name, frame in {"summary": summary(alone), "headline": head.frame, "figures": head.figures}.items():
+    alone = metric_table({one.policy: [one] for one in results}, **interval, seed=run.config.seed)
+    for name, frame in {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics}.items():
         with atomic_path(run.backtest / f"{name}.csv") as target:
             frame.to_csv(target, index=False)
     write_text(run.backtest / "headline.md", head.to_markdown() + "\n")

@@ -93,12 +93,12 @@ def _verdict(run: RunDirectory) -> dict[str, str] | None:
 
     The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills.
     """
-    path = run.backtest / "figures.csv"
+    path = run.backtest / "metrics.csv"
     if not path.is_file():
         return None
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["kind"] == "checkpoint"]
-    found = {row["figure"]: [_float(row[name]) for name in ("estimate", "lo", "hi")] for row in rows}
+    found = {row["metric"]: [_float(row[name]) for name in ("estimate", "lo", "hi")] for row in rows}
     net = run.config.execution.rules.have_costs
     over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
     if math.isnan(found.get(own, [math.nan])[0]):

@@ -1,4 +1,4 @@
-"""Which of a file's columns is which of the schema's."""
+"""Match the columns of a file with those of the schema."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _EXAMPLES = 5
 
 
 class Unit(NamedTuple):
-    """What can be read by itself.
+    """A file, or a whole source, that can be read by itself.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Source:
 
     @property
     def label(self) -> Label | None:
-        """Whether stamps name the start or the end of a bar; None where the files do not say."""
+        """The end of a bar that stamps name, ``"start"`` or ``"end"``; None where the files do not say."""
         return self.reader.label
 
     @cached_property
@@ -84,7 +84,7 @@ class Source:
 
     @property
     def units(self) -> list[Unit]:
-        """What can be read by itself: each file, or the source as a whole."""
+        """The parts that can be read by themselves: each file, or the source as a whole."""
         if self.reader.by_file:
             return [Unit(path, (path,)) for path in self.files if self.reader.recognises(path)]
         return [Unit(self.path, tuple(self.files))]

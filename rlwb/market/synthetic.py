@@ -1,4 +1,4 @@
-"""The embedded market: bars made from a seed, with the stylised facts of real ones and a known signal.
+"""The synthetic market: bars made from a seed, with the stylised facts of real ones and a known signal.
 
 The observed log price of an instrument is
 

@@ -59,6 +59,13 @@ def last_rows(done: np.ndarray) -> np.ndarray:
     return np.repeat(ends, np.diff(ends, prepend=-1))
 
 
+def merge_statistics(count: int, mean: float, variance: float, new: np.ndarray) -> tuple[int, float, float]:
+    """Return number, mean and variance of numbers after adding `new`, of shape (N,) (Chan et al., 1979)."""
+    total, delta = count + len(new), new.mean() - mean
+    squares = variance * count + new.var() * len(new) + delta**2 * count * len(new) / total
+    return total, float(mean + delta * len(new) / total), float(squares / total)
+
+
 def check_episodes(obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> None:
     """Check what a learner is given.
 

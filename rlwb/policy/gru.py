@@ -1,8 +1,8 @@
-"""A gated recurrent unit whose step is one matrix product and one fused loop, forward and backward.
+"""A gated recurrent unit whose steps are one compiled loop, forward and backward.
 
 torch runs a GRU on a CPU as a dozen small operations a tick and as many again backward, each a pass over memory. Here
-everything beside the matrix products is one compiled loop a tick, and the gradients of the weights are one product for
-all ticks. The parameters stay those of `torch.nn.GRU`, which is also the path for anything but float32 on a CPU.
+all ticks are one call (`rlwb.policy.gru_kernels`), and the gradients of the weights are one product for all of them.
+The parameters stay those of `torch.nn.GRU`, which is also the path for anything but float32 on a CPU.
 """
 
 from __future__ import annotations
@@ -10,97 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import nn
 
-# tanh(x) / x = P(x^2) / Q(x^2) on [-9, 9], fitted by weighted least squares; relative error 2.1e-8 before rounding.
-_P0, _P1, _P2, _P3, _P4 = (
-    np.float32(value)
-    for value in (
-        0.9999999796767073,
-        0.13381050865847086,
-        0.003495617161900108,
-        2.0609524416958164e-05,
-        1.3355202902948083e-08,
-    )
-)
-_Q1, _Q2, _Q3, _Q4 = (
-    np.float32(value)
-    for value in (0.4671436653520803, 0.025877094986877656, 0.0003285680773035716, 7.776795244334829e-07)
-)
+from rlwb.policy import gru_kernels as kernels
+
 #: Rows of a product without gradients come in multiples of this, so that a row's bits do not depend on its company.
 ALIGN = 16
 #: Sequences at once without and with gradients, so that what a step reads and writes stays in the processor's cache.
 _BLOCK, _TRAINED = 512, 256
-_LIMIT, _ZERO, _HALF, _ONE = np.float32(9.0), np.float32(0.0), np.float32(0.5), np.float32(1.0)
-# Not the whole of fast mathematics: a NaN must stay one.
-_FAST = {"contract", "arcp", "nsz", "reassoc"}
-
-
-@numba.njit(inline="always")
-def _tanh(x: Any) -> Any:
-    cut = min(max(x, -_LIMIT), _LIMIT)
-    y = cut * cut
-    p = (((_P4 * y + _P3) * y + _P2) * y + _P1) * y + _P0
-    q = (((_Q4 * y + _Q3) * y + _Q2) * y + _Q1) * y + _ONE
-    return cut * p / q + _ZERO * x
-
-
-@numba.njit(inline="always")
-def _sigmoid(x: Any) -> Any:
-    return _HALF * _tanh(_HALF * x) + _HALF
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _step(gates: Any, recurrent: Any, before: Any, after: Any, kept: Any) -> None:
-    """Turn the pre-activations `gates` (B, 3 H) into r, z, n in place and write the state `after` (B, H).
-
-    ``r, z = sigmoid(gates + recurrent)``, ``n = tanh(gates + r * recurrent)``, ``h' = n + z * (h - n)``; `kept`
-    receives the recurrent part of n, which the backward pass needs.
-    """
-    rows, hidden = before.shape
-    for i in range(rows):
-        g, u, h, out, k = gates[i], recurrent[i], before[i], after[i], kept[i]
-        for j in range(2 * hidden):
-            g[j] = _sigmoid(g[j] + u[j])
-        for j in range(hidden):
-            k[j] = u[2 * hidden + j]
-        for j in range(hidden):
-            g[2 * hidden + j] = _tanh(g[2 * hidden + j] + g[j] * k[j])
-        for j in range(hidden):
-            n = g[2 * hidden + j]
-            out[j] = n + g[hidden + j] * (h[j] - n)
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _step_back(gates: Any, kept: Any, before: Any, d_after: Any, d_state: Any, d_recurrent: Any, d_new: Any) -> None:
-    """Undo one step: from the gradient ``d_state + d_after`` of the state after it (B, H) to that of pre-activations.
-
-    `d_recurrent` (B, 3 H) receives the gradient of ``W_hh h + b_hh``, `d_new` (B, H) that of the input's part of n
-    (for r and z the two are the same), and `d_state` becomes what goes to the state before directly.
-    """
-    rows, hidden = before.shape
-    for i in range(rows):
-        g, k, h, e, d, u, v = gates[i], kept[i], before[i], d_after[i], d_state[i], d_recurrent[i], d_new[i]
-        for j in range(hidden):
-            r, z, n = g[j], g[hidden + j], g[2 * hidden + j]
-            whole = d[j] + e[j]
-            share = whole * (_ONE - z)
-            new = share * (_ONE - n * n)
-            v[j] = new
-            u[2 * hidden + j] = new * r
-            u[j] = new * k[j] * r * (_ONE - r)
-            u[hidden + j] = share * (h[j] - n) * z
-            d[j] = whole * z
+#: Steps whose inputs are held at once without gradients; bounds the memory.
+_STEPS = 32
+#: Multiplications up to which the library that numba calls makes a product by one thread.
+_ONE_THREAD = 1 << 18
 
 
 class _Scan(torch.autograd.Function):
     """All steps of a GRU over sequences that end at different steps.
 
     The sequences are sorted, the longest first, so that those still running are always the first rows: step t has
-    ``counts[t]`` of them. Inputs are packed, step after step: (N, C) with N the sum of the counts. The states are the B
+    ``running[t]`` of them. Inputs are packed, step after step: (N, C) with N the sum of `running`. The states are the B
     first ones and the N after the steps, of shape (B + N, H).
     """
 
@@ -113,52 +43,73 @@ class _Scan(torch.autograd.Function):
         w_hh: torch.Tensor,
         b_ih: torch.Tensor,
         b_hh: torch.Tensor,
-        counts: list[int],
+        running: np.ndarray,
     ) -> torch.Tensor:
         rows, hidden = first.shape
         gates = torch.addmm(b_ih, inputs, w_ih.t())
-        states = torch.empty(rows + len(inputs), hidden)
+        states, kept = torch.empty(rows + len(inputs), hidden), torch.empty(len(inputs), hidden)
         states[:rows] = first
-        kept = torch.empty(len(inputs), hidden)
-        recurrent, transposed = torch.empty(rows, 3 * hidden), w_hh.t().contiguous()
-        g, s, k, u = gates.numpy(), states.numpy(), kept.numpy(), recurrent.numpy()
-        for n, low, before, after in _places(counts, rows):
-            torch.addmm(b_hh, states[before : before + n], transposed, out=recurrent[:n])
-            _step(g[low : low + n], u[:n], s[before : before + n], s[after : after + n], k[low : low + n])
+        advance(gates, states, kept, w_hh, b_hh, running)
         ctx.save_for_backward(inputs, states, gates, kept, w_ih, w_hh)
-        ctx.counts = counts
+        ctx.running = running
         return states
 
     @staticmethod
     def backward(ctx: Any, *d_states: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         inputs, states, gates, kept, w_ih, w_hh = ctx.saved_tensors
         rows, hidden = len(states) - len(inputs), states.shape[1]
-        d_recurrent, d_new = torch.empty_like(gates), torch.empty_like(kept)
-        d_all, d_state = d_states[0].contiguous(), torch.zeros(rows, hidden)
-        g, s, k, e = gates.numpy(), states.numpy(), kept.numpy(), d_all.numpy()
-        u, v, d = d_recurrent.numpy(), d_new.numpy(), d_state.numpy()
-        places = _places(ctx.counts, rows)
-        for n, low, before, after in reversed(places):
-            part, state = slice(low, low + n), d_state[:n]
-            _step_back(g[part], k[part], s[before : before + n], e[after : after + n], d[:n], u[part], v[part])
-            torch.addmm(state, d_recurrent[part], w_hh, out=state)
-        d_state += d_all[:rows]
-        entered = np.concatenate([np.arange(before, before + n) for n, _, before, _ in places])
-        d_w_hh, d_b_hh = d_recurrent.t() @ states.index_select(0, torch.from_numpy(entered)), d_recurrent.sum(0)
+        d_recurrent, d_new, d_all = torch.empty_like(gates), torch.empty_like(kept), d_states[0].contiguous()
+        d_first = retreat(gates, states, kept, d_all, d_recurrent, d_new, w_hh, ctx.running)
+        d_first += d_all[:rows]
+        entered = torch.from_numpy(kernels.entered(ctx.running, rows))
+        d_w_hh, d_b_hh = d_recurrent.t() @ states.index_select(0, entered), d_recurrent.sum(0)
         # From here on the gradient of the input's part of the gates, which differs in n alone.
         d_recurrent[:, 2 * hidden :] = d_new
         d_inputs = d_recurrent @ w_ih if ctx.needs_input_grad[0] else None
         d_b_ih = torch.cat([d_b_hh[: 2 * hidden], d_new.sum(0)])
-        return d_inputs, d_state, d_recurrent.t() @ inputs, d_w_hh, d_b_ih, d_b_hh, None
+        return d_inputs, d_first, d_recurrent.t() @ inputs, d_w_hh, d_b_ih, d_b_hh, None
 
 
-def _places(counts: list[int], rows: int) -> list[tuple[int, int, int, int]]:
-    """Return for each step its running sequences, and where its inputs, the states before and those after begin."""
-    places, low, before = [], 0, 0
-    for n in counts:
-        places.append((n, low, before, rows + low))
-        before, low = rows + low, low + n
-    return places
+def advance(
+    gates: torch.Tensor,
+    states: torch.Tensor,
+    kept: torch.Tensor,
+    w_hh: torch.Tensor,
+    b_hh: torch.Tensor,
+    running: np.ndarray,
+) -> None:
+    """Run all steps; see `kernels.advance`."""
+    across, bias, spare = _for_steps(w_hh, b_hh)
+    kernels.advance(gates.detach().numpy(), states.numpy(), kept.numpy(), across, bias, running, spare)
+
+
+def retreat(
+    gates: torch.Tensor,
+    states: torch.Tensor,
+    kept: torch.Tensor,
+    d_states: torch.Tensor,
+    d_recurrent: torch.Tensor,
+    d_new: torch.Tensor,
+    w_hh: torch.Tensor,
+    running: np.ndarray,
+) -> torch.Tensor:
+    """Undo all steps; see `kernels.retreat`."""
+    hidden = states.shape[1]
+    spare = np.empty((_product_rows(hidden), hidden), dtype=np.float32)
+    arrays = (part.detach().numpy() for part in (gates, states, kept, d_states, d_recurrent, d_new, w_hh))
+    return torch.from_numpy(kernels.retreat(*arrays, running, spare))
+
+
+def walk(gates: torch.Tensor, state: torch.Tensor, w_hh: torch.Tensor, b_hh: torch.Tensor, running: np.ndarray) -> None:
+    """Run all steps in place; see `kernels.walk`."""
+    across, bias, spare = _for_steps(w_hh, b_hh)
+    kept = np.empty((len(spare), state.shape[1]), dtype=np.float32)
+    kernels.walk(gates.numpy(), state.numpy(), kept, across, bias, running, spare)
+
+
+def _product_rows(hidden: int) -> int:
+    """Return how many rows a product in a step has at most: a multiple of 4, from 4 to 64."""
+    return max(4, min(64, _ONE_THREAD // (3 * hidden * hidden) // 4 * 4))
 
 
 def _unchanged(inputs: torch.Tensor) -> torch.Tensor:
@@ -191,7 +142,7 @@ def scan(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor | None = None) -
         return torch.cat([first.unsqueeze(0), after.transpose(0, 1)])
     if torch.is_grad_enabled():
         packed = inputs.transpose(0, 1).flatten(0, 1)
-        states: torch.Tensor = _Scan.apply(packed, first, *_weights(gru), [rows] * steps)
+        states: torch.Tensor = _Scan.apply(packed, first, *_weights(gru), np.full(steps, rows))
         return states.view(steps + 1, rows, -1)
     return _forward(gru, inputs.transpose(0, 1).contiguous(), first)
 
@@ -243,11 +194,12 @@ def _states_with_gradients(
     found, where, low = [], np.empty_like(row), 0
     for number in range(-(-rows // _TRAINED)):
         part = order[number * _TRAINED : (number + 1) * _TRAINED]
-        tick, at = np.nonzero(needed[part] > np.arange(needed[part[0]])[:, None])
-        counts = np.bincount(tick, minlength=1)
-        packed = embed(table.index_select(0, torch.from_numpy(part[at] * steps + tick)))
-        states: torch.Tensor = _Scan.apply(packed, first[part], *_weights(gru), counts.tolist())
-        begins = low + np.concatenate([[0], len(part) + np.cumsum(counts) - counts])
+        read, running = kernels.pack(part * steps, needed[part])
+        packed = embed(table.index_select(0, torch.from_numpy(read)))
+        states: torch.Tensor = _Scan.apply(
+            packed, first.index_select(0, torch.from_numpy(part)), *_weights(gru), running
+        )
+        begins = low + np.concatenate([[0], len(part) + np.cumsum(running) - running])
         own = block == number
         where[own] = begins[step[own]] + place[own]
         low += len(states)
@@ -281,7 +233,7 @@ def last_states(
         states = torch.empty_like(first)
         for low in range(0, len(order), _BLOCK):
             part = order[low : low + _BLOCK]
-            run = _run_aligned if _is_fast(gru, table) else _run_padded
+            run = _run_packed if _is_fast(gru, table) else _run_padded
             states[torch.from_numpy(part)] = run(gru, table, begin[part], count[part], first[part], embed)
         return states
 
@@ -295,42 +247,47 @@ def _run_padded(
     return scan(gru, embed(steps), first)[torch.as_tensor(count, device=table.device), place]
 
 
-def _run_aligned(
+def _run_packed(
     gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Any
 ) -> torch.Tensor:
-    """Run sequences, the longest first, in place; products in multiples of `ALIGN` rows."""
+    """Run sequences, the longest first, some steps at a time; products in multiples of `ALIGN` rows."""
     w_ih, w_hh, b_ih, b_hh = _weights(gru)
     rows, hidden = first.shape
-    state = first.new_zeros(rows + -rows % ALIGN, hidden)
+    state = first.new_zeros(rows + 1, hidden)
     state[:rows] = first
-    gates, recurrent = state.new_empty(len(state), 3 * hidden), state.new_empty(len(state), 3 * hidden)
-    own, across, s, g = w_ih.t().contiguous(), w_hh.t().contiguous(), state.numpy(), gates.numpy()
-    u, k = recurrent.numpy(), np.empty_like(s)
-    filled = np.pad(begin, (0, len(state) - rows), mode="edge")
-    for t in range(int(count[0])):
-        n = int(np.searchsorted(-count, -t))
-        m = n + -n % ALIGN
-        read = torch.from_numpy(np.minimum(filled[:m] + t, len(table) - 1))
-        torch.addmm(b_ih, embed(table.index_select(0, read)), own, out=gates[:m])
-        torch.addmm(b_hh, state[:m], across, out=recurrent[:m])
-        _step(g[:n], u[:n], s[:n], s[:n], k[:n])
+    own, read_last = w_ih.t(), len(table) - 1
+    for low in range(0, int(count[0]), _STEPS):
+        length = np.clip(count - low, 0, _STEPS)
+        at = int(np.searchsorted(-length, 0))
+        read, running = kernels.pack(begin[:at] + low, length[:at])
+        filled = np.pad(np.minimum(read, read_last), (0, -len(read) % ALIGN), mode="edge")
+        gates = torch.addmm(b_ih, embed(table.index_select(0, torch.from_numpy(filled))), own)
+        walk(gates, state, w_hh, b_hh, running)
     return state[:rows]
 
 
 def _forward(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
     """Return the states of inputs (T, B, C) without keeping what a backward pass would need."""
     w_ih, w_hh, b_ih, b_hh = _weights(gru)
-    rows, hidden = first.shape
-    states = torch.empty(len(inputs) + 1, rows, hidden)
+    steps, rows, _ = inputs.shape
+    states = torch.empty(steps + 1, rows, first.shape[1])
     states[0] = first
-    gates, recurrent, kept = torch.empty(rows, 3 * hidden), torch.empty(rows, 3 * hidden), torch.empty(rows, hidden)
-    own, across, s = w_ih.t().contiguous(), w_hh.t().contiguous(), states.numpy()
-    g, u, k = gates.numpy(), recurrent.numpy(), kept.numpy()
-    for t, tick in enumerate(inputs):
-        torch.addmm(b_ih, tick, own, out=gates)
-        torch.addmm(b_hh, states[t], across, out=recurrent)
-        _step(g, u, s[t], s[t + 1], k)
+    for low in range(0, steps, _STEPS):
+        part = inputs[low : low + _STEPS]
+        gates = torch.addmm(b_ih, part.flatten(0, 1), w_ih.t())
+        here, kept = (
+            states[low : low + len(part) + 1].view(-1, first.shape[1]),
+            gates.new_empty(len(gates), first.shape[1]),
+        )
+        advance(gates, here, kept, w_hh, b_hh, np.full(len(part), rows))
     return states
+
+
+def _for_steps(w_hh: torch.Tensor, b_hh: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the transposed recurrent matrix, its bias, and room for a product, as the compiled loops take them."""
+    hidden = w_hh.shape[1]
+    spare = np.empty((_product_rows(hidden), 3 * hidden), dtype=np.float32)
+    return w_hh.detach().t().contiguous().numpy(), b_hh.detach().numpy(), spare
 
 
 def _weights(gru: nn.GRU) -> tuple[torch.Tensor, ...]:

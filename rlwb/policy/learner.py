@@ -46,7 +46,8 @@ class NetworkLearner(Learner):
         self.seed = seed
         self.updates = 0
         # Fused: one compiled operation, four times as fast for networks of this size.
-        self.optimizer = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, fused=True)
+        self._weights = list(network.parameters())
+        self.optimizer = torch.optim.Adam(self._weights, lr=settings.learning_rate, fused=True)
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         if not isinstance(action_space, gym.spaces.Discrete) or action_space.n != self.network.actions:
@@ -76,7 +77,7 @@ class NetworkLearner(Learner):
             )
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), max_norm=self.settings.max_grad_norm)
+        nn.utils.clip_grad_norm_(self._weights, max_norm=self.settings.max_grad_norm)
         self.optimizer.step()
 
     def state_dict(self) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
-from rlwb.policy.episodes import check_episodes, cut, gae, last_rows, shuffled
+from rlwb.policy.episodes import check_episodes, cut, gae, last_rows, merge_statistics, shuffled
 from rlwb.policy.heads import ActorCritic
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.seeds import Stream, generator
@@ -81,17 +82,9 @@ class PPOSettings:
 
 @dataclass
 class Samples:
-    """What the loss needs of N transitions.
+    """What the loss needs of N transitions, each part of shape (N,).
 
-    Attributes
-    ----------
-    obs, done
-        Observations, and the ends of their episodes.
-    action : int64 of shape (N,)
-    log_prob, value : float32 of shape (N,)
-        Of the policy that collected them, log pi(a | s) and V(s).
-    advantage, returns : float32 of shape (N,)
-        A in the reward's unit, and what V is drawn to.
+    The policy that collected them gave log pi(a | s) and V(s); V is drawn to `returns`.
     """
 
     obs: Any
@@ -167,17 +160,11 @@ class PPO(NetworkLearner):
         worth = value.cpu().numpy().astype(np.float64) * scale
         advantage, returns = gae(reward, worth, done, self.settings.gamma, self.settings.gae_lambda)
         if self.settings.return_scaling:
-            self.return_statistics = _merge(count, mean, variance, returns)
+            self.return_statistics = merge_statistics(count, mean, variance, returns)
         taken = torch.as_tensor(action, device=value.device).long()
-        return Samples(
-            obs,
-            done,
-            taken,
-            log_probability(logits, taken),
-            value,
-            torch.as_tensor(advantage, dtype=torch.float32, device=value.device),
-            torch.as_tensor(returns / scale, dtype=torch.float32, device=value.device),
-        )
+        floats = partial(torch.as_tensor, dtype=torch.float32, device=value.device)
+        log_prob = log_probability(logits, taken)
+        return Samples(obs, done, taken, log_prob, value, floats(advantage), floats(returns / scale))
 
     def _minibatches(self, done: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows of each minibatch: whole episodes in a random order, all of them in each pass."""
@@ -232,10 +219,3 @@ class PPO(NetworkLearner):
 def log_probability(logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
     """Return log pi(a) of the actions taken, of shape (N,), from logits of shape (N, A)."""
     return logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]
-
-
-def _merge(count: int, mean: float, variance: float, new: np.ndarray) -> tuple[int, float, float]:
-    """Return number, mean and variance after adding the numbers `new` (Chan et al., 1979)."""
-    total, delta = count + len(new), new.mean() - mean
-    squares = variance * count + new.var() * len(new) + delta**2 * count * len(new) / total
-    return total, float(mean + delta * len(new) / total), float(squares / total)

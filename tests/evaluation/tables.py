@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation import PolicyResult, figure_table, summary
+from rlwb.evaluation import PolicyResult, metric_table, summary
 
 
 def order_table(pa: Sequence[float], *, days: int = 1, instruments: Sequence[str] = ("A",), **columns) -> pd.DataFrame:
@@ -52,4 +52,4 @@ def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult
 
 def summarise(results: Sequence[PolicyResult], **settings) -> pd.DataFrame:
     """Make the summary of single policies."""
-    return summary(figure_table({one.policy: [one] for one in results}, **settings))
+    return summary(metric_table({one.policy: [one] for one in results}, **settings))

@@ -7,7 +7,7 @@ import pytest
 
 from rlwb.errors import DataError
 from rlwb.evaluation import above_ceiling
-from rlwb.evaluation.ceiling import ROUNDING_BP
+from rlwb.evaluation.results import ROUNDING_BP
 from tests.evaluation.tables import baseline, ceiling, checkpoint, unattainable
 
 

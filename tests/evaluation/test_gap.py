@@ -14,14 +14,15 @@ from rlwb.evaluation.gap import CAUSES, SIMPLE, TOTAL
 from rlwb.execution import (
     TWAP,
     AmountActionInterpreter,
-    BatchedOrderExecution,
     Engine,
     ExecutionRules,
     KnownStateInterpreter,
+    OrderExecution,
     align_orders,
     generate_orders,
 )
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
+from rlwb.trainer import backtest, result_table
 
 FULL = ExecutionRules(
     volume_limit=0.02,
@@ -64,16 +65,11 @@ def player(sessions: Sessions):  # type: ignore[no-untyped-def]
     orders = align_orders(table.assign(amount=np.maximum(table["amount"], 100.0)), sessions, FULL)
 
     def play(rules: ExecutionRules) -> PolicyResult:
-        env = BatchedOrderExecution(
-            Engine(sessions, 4, rules),
-            orders,
-            state_interpreter=KnownStateInterpreter(),
-            action_interpreter=AmountActionInterpreter(),
+        simulator = OrderExecution(Engine(sessions, 4, rules))
+        episodes = backtest(
+            simulator, KnownStateInterpreter(), orders, AmountActionInterpreter(), TWAP(simulator.engine)
         )
-        active = env.reset()
-        while len(active.episode):
-            _, active = env.step(TWAP().act(active.obs))
-        return PolicyResult("twap", "baseline", env.results())
+        return PolicyResult("twap", "baseline", result_table(orders.table, episodes))
 
     return play
 

@@ -77,8 +77,8 @@ def test_e07_damaged_files_are_named_and_the_rest_goes_on(tmp_path):
     selection = select_checkpoints(validation({i: float(i) for i in range(1, 11)}), tmp_path, check=check)
     assert chosen(selection) == [10, 8, 7, 6, 5, 3, 2, 1]
     reasons = {item.path.name: item.reason for item in selection.excluded}
-    assert reasons["0009.pt"] == "the file is empty"
-    assert reasons["0004.pt"].startswith("it is damaged")
+    assert list(reasons) == ["0004.pt", "0009.pt"]
+    assert all(reason.startswith("it is damaged") and name in reason for name, reason in reasons.items())
     assert "0004.pt: it is damaged" in selection.describe()
 
 
@@ -151,7 +151,7 @@ def test_under_costs_the_net_pa_ranks(tmp_path):
     write_checkpoints(tmp_path, (1, 2))
     table = pd.DataFrame({"iteration": [1, 2], "pa": [9.0, 1.0], "pa_net": [-9.0, -1.0]})
     assert chosen(select_checkpoints(table, tmp_path)) == [1, 2]
-    selection = select_checkpoints(table, tmp_path, figure="pa_net")
+    selection = select_checkpoints(table, tmp_path, metric="pa_net")
     assert [(one.iteration, one.validation_pa) for one in selection.chosen] == [(2, -1.0), (1, -9.0)]
     with pytest.raises(DataError, match="lack the column 'pa_net'"):
-        select_checkpoints(table.drop(columns="pa_net"), tmp_path, figure="pa_net")
+        select_checkpoints(table.drop(columns="pa_net"), tmp_path, metric="pa_net")

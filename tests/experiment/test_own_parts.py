@@ -28,13 +28,6 @@ from tests.market.helpers import random_bars
 
 PARTS = Path(__file__).parent / "parts"
 CONFIG = PARTS.with_name("mine.yaml")
-#: In place of the synthetic market: bars that only an own reader reads.
-BARS = """
-market:
-  source: bars
-  reader: {name: parts/reader.py:read_json_lines, scale: 100}
-  calendar: {preset: cn, tick_minutes: 30, label: end}
-"""
 
 
 @pytest.fixture
@@ -46,9 +39,7 @@ def config(tmp_path: Path) -> Path:
     for name, rows in table.groupby("instrument"):
         told = rows.assign(time=rows["datetime"].astype(str)).drop(columns=["datetime", "instrument"])
         told.to_json(tmp_path / "bars" / f"{name}.jsonl", orient="records", lines=True)
-    others = [line for line in CONFIG.read_text().splitlines() if not line.startswith("market:")]
-    (tmp_path / "mine.yaml").write_text(BARS + "\n".join(others) + "\n")
-    return tmp_path / "mine.yaml"
+    return Path(shutil.copy(CONFIG, tmp_path))
 
 
 def test_each_is_a_file_of_under_forty_lines() -> None:

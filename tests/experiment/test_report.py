@@ -97,8 +97,8 @@ def answer(run: RunDirectory, **figures: tuple[float, float, float]) -> str:
     """Write the figures of the chosen checkpoints and return the page."""
     rows = [["checkpoint", name, *ends] for name, ends in figures.items()]
     run.backtest.mkdir()
-    frame = pd.DataFrame(rows, columns=["kind", "figure", "estimate", "lo", "hi"])
-    frame.to_csv(run.backtest / "figures.csv", index=False)
+    frame = pd.DataFrame(rows, columns=["kind", "metric", "estimate", "lo", "hi"])
+    frame.to_csv(run.backtest / "metrics.csv", index=False)
     return write_report(run).read_text()
 
 

@@ -12,8 +12,10 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.sources import CalendarSettings
 from rlwb.market import Calendar, build_sessions
 from rlwb.market import exchange as module
+from rlwb.parts import Part, complete
 from tests.market.helpers import day_bars
 
 NEW_YORK = Calendar.exchange("XNYS", tick_minutes=30)
@@ -129,33 +131,32 @@ def test_without_the_package_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPat
         Calendar.exchange("XNYS")
 
 
-def configured(*changes: str) -> RunConfig:
-    return RunConfig.load(None, parse_assignments(["market.source=bars", *changes]))
+def built(**calendar: Any) -> Calendar:
+    part = Part(name="bars", source="bars", calendar=calendar)
+    return CalendarSettings(**complete("market", part).settings["calendar"]).build()
 
 
 def test_a_configuration_names_an_exchange_in_place_of_a_preset() -> None:
-    config = configured("market.calendar.exchange=XSHG", "market.calendar.tick_minutes=30")
-    assert config.market.calendar.preset is None
-    assert config.market.calendar.build() == SHANGHAI
-    own = configured("market.calendar.exchange=XNYS", "market.calendar.infer_early_close_minutes=60")
-    assert own.market.calendar.build().infer_early_close_minutes == 60
+    assert built(exchange="XSHG", tick_minutes=30) == SHANGHAI
+    assert built(exchange="XNYS", infer_early_close_minutes=60).infer_early_close_minutes == 60
 
 
 def test_the_written_configuration_reads_as_the_same(tmp_path: Any) -> None:
-    config = configured("market.calendar.exchange=XNYS")
+    config = RunConfig.load(
+        None, parse_assignments(["market.name=bars", "market.source=bars", "market.calendar.exchange=XNYS"])
+    )
     path = tmp_path / "config.yaml"
     path.write_text(config.as_yaml())
-    assert RunConfig.load(path).market.calendar == config.market.calendar
+    assert RunConfig.load(path).market == config.market
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("calendar", "message"),
     [
-        (("market.calendar.exchange=XNYS", "market.calendar.preset=us"), "as preset us and as exchange XNYS; keep one"),
-        (("market.calendar.exchange=XNYZ",), "market.calendar: .*did you mean .*XNYS"),
-        (("market.calendar.preset=null",), "needs a preset, an exchange, or the segments"),
+        ({"exchange": "XNYS", "preset": "us"}, "as preset us and as exchange XNYS; keep one"),
+        ({"exchange": "XNYZ"}, "did you mean .*XNYS"),
     ],
 )
-def test_a_configuration_of_two_minds_is_refused(changes: tuple[str, ...], message: str) -> None:
+def test_a_configuration_of_two_minds_is_refused(calendar: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        configured(*changes)
+        built(**calendar)

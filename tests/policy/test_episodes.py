@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.policy.episodes import cut, gae, last_rows, shuffled
+from rlwb.policy.episodes import cut, gae, last_rows, merge_statistics, shuffled
 
 lengths_of = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
@@ -73,3 +73,18 @@ def test_shuffled_keeps_episodes_in_one_piece(lengths: list[int], seed: int) -> 
 
 def test_last_rows() -> None:
     np.testing.assert_array_equal(last_rows(ends([3, 1, 2])), [2, 2, 2, 3, 5, 5])
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(0, 2**32))
+@settings(deadline=None)
+def test_statistics_of_parts_are_those_of_the_whole_and_of_tianshou(sizes: list[int], seed: int) -> None:
+    from tianshou.utils import RunningMeanStd
+
+    rng, theirs = np.random.default_rng(seed), RunningMeanStd()
+    parts, found = [rng.normal(3, 2, size) for size in sizes], (0, 0.0, 1.0)
+    for part in parts:
+        found = merge_statistics(*found, part)
+        theirs.update(part)
+    whole = np.concatenate(parts)
+    np.testing.assert_allclose(found, [len(whole), whole.mean(), whole.var()], rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(found, [theirs.count, theirs.mean, theirs.var])

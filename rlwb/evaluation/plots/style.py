@@ -1,4 +1,4 @@
-"""One look for all figures, and how they reach the disk."""
+"""The common look of all plots, and how they are written to files."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from rlwb.evaluation.results import PolicyResult
 from rlwb.files import atomic_path
 
 P = ParamSpec("P")
 
-# Okabe and Ito's palette: told apart with every common form of colour blindness, and in grey by its lightness.
+# Okabe and Ito's palette: told apart with every common form of colour blindness, and in grey by its lightness. As C0
+# to C5 in this sequence.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E3E3E3"
 
@@ -32,76 +35,29 @@ _BASELINE_LOOKS = (
     (INK, (0, (8, 2, 2, 2))),
 )
 
-# Tried in order, letter by letter; whatever of these is not installed is skipped.
-_FONTS = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Microsoft YaHei",
-    "SimHei",
-    "PingFang SC",
-    "Hiragino Sans",
-    "Malgun Gothic",
-    "Noto Sans Devanagari",
-    "Nirmala UI",
-    "Arial Unicode MS",
-)
-
-_RC = {
-    "font.size": 9,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.unicode_minus": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.6,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.solid_capstyle": "round",
-    "figure.facecolor": "white",
-    "figure.dpi": 110,
-    "savefig.dpi": 160,
-    "svg.hashsalt": "rlwb",
-}
-
 
 @functools.cache
-def _fonts() -> tuple[str, ...]:
+def settings() -> dict[str, Any]:
+    """Return the matplotlib settings of the plots, for use in ``matplotlib.rc_context``: those of ``rlwb.mplstyle``."""
+    sheet = mpl.rc_params_from_file(Path(__file__).with_name("rlwb.mplstyle"), use_default_template=False)
     installed = {entry.name for entry in font_manager.fontManager.ttflist}
-    return tuple(font for font in _FONTS if font in installed)
-
-
-def style() -> dict[str, object]:
-    """Return the matplotlib settings of the figures, for use in ``matplotlib.rc_context``."""
-    return {**_RC, "font.family": list(_fonts())}
+    return {**sheet, "font.family": [font for font in sheet["font.family"] if font in installed]}
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Run a drawing function under the common style and leave the caller's settings as they were."""
+    """Run a drawing function under the common style, and put the legend of its first axes under the figure.
+
+    The caller's settings are left as they were.
+    """
 
     @functools.wraps(draw)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with mpl.rc_context(style()):
-            return draw(*args, **kwargs)
+        with mpl.rc_context(settings()):
+            figure = draw(*args, **kwargs)
+            handles, labels = figure.axes[0].get_legend_handles_labels()
+            if handles:
+                figure.legend(handles, labels, loc="outside lower center", ncols=len(labels) if len(labels) <= 4 else 3)
+            return figure
 
     return wrapper
 
@@ -112,7 +68,7 @@ def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Pat
     The same figure gives the same bytes: no dates, no random ids.
     """
     paths = Path(f"{os.fspath(stem)}.png"), Path(f"{os.fspath(stem)}.svg")
-    with mpl.rc_context(style()):
+    with mpl.rc_context(settings()):
         for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
@@ -120,28 +76,21 @@ def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Pat
 
 
 def canvas(
-    title: str, *, subtitle: str = "", rows: int = 1, width: float = 7.2, height: float = 4.2, share_x: bool = True
+    title: str, *, subtitle: str = "", rows: int = 1, height: float = 4.2, share_x: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of `rows` axes above one another that share x if so asked, sizes in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    """Return a figure of `rows` axes above one another, `height` inches high; they share x unless told otherwise."""
+    figure = Figure(figsize=(7.2, height), layout="constrained")
     axes = list(np.atleast_1d(figure.subplots(rows, 1, sharex=share_x)))
     axes[0].set_title(title, pad=9 + 12 * len(subtitle.splitlines()))
-    below = axes[0].annotate(
-        subtitle,
-        (0, 1),
-        xytext=(0, 6),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        color=GREY,
-        fontsize=8.5,
-        linespacing=1.3,
-    )
+    look = {"color": GREY, "fontsize": 8.5, "linespacing": 1.3}
+    place = {"xytext": (0, 6), "xycoords": "axes fraction", "textcoords": "offset points"}
+    below = axes[0].annotate(subtitle, (0, 1), **place, **look)
     below.set_in_layout(False)  # a long line would squeeze the axes
     return figure, axes
 
 
 def note_figure(title: str, note: str) -> Figure:
-    """Make the figure that stands where there is nothing to draw, and says why."""
+    """Return a figure that says why there is nothing to draw."""
     figure, (axes,) = canvas(title, height=2.2)
     axes.set_axis_off()
     axes.text(0.5, 0.5, note, ha="center", va="center", color=GREY, transform=axes.transAxes, wrap=True)
@@ -153,30 +102,47 @@ def zero_line(axes: Axes, *, vertical: bool = False) -> None:
     (axes.axvline if vertical else axes.axhline)(0, color=INK, linewidth=0.8, zorder=1.5)
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
-    """Put the legend of `axes` under the figure, where no line can run into it."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels) if len(labels) <= 4 else 3)
+def whole_ticks(axes: Axes) -> None:
+    """Put ticks of the x axis at whole numbers only."""
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def date_ticks(axes: Axes, most: int) -> None:
+    """Put 3 to `most` dates under the x axis."""
+    locator = AutoDateLocator(minticks=3, maxticks=most)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a horizontal plot from the top down, and mark PA 0."""
+    axes.set_yticks(range(len(names)), [readable(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    zero_line(axes, vertical=True)
 
 
 def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, object]:
-    """Return colour and dash of a policy: blue the chosen, orange the last, pale the unattainable, one a baseline."""
-    if result.kind == "checkpoint":
-        return BLUE, "solid"
-    if result.kind == "last":
-        return ORANGE, (0, (6, 1.5))
-    if result.kind == "unattainable":
-        return SKY, (0, (2, 2))
+    """Return colour and dash of a policy.
+
+    Selected checkpoints are blue, the last one is orange, what sees the future pale; each baseline has its own look.
+    """
+    fixed: dict[str, tuple[str, object]] = {
+        "checkpoint": (BLUE, "solid"),
+        "last": (ORANGE, (0, (6, 1.5))),
+        "unattainable": (SKY, (0, (2, 2))),
+    }
+    if result.kind in fixed:
+        return fixed[result.kind]
     names = [baseline.policy for baseline in baselines]
     return _BASELINE_LOOKS[names.index(result.policy) % len(_BASELINE_LOOKS)]
 
 
 def readable(text: str, *, longest: int = 32) -> str:
-    """Prepare a name for a figure.
+    """Return a name as a plot can show it.
 
-    Letters that no installed font can draw become their code points; long names lose
-    their middle; a dollar sign is escaped, for it would start a formula.
+    Letters that no installed font can draw become their code points; long names lose their middle; a dollar sign is
+    escaped, because it would start a formula.
     """
     drawable = _drawable()
     shown = "".join(c if ord(c) in drawable else f"<{ord(c):X}>" for c in str(text)).replace("><", " ")
@@ -191,9 +157,15 @@ def number(value: float, spec: str = ".2f") -> str:
 
 
 def robust_limits(values: np.ndarray, *, reach: float = 3.0) -> tuple[float, float]:
-    """Return axis limits that show 0 and the bulk: quartiles and `reach` times their distance, cut to the data.
+    """Return axis limits that show 0 and the bulk of the data.
 
-    With fewer than 8 values, or when nothing lies outside, the limits are those of the data with a margin.
+    They reach `reach` times the distance of the quartiles beyond these, at most to the data. With fewer than 8 values,
+    or when nothing lies outside, the limits are those of the data with a margin.
+
+    Parameters
+    ----------
+    values : float64 of shape (N,)
+        At least one value; none is NaN.
     """
     low, high = float(values.min()), float(values.max())
     if len(values) >= 8:
@@ -205,27 +177,20 @@ def robust_limits(values: np.ndarray, *, reach: float = 3.0) -> tuple[float, flo
     return low - margin, high + margin
 
 
-def tell_outside(axis: Axes, row: float, value: float) -> None:
+def label_outside(axes: Axes, row: float, value: float) -> None:
     """Write the mean of a row at the edge of the axes if its mark lies beyond."""
-    low, high = axis.get_xlim()
+    low, high = axes.get_xlim()
     if low <= value <= high:
         return
-    right = value > high
-    axis.annotate(
-        f"mean {number(value, ',.0f')} bp →" if right else f"← mean {number(value, ',.0f')} bp",
-        (1 if right else 0, row),
-        xycoords=("axes fraction", "data"),
-        ha="right" if right else "left",
-        va="center",
-        fontsize=8,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-        zorder=6,
-    )
+    mean = f"mean {number(value, ',.0f')} bp"
+    place, side, text = (1, "right", f"{mean} →") if value > high else (0, "left", f"← {mean}")
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    across = axes.get_yaxis_transform()
+    axes.text(place, row, text, transform=across, ha=side, va="center", fontsize=8, bbox=box, zorder=6)
 
 
 @functools.cache
 def _drawable() -> frozenset[int]:
-    points: set[int] = set()
-    for name in _fonts():
-        points |= set(font_manager.get_font(font_manager.findfont(name)).get_charmap())
-    return frozenset(points)
+    """Return the code points that the installed fonts can draw."""
+    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in settings()["font.family"]]
+    return frozenset().union(*(font.get_charmap() for font in fonts))

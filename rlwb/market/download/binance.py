@@ -26,7 +26,7 @@ _CHECKSUM = re.compile(rb"\s*([0-9a-fA-F]{64})\b")
 
 @dataclass(frozen=True)
 class BinanceArchive:
-    """Which files of the archive are meant.
+    """Files of the archive to download.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class BinanceArchive:
 
 @dataclass
 class Outcome:
-    """What came of a download.
+    """The result of a download.
 
     Attributes
     ----------

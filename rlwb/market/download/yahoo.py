@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
 from rlwb.market.findings import counted
+from rlwb.market.readers.content import one_line
 
 #: Gives the bars of a symbol: (symbol, interval, first date, date after the last) to a table of yfinance's form, with
 #: columns Open, High, Low, Close, Volume and an index of stamps that carry a zone.
@@ -24,7 +25,7 @@ Client = Callable[[str, str, dt.date, dt.date], pd.DataFrame]
 
 
 class Limit(NamedTuple):
-    """What Yahoo gives of an interval: bars of so many minutes, of the last `days`, `request` days at a time."""
+    """Yahoo's limits of an interval: minutes of a bar, days that it keeps, and days that one request may span."""
 
     minutes: int
     days: int
@@ -186,12 +187,10 @@ def _asked(client: Client, symbol: str, interval: str, first: dt.date, after: dt
         table = client(symbol, interval, first, after)
     except OSError as error:
         raise DataError(
-            f"Yahoo cannot be reached ({_first_line(error)}); check the network. What is in the folder stays."
+            f"Yahoo cannot be reached ({one_line(error)}); check the network. What is in the folder stays."
         ) from None
     except Exception as error:  # whatever the client makes of an answer
-        raise DataError(
-            f"Yahoo gave no {interval} bars of {symbol} ({_first_line(error)}); check the symbol."
-        ) from None
+        raise DataError(f"Yahoo gave no {interval} bars of {symbol} ({one_line(error)}); check the symbol.") from None
     absent = [name for name in _COLUMNS if name not in table.columns] if len(table) else []
     if absent or (len(table) and not isinstance(table.index, pd.DatetimeIndex)):
         raise DataError(f"Yahoo's answer for {symbol} has no {', '.join(absent) or 'stamps'}; try a newer yfinance.")
@@ -205,7 +204,7 @@ def _kept(path: Path, interval: str) -> pd.DataFrame:
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not readable Parquet ({_first_line(error)}); move it away.") from None
+        raise DataError(f"{path} is not readable Parquet ({one_line(error)}); move it away.") from None
     found = (table.schema.metadata or {}).get(_INTERVAL, b"").decode()
     if found != interval:
         what = f"holds bars of {found}" if found else "is not of this command"
@@ -226,7 +225,3 @@ def _joined(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> pd
         )
     joined = pd.concat([old, new], ignore_index=True)
     return joined.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

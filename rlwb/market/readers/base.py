@@ -1,8 +1,7 @@
-"""What a reader is, and how its tables become canonical bars."""
+"""Readers of formats of bars, and the canonical form of their tables."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
-from rlwb.values import check_value
+from rlwb.values import check_value, suggestion
 
 #: Parameters of a reader's functions that are passed to it; all others are its options.
 PASSED = ("source", "instruments", "report")
@@ -63,8 +62,7 @@ class Reader:
         known = [name for name in inspect.signature(self.function).parameters if name not in PASSED]
         for name, value in options.items():
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
-                hint = f"did you mean {near[0]!r}?" if near else "it has none."
+                hint = suggestion(name, known) if known else "it has none."
                 raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
             hint = get_type_hints(self.function).get(name, Any)
             try:

@@ -1,4 +1,4 @@
-"""What a reader must hold, as one function to call in a test of your own.
+"""The contract of readers, as one function to call in a test of your own.
 
 With pytest's scratch folder and a small source that your reader reads::
 

@@ -32,12 +32,11 @@ def read_file(path: Path, max_megabytes: int = MEGABYTES) -> bytes:
     """Return the content of `path`; a file of more than `max_megabytes`, an empty one or none is a `DataError`."""
     limit = _bytes(max_megabytes)
     try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
+        if path.stat().st_size > limit:
+            raise DataError(f"{path} {_too_large(max_megabytes)}.")
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}); check the path and its rights.") from None
-    if len(content) > limit:
-        raise DataError(f"{path} {_too_large(max_megabytes)}.")
     if not content:
         raise DataError(f"{path} is empty; remove it or write it again.")
     return content

@@ -1,4 +1,4 @@
-"""Which reader a name or a source means: built-in, an installed package's, or your own."""
+"""Look up a reader by its name, or by the names of a source's files and folders."""
 
 from __future__ import annotations
 

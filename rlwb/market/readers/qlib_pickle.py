@@ -97,7 +97,7 @@ def read_qlib_pickle(
     report.add("file_ignored", len(features), ", ".join(features[:5]))
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # the one in Python: the one in C reserves memory for any place that it reads
     """Looks up the names that a pickled table needs, and no other."""
 
     def find_class(self, module: str, name: str) -> Any:

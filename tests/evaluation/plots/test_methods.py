@@ -14,7 +14,8 @@ def test_every_method_has_its_row_mean_and_interval():
     axes = method_intervals(table).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["TWAP", "ours"]
     drawn = {(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.get_lines() if line.get_marker() == "o"}
-    assert drawn == {(0.0, 1), (2.0, 0)}
+    assert drawn == {(0.0, 0), (2.0, 1)}
+    assert axes.yaxis_inverted(), "rows are read from the top"
     spans = [line.get_xdata() for line in axes.get_lines() if line.get_linewidth() == 2]
     assert [1.0, 3.0] in [list(span) for span in spans]
     assert axes.get_xlabel() == "mean PA, bp"

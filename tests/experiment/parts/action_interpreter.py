@@ -1,4 +1,4 @@
-"""An action interpreter of one's own: each action is a share of what is left, not of the whole order."""
+"""An action interpreter: each action is a share of what is left, not of the whole order."""
 
 import gymnasium as gym
 import numpy as np

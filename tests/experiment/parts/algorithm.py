@@ -1,4 +1,4 @@
-"""An algorithm of one's own: REINFORCE without a critic, an update a collect."""
+"""An algorithm: REINFORCE without a critic, one update per collect."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""A baseline of one's own: trade faster than the even schedule until the order is filled."""
+"""A baseline: trade faster than the even schedule until the order is filled."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A feature of one's own: how wide today's prices have spread so far."""
+"""A feature: the log range of today's prices so far."""
 
 import numpy as np
 

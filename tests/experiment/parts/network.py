@@ -1,4 +1,4 @@
-"""A network of one's own: an LSTM over the bars so far, beside the order's own numbers."""
+"""A network: an LSTM over the bars so far, joined with the numbers of the order."""
 
 import torch
 from torch import nn

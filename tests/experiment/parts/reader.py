@@ -1,4 +1,4 @@
-"""A reader of one's own: bars as JSON lines, one file an instrument."""
+"""A reader: bars as JSON lines, one file per instrument."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A reward of one's own: the gain over the price at the order's start, in basis points."""
+"""A reward: the gain over the price at the order's start, in basis points."""
 
 import numpy as np
 

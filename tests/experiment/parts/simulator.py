@@ -1,4 +1,4 @@
-"""A simulator of one's own: each request is filled only in part, by a liquidity drawn anew at each step."""
+"""A simulator: only a random share of each request is filled."""
 
 import numpy as np
 

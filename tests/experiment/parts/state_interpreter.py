@@ -1,4 +1,4 @@
-"""A state interpreter of one's own: the full history, and how far the price has moved since the order's first bar."""
+"""A state interpreter: the full history, and the price move since the first bar of the order."""
 
 import gymnasium as gym
 import numpy as np

@@ -186,7 +186,7 @@ def test_one_of_several_frequencies_and_lists_has_to_be_chosen(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"frequency": "day"}, "no option 'frequency'; did you mean 'freq'"),
+        ({"frequency": "day"}, "no option 'frequency'; did you mean freq"),
         ({"prices": "row"}, "option prices is 'row'"),
         ({"market": 300}, "option market is 300"),
         ({"max_megabytes": 0}, "max_megabytes is 0"),
