@@ -1,6 +1,6 @@
 """Evaluation of policies: results and metrics with intervals, selection of checkpoints; plots are in `.plots`."""
 
-from rlwb.evaluation.bootstrap import Interval, average_day_interval, day_interval, paired_interval, statistic_interval
+from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_table, metric_values, summary
 from rlwb.evaluation.overfitting import expected_shrinkage, mean_of_largest, overfitting_probability
@@ -16,7 +16,6 @@ __all__ = [
     "Selection",
     "Table",
     "above_ceiling",
-    "average_day_interval",
     "comparison",
     "day_interval",
     "expected_shrinkage",

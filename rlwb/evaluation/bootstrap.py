@@ -55,7 +55,6 @@ def fewest_days(level: float) -> int:
     below it, all D days lie on one side of it in 2^(1-D) of cases, so no interval can cover the truth more often than
     in ``1 - 2^(1-D)`` of cases. With two days a 95 % interval would cover it in 50 %.
     """
-    _check_settings(level)
     return max(2, math.ceil(1 - math.log2((1 - level) * (1 + 1e-9))))
 
 
@@ -86,25 +85,7 @@ def day_interval(
     rng
         The source of the resamples; the same generator state gives the same interval.
     """
-    return average_day_interval([pa], [dates], rng, level=level, resamples=resamples)
-
-
-def average_day_interval(
-    pas: Sequence[np.ndarray],
-    dates: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    *,
-    level: float = 0.95,
-    resamples: int = 10_000,
-) -> Interval:
-    """Return the interval of the average over K policies of their mean PAs, all on the same resampled days.
-
-    Parameters
-    ----------
-    pas, dates : K arrays of shape (orders,)
-        For each policy what `day_interval` takes.
-    """
-    return statistic_interval([mean_parts(pa) for pa in pas], dates, ratio, rng, level=level, resamples=resamples)
+    return statistic_interval([mean_parts(pa)], [dates], rng, level=level, resamples=resamples)
 
 
 def mean_parts(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -128,13 +109,13 @@ def ratio(sums: np.ndarray) -> np.ndarray:
 def statistic_interval(
     parts: Sequence[np.ndarray],
     dates: Sequence[np.ndarray],
-    statistic: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
+    statistic: Callable[[np.ndarray], np.ndarray] = ratio,
     *,
     level: float = 0.95,
     resamples: int = 10_000,
 ) -> Interval:
-    """Return the mean over K policies of a statistic of sums over orders, with its day-clustered interval.
+    """Return the average over K policies of a statistic of sums over orders, with its day-clustered interval.
 
     The D days with a value are drawn D at a time with replacement. With S[k, d] the sums of policy k on day d, and w[d]
     how often day d was drawn, a resampled value is ``mean_k(statistic(sum_d w[d] S[k, d]))``; a policy without a value
@@ -147,15 +128,21 @@ def statistic_interval(
         For each policy the terms of the sums; a row with NaN is left out and counted.
     dates : K arrays, datetime64 of shape (orders,)
         For each policy the trading day of each order.
+    rng
+        The source of the resamples; the same generator state gives the same interval.
     statistic
-        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed.
+        Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. By default the
+        mean of what `mean_parts` returns.
 
     References
     ----------
     T. Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69 (2015),
     section 3.4 (the expanded percentile interval).
     """
-    _check_settings(level, resamples)
+    if not 0 < level < 1:
+        raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
+    if resamples < 100:
+        raise ConfigError(f"{resamples} resamples are too few for an interval; use at least 100, better 10000.")
     sums_kdm, orders = _day_sums(parts, dates)
     days = sums_kdm.shape[1]
     missing = sum(len(part) for part in parts) - orders
@@ -217,10 +204,3 @@ def _draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterat
         rows = min(chunk, resamples - start)
         drawn = rng.integers(days, size=(rows, days)) + np.arange(rows)[:, None] * days
         yield np.bincount(drawn.ravel(), minlength=rows * days).reshape(rows, days).astype(np.float64)
-
-
-def _check_settings(level: float, resamples: int = 100) -> None:
-    if not 0 < level < 1:
-        raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
-    if resamples < 100:
-        raise ConfigError(f"{resamples} resamples are too few for an interval; use at least 100, better 10000.")

@@ -142,7 +142,7 @@ def metric_table(
         for key, metric in METRICS.items():
             rng = np.random.default_rng(seed)
             terms = [part[key] for part in parts]
-            found = statistic_interval(terms, dates, metric.statistic, rng, level=level, resamples=resamples)
+            found = statistic_interval(terms, dates, rng, metric.statistic, level=level, resamples=resamples)
             ends = {"estimate": found.estimate, "lo": found.lo, "hi": found.hi, "standard_error": found.standard_error}
             std = standard_deviation(np.array([value[key] for value in values]))
             rows.append({**about, "metric": key, **ends, "std": std})

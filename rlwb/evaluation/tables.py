@@ -97,9 +97,7 @@ def headline(
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     records = frame.to_dict("records")
-    has_costs, twap_is_off = _differ(frame, "pa", "pa_net"), _twap_is_off(frame)
-    shown = {"over_twap": twap_is_off, "pa_net": has_costs, "net_over_twap": has_costs}
-    with_interval = [name for name, is_shown in shown.items() if is_shown]
+    with_interval = [name for name in ("over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)]
     plain = ("pa_value_weighted", "win_rate", "glr", "ffr")
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
@@ -123,8 +121,8 @@ def headline(
         candidates=candidates,
         level=f"{100 * level:g}",
         resamples=resamples,
-        has_costs=has_costs,
-        twap_is_off=twap_is_off,
+        has_costs="pa_net" in with_interval,
+        twap_is_off="over_twap" in with_interval,
         too_few_days=too_few_days(records[0]["days"], level),
         missing=[f"{row.policy}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
@@ -173,29 +171,20 @@ def comparison(
 
 
 def is_informative(frame: pd.DataFrame, name: str) -> bool:
-    """Tell whether a metric has any value and, where it is another PA, differs from the PA.
+    """Tell whether a table shows a metric: it has a value, and where it is another PA, it differs from the PA.
+
+    The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
+    where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing.
 
     Parameters
     ----------
     frame
         One row a policy (`rlwb.evaluation.metrics.wide`).
     """
-    if name == "net_over_twap" and not is_informative(frame, "pa_net"):
-        return False
-    repeats = name in ("over_twap", "pa_net") and bool(((frame[name] - frame["pa"]).abs() <= ZERO_BP).all())
-    return bool(frame[name].notna().any()) and not repeats
-
-
-def _differ(frame: pd.DataFrame, first: str, second: str) -> bool:
-    return bool(((frame[first] - frame[second]).abs() > ZERO_BP).any())
-
-
-def _twap_is_off(frame: pd.DataFrame) -> bool:
-    """Tell whether TWAP is there with a PA of its own, so that 0 is not the mark to beat.
-
-    Ceilings are left out: they may have a PA on orders of which TWAP fills nothing.
-    """
-    return _differ(frame[frame["kind"] != "ceiling"], "pa", "over_twap")
+    compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
+    policies = frame[frame["kind"] != "ceiling"]
+    differs = name not in compared or ((policies[compared[name]] - policies["pa"]).abs() > ZERO_BP).any()
+    return bool(differs and frame[name].notna().any())
 
 
 def _mean(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:

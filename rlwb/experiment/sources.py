@@ -12,7 +12,6 @@ from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate_orders, read_orders
 from rlwb.market import Calendar, Sessions, load_sessions
 from rlwb.market.dataset.state import is_dataset
-from rlwb.market.exchange import exchange_calendar
 from rlwb.market.store import is_panel
 from rlwb.parts import Part
 
@@ -67,7 +66,7 @@ class CalendarSettings:
         if exchange is not None:
             if preset is not None:
                 raise ConfigError(f"the calendar is given as preset {preset} and as exchange {exchange}; keep one.")
-            return exchange_calendar(exchange, **given)
+            return Calendar.exchange(exchange, **given)
         if preset is None and "segments" in given:
             return Calendar(**given)
         return Calendar.preset(preset or "us", **given)

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from rlwb.errors import DataError
 from rlwb.market.findings import Finding, Report
-from rlwb.market.schema import FIELDS, REQUIRED
+from rlwb.market.readers.base import canonical
+from rlwb.market.schema import COLUMNS, FIELDS, REQUIRED
 from rlwb.market.stamps import parse_stamps
 
 MUST = REQUIRED[2:]
@@ -184,40 +185,20 @@ def table_of(frame: pd.DataFrame, report: Report) -> pa.Table:
     DataError
         For a column that is required and absent, there twice, or of another type.
     """
-    check_columns([str(name) for name in frame.columns])
-    extra = [str(name) for name in frame.columns if name not in (*REQUIRED, *MAY, "halted")]
-    report.add("column_ignored", len(extra), ", ".join(extra))
-    columns: dict[str, pa.Array] = {}
-    for name in frame.columns:
-        if name not in extra:
-            column = frame[name]
-            if name == "datetime":
-                columns[name] = _stamps(column)
-            elif name == "instrument":
-                columns[name] = _ids(column)
-            else:
-                columns[name] = pa.array(_flags(column) if name == "halted" else _checked(column))
-    return pa.table(columns)
-
-
-def check_columns(names: Sequence[str], source: str = "", ignored: str = "") -> None:
-    """Raise `DataError` unless `names` has the schema's required columns, each once.
-
-    Parameters
-    ----------
-    source, ignored
-        Where the bars are from, and columns of it that are not in the schema; for the message.
-    """
+    names = [str(name) for name in frame.columns]
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        have = ", ".join(names) + (f"; {ignored} mean nothing" if ignored else "")
-        raise DataError(
-            f"the bars{source and f' of {source}'} lack the columns {', '.join(missing)} (they have {have}); say which "
-            "of theirs is which by columns (market.columns, --column THEIRS=OURS)."
-        )
-    doubled = sorted({name for name in names if list(names).count(name) > 1})
-    if doubled:
-        raise DataError(f"the bars have the columns {', '.join(doubled)} more than once; keep one of each.")
+        raise DataError(f"the bars lack the columns {', '.join(missing)}; they have {', '.join(names)}.")
+    extra = [name for name in names if name not in COLUMNS]
+    report.add("column_ignored", len(extra), ", ".join(extra))
+    try:
+        table = pa.Table.from_pandas(frame.drop(columns=extra), preserve_index=False)
+    except (pa.ArrowException, OverflowError, ValueError) as error:
+        raise DataError(f"the bars cannot be read ({'; '.join(map(str, error.args))}); correct the column.") from None
+    at = table.column_names.index("datetime")
+    if pa.types.is_string(table["datetime"].type) or pa.types.is_large_string(table["datetime"].type):
+        table = table.set_column(at, "datetime", parse_stamps(table["datetime"], "column datetime"))
+    return canonical(table, "the bars")
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
@@ -269,44 +250,3 @@ def _column(bars: Bars, name: str) -> np.ndarray:
 
 def _halts(bars: Bars) -> np.ndarray:
     return np.zeros(len(bars), dtype=bool) if bars.halted is None else bars.halted
-
-
-def _ids(column: pd.Series) -> pa.Array:
-    odd = next((name for name in column.dropna().unique() if not isinstance(name, str)), None)
-    if odd is not None:
-        raise DataError(
-            f"column instrument holds {odd!r} ({type(odd).__name__}); ids are text, or 000001 loses its zeros: "
-            "write the column as text."
-        )
-    return pa.array(column.astype("object").where(column.notna(), None), pa.string())
-
-
-def _stamps(column: pd.Series) -> pa.Array:
-    if isinstance(column.dtype, pd.DatetimeTZDtype) or column.dtype.kind == "M":
-        return pa.array(column)
-    first = next(iter(column.dropna()), None)
-    if first is None or isinstance(first, str):
-        text = pa.array([None if value is pd.NaT else value for value in column.tolist()], pa.string())
-        return parse_stamps(text, "column datetime")
-    raise DataError(
-        f"column datetime holds {first!r}, which is no timestamp; convert the column first, for example with "
-        "pandas.to_datetime(..., unit='ms')."
-    )
-
-
-def _checked(column: pd.Series) -> np.ndarray:
-    if not pd.api.types.is_bool_dtype(column.dtype):
-        try:
-            return column.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            column = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
-    what = repr(column.iloc[0]) if len(column) else f"values of type {column.dtype}"
-    raise DataError(f"column {column.name} holds {what}, which is not a number; correct it or make it empty.")
-
-
-def _flags(column: pd.Series) -> np.ndarray:
-    flags = column.astype("object").where(column.notna(), False)
-    odd = flags[~flags.isin([False, True])].tolist()
-    if odd:
-        raise DataError(f"column halted holds {odd[0]!r}; write true or false (or 1 and 0).")
-    return flags.to_numpy().astype(bool)

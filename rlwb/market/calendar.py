@@ -13,18 +13,7 @@ import numpy as np
 
 from rlwb.errors import ConfigError
 from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of, time_at
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
-    "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},
-    "in": {"segments": (("09:15", "15:30"),), "timezone": "Asia/Kolkata"},
-    "crypto": {
-        "segments": (("00:00", "24:00"),),
-        "timezone": "UTC",
-        "weekdays": (0, 1, 2, 3, 4, 5, 6),
-        "infer_early_close_minutes": 0,
-    },
-}
+from rlwb.market.exchange import PRESETS, exchange_settings
 
 
 @dataclass(frozen=True)
@@ -99,6 +88,11 @@ class Calendar:
         if name not in PRESETS:
             raise ConfigError(f"there is no calendar {name!r}; choose one of {', '.join(PRESETS)} or state segments.")
         return cls(**{**PRESETS[name], **settings})
+
+    @classmethod
+    def exchange(cls, name: str, **settings: Any) -> Calendar:
+        """Return the calendar of an exchange such as ``"XNYS"``; see `rlwb.market.exchange.exchange_settings`."""
+        return cls(**exchange_settings(name, **settings))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""

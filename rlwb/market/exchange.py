@@ -11,11 +11,22 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.market.calendar import PRESETS, Calendar
 from rlwb.market.clock import DAY_SECONDS, seconds_of, text_of
 
 #: Dates that a calendar speaks for, as far as the package knows; fixed, so that a run tomorrow has today's calendar.
 _FIRST, _LAST = pd.Timestamp("2000-01-01"), pd.Timestamp("2030-12-31")
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
+    "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},
+    "in": {"segments": (("09:15", "15:30"),), "timezone": "Asia/Kolkata"},
+    "crypto": {
+        "segments": (("00:00", "24:00"),),
+        "timezone": "UTC",
+        "weekdays": (0, 1, 2, 3, 4, 5, 6),
+        "infer_early_close_minutes": 0,
+    },
+}
 
 
 class Facts(NamedTuple):
@@ -29,8 +40,8 @@ class Facts(NamedTuple):
     covers: tuple[str, str]
 
 
-def exchange_calendar(name: str, **settings: Any) -> Calendar:
-    """Return the calendar of an exchange.
+def exchange_settings(name: str, **settings: Any) -> dict[str, Any]:
+    """Return the settings of an exchange's calendar, for `rlwb.market.Calendar`.
 
     The segments are today's regular hours. A date on which it closed earlier (a half day, or the hours of former years)
     is an early close; one on which it opened later lacks its first bars. Nothing is inferred from silence unless
@@ -53,7 +64,7 @@ def exchange_calendar(name: str, **settings: Any) -> Calendar:
     closed = settings.get("closed", ())
     given["closed"] = (*facts.closed, *((closed,) if isinstance(closed, str) else closed))
     given["early_closes"] = {**facts.early_closes, **settings.get("early_closes", {})}
-    return Calendar(**given)
+    return given
 
 
 @cache

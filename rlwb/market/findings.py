@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 Effect = Literal["dropped", "repaired", "noted"]
 Severity = Literal["fault", "note"]
@@ -25,160 +25,99 @@ class Kind(NamedTuple):
     advice: str = "nothing"
 
 
-_AGAIN = "ask the source for the bar; until then its value is missing"
-_CLOCK = "correct the calendar (hours, zone, label, bar length) if they belong to the session"
-_COMPARE = "compare with another source"
 #: What to do about a suspected split.
 SPLIT_ADVICE = (
     "nothing is adjusted: state the splits in a column factor, load adjusted bars, or leave the earlier days out; as "
     "it is, today's prices and volumes are compared with yesterday's across the split"
 )
-
-KINDS: dict[str, Kind] = {
-    "damaged": Kind("files", "noted", "fault", "cannot be read", "import its sources into a new folder"),
-    "incomplete": Kind("sources", "noted", "fault", "an import was cut short", "run the same import again"),
-    "refused": Kind("sources", "noted", "fault", "loading refuses the bars", "follow what the sentence says"),
-    "instrument_missing": Kind("bars", "dropped", "fault", "no instrument", "fill the column instrument"),
-    "datetime_missing": Kind(
-        "bars",
-        "dropped",
-        "fault",
-        "no stamp, or one in an hour that the clocks show twice or never",
-        "fill the column datetime",
-    ),
-    "closed_day": Kind(
-        "bars", "dropped", "fault", "on a weekend or a day the calendar calls closed", "correct the calendar if not so"
-    ),
-    "off_session": Kind("bars", "dropped", "note", "outside the session's segments", _CLOCK),
-    "auction": Kind("bars", "dropped", "note", "stamped at the session's edge, outside its ticks (auctions)", _CLOCK),
-    "off_grid": Kind("bars", "dropped", "fault", "stamp not on the tick grid", _CLOCK),
-    "after_early_close": Kind("bars", "dropped", "note", "after an early close", _CLOCK),
-    "duplicate_identical": Kind("bars", "dropped", "note", "repeats an earlier bar exactly"),
-    "duplicate_conflicting": Kind(
-        "bars", "dropped", "fault", "another bar of the same tick follows (the last is kept)", "see which row is right"
-    ),
-    "overlap_identical": Kind("bars", "dropped", "note", "also in a source imported earlier, with the same values"),
-    "overlap_conflicting": Kind(
-        "bars",
-        "dropped",
-        "fault",
-        "differ from the bar of another source (see the conflicts)",
-        "see which source is right; --on-conflict chooses at import",
-    ),
-    "file_repeated": Kind("files", "dropped", "note", "same content as another file"),
-    "unsorted": Kind("bars", "repaired", "note", "earlier than the bar before it (sorted)"),
-    "price_zero": Kind("bars", "repaired", "fault", "a price of 0 (made missing)", _AGAIN),
-    "price_negative": Kind("bars", "repaired", "fault", "a negative price (made missing)", _AGAIN),
-    "price_not_finite": Kind("bars", "repaired", "fault", "a price of NaN or infinity (missing)", _AGAIN),
-    "high_low": Kind(
-        "bars",
-        "repaired",
-        "fault",
-        "open or close outside low..high (range widened)",
-        "see whether columns are exchanged",
-    ),
-    "quote_crossed": Kind("bars", "repaired", "fault", "bid above ask (quote made missing)", _AGAIN),
-    "volume_negative": Kind(
-        "bars", "repaired", "fault", "a negative or infinite volume or size (made missing)", _AGAIN
-    ),
-    "volume_missing": Kind(
-        "bars", "noted", "note", "a price without a volume", "volume caps and VWAP cannot use these bars"
-    ),
-    "quote_only": Kind("bars", "noted", "note", "a quote and no trade"),
-    "missing_tick": Kind(
-        "ticks", "noted", "note", "no price (no-trade ticks)", "nothing for thin instruments; else fetch the days again"
-    ),
-    "missing_session": Kind(
-        "sessions",
-        "noted",
-        "note",
-        "no bar on a day on which most others trade",
-        "fetch the days again, or accept a halt",
-    ),
-    "sparse_session": Kind(
-        "sessions", "dropped", "note", "fewer ticks with a price than min_coverage asks", "set min_coverage"
-    ),
-    "early_close_stated": Kind("dates", "noted", "note", "closed early as the calendar states"),
-    "early_close_inferred": Kind("dates", "noted", "note", "closed early (nothing traded later)"),
-    "no_volume": Kind("sessions", "noted", "note", "nothing traded: all volumes are 0 or missing"),
-    "zero_volume": Kind(
-        "bars", "noted", "note", "a price and a volume of 0", "nothing; a volume cap fills nothing there"
-    ),
-    "stale": Kind(
-        "runs",
-        "noted",
-        "note",
-        "all prices of an hour or more in a row are one and the same",
-        "see whether it was halted, locked at a price limit, or the feed stood still",
-    ),
-    "outlier": Kind(
-        "bars",
-        "noted",
-        "fault",
-        "a price far from its neighbours on both sides, which return",
-        f"{_COMPARE}; a bad print moves the benchmark and is a price nobody could trade at",
-    ),
-    "jump": Kind(
-        "bars",
-        "noted",
-        "fault",
-        "the close moves over 10 % within a session and stays",
-        f"{_COMPARE}; leave the day out if it is not real",
-    ),
-    "price_jump": Kind(
-        "sessions",
-        "noted",
-        "fault",
-        "opens over 30 % away from the last close, not like a split",
-        f"{_COMPARE}; a change of units or of the instrument behind the id looks so",
-    ),
-    "factor_contradicted": Kind(
-        "sessions",
-        "noted",
-        "fault",
-        "the factor changes by a fifth or more and the price does not (are prices adjusted?)",
-        "set prices='adjusted' if they are",
-    ),
-    "split_suspected": Kind(
-        "sessions",
-        "noted",
-        "fault",
-        "opens like after a split, by price and volume (not adjusted; see docs/data/actions.md)",
-        SPLIT_ADVICE,
-    ),
-    "volume_break": Kind(
-        "dates",
-        "noted",
-        "fault",
-        "median volume is over 8 times larger or smaller than the day before",
-        "the source changed its feed or unit; use the days on one side of it only",
-    ),
-    "label_suspect": Kind(
-        "sessions",
-        "noted",
-        "fault",
-        "stamps look as if the calendar's label were the wrong one",
-        "use the other label; a data set must be imported again",
-    ),
-    "instrument_padded": Kind("instruments", "repaired", "note", "blanks around the id (taken off)"),
-    "instrument_without_bars": Kind("instruments", "dropped", "note", "listed, but without any prices"),
-    "instrument_unlisted": Kind("instruments", "noted", "note", "has files, but is not listed (left out)"),
-    "outside_listing": Kind("bars", "dropped", "note", "outside the dates for which the instrument is listed"),
-    "no_bar": Kind("steps", "noted", "note", "of the source's calendar without any value (no bar)"),
-    "price_adjusted": Kind("bars", "noted", "note", "adjusted by a factor other than 1, left so"),
-    "factor_applied": Kind("bars", "noted", "note", "brought back to traded prices and volumes by their factor"),
-    "factor_added": Kind(
-        "bars", "repaired", "note", "before a suspected split (given a factor, prices left as traded)"
-    ),
-    "finding_dropped": Kind("bars", "dropped", "note", "named by a check (left out as was asked for)"),
-    "factor_missing": Kind("bars", "repaired", "fault", "no factor above 0 (prices and volumes made missing)"),
-    "bar_unfinished": Kind("bars", "noted", "note", "end before their interval does"),
-    "cross_trade": Kind("trades", "dropped", "note", "executions in auctions, outside prices and volumes of bars"),
-    "column_absent": Kind("columns", "noted", "note", "of the schema are not in the source (missing)"),
-    "column_ignored": Kind("columns", "noted", "note", "not part of the schema"),
-    "file_ignored": Kind("files", "noted", "note", "not a file of bars"),
-    "cache_rebuilt": Kind("caches", "noted", "note", "damaged, built again"),
+_ADVICE = {
+    "AGAIN": "ask the source for the bar; until then its value is missing",
+    "CLOCK": "correct the calendar (hours, zone, label, bar length) if they belong to the session",
+    "SPLIT": SPLIT_ADVICE,
 }
+#: name | unit | effect | severity | text | advice; a line that is indented continues the one before.
+_TABLE = """
+damaged | files | noted | fault | cannot be read | import its sources into a new folder
+incomplete | sources | noted | fault | an import was cut short | run the same import again
+refused | sources | noted | fault | loading refuses the bars | follow what the sentence says
+instrument_missing | bars | dropped | fault | no instrument | fill the column instrument
+datetime_missing | bars | dropped | fault | no stamp, or one in an hour that the clocks show twice or never | fill
+    the column datetime
+closed_day | bars | dropped | fault | on a weekend or a day the calendar calls closed | correct the calendar if not so
+off_session | bars | dropped | note | outside the session's segments | CLOCK
+auction | bars | dropped | note | stamped at the session's edge, outside its ticks (auctions) | CLOCK
+off_grid | bars | dropped | fault | stamp not on the tick grid | CLOCK
+after_early_close | bars | dropped | note | after an early close | CLOCK
+duplicate_identical | bars | dropped | note | repeats an earlier bar exactly
+duplicate_conflicting | bars | dropped | fault | another bar of the same tick follows (the last is kept) | see which
+    row is right
+overlap_identical | bars | dropped | note | also in a source imported earlier, with the same values
+overlap_conflicting | bars | dropped | fault | differ from the bar of another source (see the conflicts) | see which
+    source is right; --on-conflict chooses at import
+file_repeated | files | dropped | note | same content as another file
+unsorted | bars | repaired | note | earlier than the bar before it (sorted)
+price_zero | bars | repaired | fault | a price of 0 (made missing) | AGAIN
+price_negative | bars | repaired | fault | a negative price (made missing) | AGAIN
+price_not_finite | bars | repaired | fault | a price of NaN or infinity (missing) | AGAIN
+high_low | bars | repaired | fault | open or close outside low..high (range widened) | see whether columns are exchanged
+quote_crossed | bars | repaired | fault | bid above ask (quote made missing) | AGAIN
+volume_negative | bars | repaired | fault | a negative or infinite volume or size (made missing) | AGAIN
+volume_missing | bars | noted | note | a price without a volume | volume caps and VWAP cannot use these bars
+quote_only | bars | noted | note | a quote and no trade
+missing_tick | ticks | noted | note | no price (no-trade ticks) | nothing for thin instruments; else fetch the days
+    again
+missing_session | sessions | noted | note | no bar on a day on which most others trade | fetch the days again, or
+    accept a halt
+sparse_session | sessions | dropped | note | fewer ticks with a price than min_coverage asks | set min_coverage
+early_close_stated | dates | noted | note | closed early as the calendar states
+early_close_inferred | dates | noted | note | closed early (nothing traded later)
+no_volume | sessions | noted | note | nothing traded: all volumes are 0 or missing
+zero_volume | bars | noted | note | a price and a volume of 0 | nothing; a volume cap fills nothing there
+stale | runs | noted | note | all prices of an hour or more in a row are one and the same | see whether it was
+    halted, locked at a price limit, or the feed stood still
+outlier | bars | noted | fault | a price far from its neighbours on both sides, which return | compare with another
+    source; a bad print moves the benchmark and is a price nobody could trade at
+jump | bars | noted | fault | the close moves over 10 % within a session and stays | compare with another source;
+    leave the day out if it is not real
+price_jump | sessions | noted | fault | opens over 30 % away from the last close, not like a split | compare with
+    another source; a change of units or of the instrument behind the id looks so
+factor_contradicted | sessions | noted | fault | the factor changes by a fifth or more and the price does not (are
+    prices adjusted?) | set prices='adjusted' if they are
+split_suspected | sessions | noted | fault | opens like after a split, by price and volume (not adjusted; see
+    docs/data/actions.md) | SPLIT
+volume_break | dates | noted | fault | median volume is over 8 times larger or smaller than the day before | the
+    source changed its feed or unit; use the days on one side of it only
+label_suspect | sessions | noted | fault | stamps look as if the calendar's label were the wrong one | use the other
+    label; a data set must be imported again
+instrument_padded | instruments | repaired | note | blanks around the id (taken off)
+instrument_without_bars | instruments | dropped | note | listed, but without any prices
+instrument_unlisted | instruments | noted | note | has files, but is not listed (left out)
+outside_listing | bars | dropped | note | outside the dates for which the instrument is listed
+no_bar | steps | noted | note | of the source's calendar without any value (no bar)
+price_adjusted | bars | noted | note | adjusted by a factor other than 1, left so
+factor_applied | bars | noted | note | brought back to traded prices and volumes by their factor
+factor_added | bars | repaired | note | before a suspected split (given a factor, prices left as traded)
+finding_dropped | bars | dropped | note | named by a check (left out as was asked for)
+factor_missing | bars | repaired | fault | no factor above 0 (prices and volumes made missing)
+bar_unfinished | bars | noted | note | end before their interval does
+cross_trade | trades | dropped | note | executions in auctions, outside prices and volumes of bars
+column_absent | columns | noted | note | of the schema are not in the source (missing)
+column_ignored | columns | noted | note | not part of the schema
+file_ignored | files | noted | note | not a file of bars
+cache_rebuilt | caches | noted | note | damaged, built again
+"""
+
+
+def _kinds() -> dict[str, Kind]:
+    rows = [[cell.strip() for cell in line.split("|")] for line in _TABLE.replace("\n    ", " ").strip().splitlines()]
+    kinds: dict[str, Kind] = {}
+    for name, unit, effect, severity, text, *advice in rows:
+        said = advice[0] if advice else "nothing"
+        kinds[name] = Kind(unit, cast("Effect", effect), cast("Severity", severity), text, _ADVICE.get(said, said))
+    return kinds
+
+
+KINDS: dict[str, Kind] = _kinds()
 
 #: Kinds of which more are listed than the limit, because each of them is to be looked at.
 LISTED_ALWAYS = {"split_suspected": 20}

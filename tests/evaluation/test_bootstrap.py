@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.evaluation import average_day_interval, bootstrap, day_interval, paired_interval
-from rlwb.evaluation.bootstrap import fewest_days, statistic_interval, too_few_days
+from rlwb.evaluation import bootstrap, day_interval, paired_interval
+from rlwb.evaluation.bootstrap import fewest_days, mean_parts, statistic_interval, too_few_days
 from tests.evaluation.tables import baseline, checkpoint
 
 
@@ -67,7 +67,7 @@ def test_as_many_resamples_are_drawn_as_asked_for_each_of_all_days(settings, res
         return np.arange(float(len(sums)))
 
     ones, dates = np.ones((16, 1)), dates_of(np.repeat(range(8), 2))
-    found = statistic_interval([ones], [dates], statistic, np.random.default_rng(0), **settings)
+    found = statistic_interval([ones], [dates], np.random.default_rng(0), statistic, **settings)
     assert found.estimate == 0.0
     drawn = np.concatenate(seen[1:])
     assert len(drawn) == resamples
@@ -151,7 +151,7 @@ def test_fewest_days_are_enough_for_nearly_what_is_promised():
 def test_average_of_identical_policies_is_the_policy():
     pa, dates = market(np.random.default_rng(4))
     single = day_interval(pa, dates, np.random.default_rng(5), resamples=500)
-    triple = average_day_interval([pa] * 3, [dates] * 3, np.random.default_rng(5), resamples=500)
+    triple = statistic_interval([mean_parts(pa)] * 3, [dates] * 3, np.random.default_rng(5), resamples=500)
     assert (triple.estimate, triple.lo, triple.hi) == pytest.approx((single.estimate, single.lo, single.hi))
     assert triple.orders == 3 * single.orders
 
@@ -159,7 +159,8 @@ def test_average_of_identical_policies_is_the_policy():
 def test_average_weights_policies_equally_however_many_orders_lack_a_pa():
     first, second = np.array([1.0, 1.0, 1.0, 1.0]), np.array([5.0, np.nan, np.nan, np.nan])
     dates = dates_of([0, 1, 2, 3])
-    interval = average_day_interval([first, second], [dates, dates], np.random.default_rng(0), level=0.8, resamples=500)
+    parts = [mean_parts(first), mean_parts(second)]
+    interval = statistic_interval(parts, [dates, dates], np.random.default_rng(0), level=0.8, resamples=500)
     assert interval.estimate == 3.0
     assert interval.missing == 3
     assert (interval.lo, interval.hi) == (1.0, 3.0)  # without day 0 only the first policy has a mean

@@ -70,7 +70,7 @@ def test_what_cannot_be_computed_is_missing_and_shown_as_such():
 
 def test_one_day_gives_figures_without_intervals():
     found = statistic_interval(
-        [np.array([[1.0], [2.0]])], [np.array(["2024-01-02"] * 2)], lambda sums: sums[:, 0], np.random.default_rng(0)
+        [np.array([[1.0], [2.0]])], [np.array(["2024-01-02"] * 2)], np.random.default_rng(0), lambda sums: sums[:, 0]
     )
     assert found.estimate == 3.0
     assert np.isnan([found.lo, found.hi]).all()

@@ -15,11 +15,11 @@ from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.sources import CalendarSettings
 from rlwb.market import Calendar, build_sessions
 from rlwb.market import exchange as module
-from rlwb.market.exchange import exchange_calendar
+from rlwb.parts import Part, complete
 from tests.market.helpers import day_bars
 
-NEW_YORK = exchange_calendar("XNYS", tick_minutes=30)
-SHANGHAI = exchange_calendar("XSHG", tick_minutes=30)
+NEW_YORK = Calendar.exchange("XNYS", tick_minutes=30)
+SHANGHAI = Calendar.exchange("XSHG", tick_minutes=30)
 
 
 def dates(*days: str) -> np.ndarray:
@@ -49,13 +49,13 @@ def test_shanghai_rests_at_noon_and_for_the_golden_week() -> None:
 
 
 def test_hong_kong_has_half_days_that_end_at_noon() -> None:
-    calendar = exchange_calendar("XHKG", tick_minutes=30)
+    calendar = Calendar.exchange("XHKG", tick_minutes=30)
     assert calendar.segments == (("09:30", "12:00"), ("13:00", "16:00"))
     assert calendar.ticks_on(dates("2024-12-24", "2024-12-23")).tolist() == [5, 11]
 
 
 def test_the_hours_of_former_years_are_early_closes() -> None:
-    calendar = exchange_calendar("XTKS", tick_minutes=30)
+    calendar = Calendar.exchange("XTKS", tick_minutes=30)
     assert calendar.segments[-1] == ("12:30", "15:30")  # since 5 November 2024; 15:00 before
     assert calendar.ticks_on(dates("2024-11-01", "2024-11-05")).tolist() == [10, 11]
 
@@ -96,7 +96,7 @@ def test_dates_that_the_package_does_not_know_are_refused() -> None:
 
 
 def test_own_dates_are_added() -> None:
-    calendar = exchange_calendar("XNYS", closed="2024-07-02", early_closes={"2024-07-05": "12:00"}, label="end")
+    calendar = Calendar.exchange("XNYS", closed="2024-07-02", early_closes={"2024-07-05": "12:00"}, label="end")
     assert not calendar.is_open(dates("2024-07-02", "2024-07-04")).any()
     assert calendar.ticks_on(dates("2024-07-03", "2024-07-05")).tolist() == [210, 150]
     assert calendar.label == "end"
@@ -107,7 +107,7 @@ def test_a_calendar_of_an_exchange_survives_json() -> None:
 
 
 def test_other_names_of_an_exchange_mean_the_same() -> None:
-    assert exchange_calendar("NYSE", tick_minutes=30) == NEW_YORK
+    assert Calendar.exchange("NYSE", tick_minutes=30) == NEW_YORK
 
 
 @pytest.mark.parametrize(
@@ -121,45 +121,42 @@ def test_other_names_of_an_exchange_mean_the_same() -> None:
 )
 def test_unknown_and_unfit_names_are_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        exchange_calendar(name)
+        Calendar.exchange(name)
 
 
 def test_without_the_package_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "exchange_calendars", None)
     module._facts.cache_clear()
     with pytest.raises(ConfigError, match=r"which is not installed; pip install 'rlwb\[calendars\]' brings it"):
-        exchange_calendar("XNYS")
+        Calendar.exchange("XNYS")
 
 
-def configured(*changes: str) -> RunConfig:
-    return RunConfig.load(None, parse_assignments(["market={source: bars}", *changes]))
-
-
-def built(config: RunConfig) -> Calendar:
-    return CalendarSettings(**config.market.settings["calendar"]).build()
+def built(**calendar: Any) -> Calendar:
+    part = Part(name="bars", source="bars", calendar=calendar)
+    return CalendarSettings(**complete("market", part).settings["calendar"]).build()
 
 
 def test_a_configuration_names_an_exchange_in_place_of_a_preset() -> None:
-    config = configured("market.calendar.exchange=XSHG", "market.calendar.tick_minutes=30")
-    assert built(config) == SHANGHAI
-    own = configured("market.calendar.exchange=XNYS", "market.calendar.infer_early_close_minutes=60")
-    assert built(own).infer_early_close_minutes == 60
+    assert built(exchange="XSHG", tick_minutes=30) == SHANGHAI
+    assert built(exchange="XNYS", infer_early_close_minutes=60).infer_early_close_minutes == 60
 
 
 def test_the_written_configuration_reads_as_the_same(tmp_path: Any) -> None:
-    config = configured("market.calendar.exchange=XNYS")
+    config = RunConfig.load(
+        None, parse_assignments(["market.name=bars", "market.source=bars", "market.calendar.exchange=XNYS"])
+    )
     path = tmp_path / "config.yaml"
     path.write_text(config.as_yaml())
     assert RunConfig.load(path).market == config.market
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("calendar", "message"),
     [
-        (("market.calendar.exchange=XNYS", "market.calendar.preset=us"), "as preset us and as exchange XNYS; keep one"),
-        (("market.calendar.exchange=XNYZ",), "did you mean .*XNYS"),
+        ({"exchange": "XNYS", "preset": "us"}, "as preset us and as exchange XNYS; keep one"),
+        ({"exchange": "XNYZ"}, "did you mean .*XNYS"),
     ],
 )
-def test_a_configuration_of_two_minds_is_refused(changes: tuple[str, ...], message: str) -> None:
+def test_a_configuration_of_two_minds_is_refused(calendar: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        built(configured(*changes))
+        built(**calendar)

@@ -14,7 +14,6 @@ import pytest
 
 from rlwb.execution import TWAP
 from rlwb.market import Calendar, Sessions, build_sessions, load_sessions, resample
-from rlwb.market.exchange import exchange_calendar
 from tests.execution.markets import run
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
@@ -71,7 +70,7 @@ def test_seconds_join_to_the_bars_that_pandas_makes(seconds: Sessions, minutes: 
 
 
 def test_half_hours_of_a_day_with_a_lunch_break() -> None:
-    calendar = exchange_calendar("XSHG", label="end")
+    calendar = Calendar.exchange("XSHG", label="end")
     minutes = load_sessions(bars_of("cn_equity_1min_2024"), calendar, instruments=["600519.SH"], volume_multiplier=100)
     joined = resample(minutes, 30)
     assert joined.calendar.num_ticks == 8
@@ -94,7 +93,7 @@ def test_half_hours_of_a_day_with_a_lunch_break() -> None:
 )
 def test_a01_early_closes_that_bars_show_are_those_of_the_exchange(name: str, settings: dict[str, Any]) -> None:
     shown = load_sessions(bars_of(name), Calendar.preset("us", **settings))
-    stated = load_sessions(bars_of(name), exchange_calendar("XNYS", **settings))
+    stated = load_sessions(bars_of(name), Calendar.exchange("XNYS", **settings))
     np.testing.assert_array_equal(stated.instruments, shown.instruments)
     np.testing.assert_array_equal(stated.dates, shown.dates)
     np.testing.assert_array_equal(stated.num_ticks, shown.num_ticks)
@@ -107,7 +106,7 @@ def test_a01_early_closes_that_bars_show_are_those_of_the_exchange(name: str, se
     ("name", "settings"), [("cn_equity_1min_2024", {}), ("cn_equity_15min_2025", {"tick_minutes": 15})]
 )
 def test_no_bar_lies_on_a_day_that_shanghai_is_closed(name: str, settings: dict[str, Any]) -> None:
-    sessions = load_sessions(bars_of(name), exchange_calendar("XSHG", label="end", **settings))
+    sessions = load_sessions(bars_of(name), Calendar.exchange("XSHG", label="end", **settings))
     assert "closed_day" not in sessions.report.counts
     days = np.unique(sessions.dates)
     every = np.arange(days[0], days[-1] + 1)
@@ -116,7 +115,7 @@ def test_no_bar_lies_on_a_day_that_shanghai_is_closed(name: str, settings: dict[
 
 
 def test_mock_sessions_are_closed_days_of_the_exchange() -> None:
-    sessions = load_sessions(bars_of("in_equity_1min_2021"), exchange_calendar("XBOM"))
+    sessions = load_sessions(bars_of("in_equity_1min_2021"), Calendar.exchange("XBOM"))
     assert sessions.report.counts["closed_day"] == 171
     assert sessions.report.examples["closed_day"].split()[1] in ("2021-05-01", "2021-06-12")
 
@@ -153,7 +152,7 @@ def test_extended_hours_are_a_longer_segment() -> None:
     sessions = load_sessions(bars_of("us_equity_5min_ext"), calendar, min_coverage=0.0)
     assert sessions.fields["close"].shape == (1002, 192)
     assert sessions.report.totals["bars_kept"] == sessions.report.totals["bars_read"] == 92_269
-    regular = load_sessions(bars_of("us_equity_5min_ext"), exchange_calendar("XNYS", tick_minutes=5))
+    regular = load_sessions(bars_of("us_equity_5min_ext"), Calendar.exchange("XNYS", tick_minutes=5))
     first = calendar.first_tick("09:30")
     full = regular.num_ticks == 78
     np.testing.assert_array_equal(sessions.fields["close"][full, first : first + 78], regular.fields["close"][full])
@@ -161,9 +160,9 @@ def test_extended_hours_are_a_longer_segment() -> None:
 
 def test_a25_either_label_gives_the_same_panel() -> None:
     frame = pd.read_parquet(bars_of("us_equity_1min_2023"))
-    end = build_sessions(frame, exchange_calendar("XNYS", label="end"))
+    end = build_sessions(frame, Calendar.exchange("XNYS", label="end"))
     moved = frame.assign(datetime=frame["datetime"] - pd.Timedelta(minutes=1))
-    start = build_sessions(moved, exchange_calendar("XNYS"))
+    start = build_sessions(moved, Calendar.exchange("XNYS"))
     for name, values in end.fields.items():
         np.testing.assert_array_equal(start.fields[name], values)
 
@@ -171,7 +170,7 @@ def test_a25_either_label_gives_the_same_panel() -> None:
 def test_stamps_in_utc_land_on_the_same_ticks_in_winter_and_summer() -> None:
     """The source of the extended hours has naive stamps in UTC, across a change of clocks."""
     raw = DATA / "raw" / "polygon_csv" / "MA_5m.first20000.csv.gz"
-    calendar = exchange_calendar("XNYS", tick_minutes=5)
+    calendar = Calendar.exchange("XNYS", tick_minutes=5)
     sessions = load_sessions(raw, calendar, source_timezone="UTC")
     tidy = load_sessions(bars_of("us_equity_5min_ext"), calendar, instruments=["MA"])
     rows = tidy.rows(sessions.instruments.tolist(), sessions.dates)

@@ -36,6 +36,7 @@ from rlwb.policy import (
 )
 from rlwb.policy.dqn import explore
 from rlwb.policy.replay import Transitions
+from rlwb.seeds import Stream, generator
 from rlwb.trainer import Checkpoint, Trainer, collect, load_checkpoint, save_checkpoint
 from tests.policy.conftest import Rollout, learn
 from tests.policy.test_masks import QUARTERS
@@ -148,7 +149,7 @@ def test_updates_equal_plain_torch(
         loss = learn(policy, rollout, seen, **FEW)["loss"]
         plain.scale = policy.scale
         # The same rows again, as observations with blocks.
-        rng = np.random.default_rng([policy.seed, policy.updates - 1, 0x7265706C])
+        rng = generator(policy.seed, policy.updates - 1, Stream.REPLAY)
         e = rollout.blocks
         blocks.replay.add(Transitions(e.obs, e.action, e.reward, e.done))
         rows = [blocks.replay.sample(FEW["batch_size"], rng) for _ in drawn]

@@ -98,7 +98,7 @@ def network(kind: type[Recurrent | Oracle], seed: int = 0) -> ActorCritic:
 
 @pytest.fixture(scope="module")
 def teacher() -> PPO:
-    policy = PPO(network(Oracle, seed=1), PPOSettings(**UPDATE), seed=1)
+    policy = PPO(network(Oracle, seed=2), PPOSettings(**UPDATE), seed=2)
     MARKET.train(policy)
     return policy
 

@@ -18,7 +18,7 @@ from rlwb.execution import (
     PAPenaltyReward,
     generate_orders,
 )
-from rlwb.market import MarketFeatures
+from rlwb.market import FeatureSettings, MarketFeatures
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, Recurrent, make_network
 from rlwb.trainer import TrainingVessel
@@ -55,7 +55,7 @@ def small() -> Small:
     for name, times in (("start", starts), ("end", ends)):
         texts = [f"{day:%Y-%m-%d} {times[i % len(times)]}" for i, day in enumerate(frame["date"])]
         frame[name] = np.array(texts, dtype="datetime64[ns]")
-    features = MarketFeatures.build(sessions, fit_rows=np.arange(12))
+    features = MarketFeatures.build(sessions, FeatureSettings(previous_day=True), fit_rows=np.arange(12))
     return Small(simulator, features, simulator.align(frame))
 
 

@@ -21,10 +21,10 @@ from rlwb.files import atomic_path
 
 P = ParamSpec("P")
 
-# Okabe and Ito's palette: told apart with every common form of colour blindness, and in grey by its lightness.
+# Okabe and Ito's palette: told apart with every common form of colour blindness, and in grey by its lightness. As C0
+# to C5 in this sequence.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E3E3E3"
-COLORS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 
 #: Each baseline in its own colour and dash, so that no two share both.
 _BASELINE_LOOKS = (
@@ -37,11 +37,11 @@ _BASELINE_LOOKS = (
 
 
 @functools.cache
-def style() -> dict[str, Any]:
+def settings() -> dict[str, Any]:
     """Return the matplotlib settings of the plots, for use in ``matplotlib.rc_context``: those of ``rlwb.mplstyle``."""
-    settings = mpl.rc_params_from_file(Path(__file__).with_name("rlwb.mplstyle"), use_default_template=False)
+    sheet = mpl.rc_params_from_file(Path(__file__).with_name("rlwb.mplstyle"), use_default_template=False)
     installed = {entry.name for entry in font_manager.fontManager.ttflist}
-    return {**settings, "font.family": [font for font in settings["font.family"] if font in installed]}
+    return {**sheet, "font.family": [font for font in sheet["font.family"] if font in installed]}
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -52,7 +52,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with mpl.rc_context(style()):
+        with mpl.rc_context(settings()):
             figure = draw(*args, **kwargs)
             handles, labels = figure.axes[0].get_legend_handles_labels()
             if handles:
@@ -68,7 +68,7 @@ def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Pat
     The same figure gives the same bytes: no dates, no random ids.
     """
     paths = Path(f"{os.fspath(stem)}.png"), Path(f"{os.fspath(stem)}.svg")
-    with mpl.rc_context(style()):
+    with mpl.rc_context(settings()):
         for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
             with atomic_path(path) as temporary:
                 figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
@@ -182,22 +182,15 @@ def label_outside(axes: Axes, row: float, value: float) -> None:
     low, high = axes.get_xlim()
     if low <= value <= high:
         return
-    is_right = value > high
     mean = f"mean {number(value, ',.0f')} bp"
-    axes.annotate(
-        f"{mean} →" if is_right else f"← {mean}",
-        (int(is_right), row),
-        xycoords=("axes fraction", "data"),
-        ha="right" if is_right else "left",
-        va="center",
-        fontsize=8,
-        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-        zorder=6,
-    )
+    place, side, text = (1, "right", f"{mean} →") if value > high else (0, "left", f"← {mean}")
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    across = axes.get_yaxis_transform()
+    axes.text(place, row, text, transform=across, ha=side, va="center", fontsize=8, bbox=box, zorder=6)
 
 
 @functools.cache
 def _drawable() -> frozenset[int]:
     """Return the code points that the installed fonts can draw."""
-    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in style()["font.family"]]
+    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in settings()["font.family"]]
     return frozenset().union(*(font.get_charmap() for font in fonts))

@@ -10,26 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlwb.errors import DataError
-from rlwb.evaluation.plots.style import (
-    BLUE,
-    COLORS,
-    GREY,
-    INK,
-    ORANGE,
-    SKY,
-    VERMILION,
-    canvas,
-    note_figure,
-    number,
-    readable,
-    styled,
-    whole_ticks,
-    zero_line,
-)
+from rlwb.evaluation.plots import style
 from rlwb.evaluation.results import PA_TITLES, finite_or_nan
 
 
-@styled
+@style.styled
 def learning_curves(
     train: pd.DataFrame, validation: pd.DataFrame, *, chosen: Sequence[int] = (), judged_by: str = "pa"
 ) -> Figure:
@@ -50,24 +35,24 @@ def learning_curves(
     curves = {name: (_curve(train, name), _curve(validation, name)) for name in labels}
     curves = {name: pair for name, pair in curves.items() if any(map(len, pair))}
     if not curves:
-        return note_figure(title, "Neither training nor validation has logged a PA or a reward yet.")
+        return style.note_figure(title, "Neither training nor validation has logged a PA or a reward yet.")
     subtitle = "PA 0 is the order's own TWAP; the training policy samples its actions"
-    figure, axes = canvas(title, subtitle=subtitle, rows=len(curves), height=1.4 + 2.4 * len(curves))
+    figure, axes = style.canvas(title, subtitle=subtitle, rows=len(curves), height=1.4 + 2.4 * len(curves))
     for axis, (name, (training, validated)) in zip(axes, curves.items(), strict=True):
         if len(training):
             _draw_training(axis, training)
         if len(validated):
-            axis.plot(validated, color=BLUE, linewidth=1.4, marker="o", markersize=3, label="validation")
+            axis.plot(validated, color=style.BLUE, linewidth=1.4, marker="o", markersize=3, label="validation")
         marked = validated[validated.index.isin(chosen)].dropna()
         if len(marked):
-            ring = {"markerfacecolor": "none", "markeredgecolor": VERMILION, "markeredgewidth": 1.4}
+            ring = {"markerfacecolor": "none", "markeredgecolor": style.VERMILION, "markeredgewidth": 1.4}
             label = f"chosen (n = {len(marked)})"
             axis.plot(marked, linestyle="", marker="o", markersize=7.5, **ring, label=label)
         axis.set_ylabel(labels[name])
         if name == judged_by:
-            zero_line(axis)
+            style.zero_line(axis)
     axes[-1].set_xlabel("iteration")
-    whole_ticks(axes[-1])
+    style.whole_ticks(axes[-1])
     return figure
 
 
@@ -84,14 +69,14 @@ def _curve(frame: pd.DataFrame, column: str) -> pd.Series:
 def _draw_training(axis: Axes, curve: pd.Series) -> None:
     """Draw a training curve; a long one pale, with its moving average."""
     window = max(1, len(curve) // 20)
-    style = {"linewidth": 0.8, "alpha": 0.55} if window > 1 else {"linewidth": 1.2, "marker": "o", "markersize": 3}
-    axis.plot(curve, color=SKY, label="training", **style)
+    look = {"linewidth": 0.8, "alpha": 0.55} if window > 1 else {"linewidth": 1.2, "marker": "o", "markersize": 3}
+    axis.plot(curve, color=style.SKY, label="training", **look)
     if window > 1:
         smooth = curve.rolling(window, min_periods=1).mean()
-        axis.plot(smooth, color=SKY, linewidth=1.8, label=f"training, mean of {window} iterations")
+        axis.plot(smooth, color=style.SKY, linewidth=1.8, label=f"training, mean of {window} iterations")
 
 
-@styled
+@style.styled
 def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float | None = None) -> Figure:
     """Draw each checkpoint's test PA against its validation PA, with the line on which both are equal.
 
@@ -105,25 +90,29 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
     title = "Validation against test"
     rows = summary[summary["kind"].isin(["checkpoint", "last"])].dropna(subset=["validation_pa", "pa_mean"])
     if rows.empty:
-        return note_figure(title, "No checkpoint has both a validation and a test PA.")
+        return style.note_figure(title, "No checkpoint has both a validation and a test PA.")
     chosen, last = rows[rows["kind"] == "checkpoint"], rows[rows["kind"] == "last"]
     mean = chosen[["validation_pa", "pa_mean"]].mean()
     subtitle = (
-        f"chosen: mean validation PA {number(mean.iloc[0])} bp, mean test PA {number(mean.iloc[1])} bp "
-        f"({number(mean.iloc[1] - mean.iloc[0], '+.2f')})\nbars: day-clustered intervals of the test PA"
+        f"chosen: mean validation PA {style.number(mean.iloc[0])} bp, mean test PA {style.number(mean.iloc[1])} bp "
+        f"({style.number(mean.iloc[1] - mean.iloc[0], '+.2f')})\nbars: day-clustered intervals of the test PA"
     )
-    figure, (axis,) = canvas(title, subtitle=subtitle if len(chosen) else "", height=4.8)
-    axis.axline((0, 0), slope=1, color=GREY, linewidth=1, label="test = validation")
+    figure, (axis,) = style.canvas(title, subtitle=subtitle if len(chosen) else "", height=4.8)
+    axis.axline((0, 0), slope=1, color=style.GREY, linewidth=1, label="test = validation")
     if expected_shrinkage is not None:
-        label = f"expected if all were equally good ({number(-expected_shrinkage)} bp)"
-        axis.axline((0, -expected_shrinkage), slope=1, color=GREY, linewidth=1, linestyle=(0, (4, 2)), label=label)
-    _draw_checkpoints(axis, chosen, BLUE, "o", f"chosen checkpoints (n = {len(chosen)})")
+        label = f"expected if all were equally good ({style.number(-expected_shrinkage)} bp)"
+        axis.axline(
+            (0, -expected_shrinkage), slope=1, color=style.GREY, linewidth=1, linestyle=(0, (4, 2)), label=label
+        )
+    _draw_checkpoints(axis, chosen, style.BLUE, "o", f"chosen checkpoints (n = {len(chosen)})")
     if len(chosen) > 1:
-        axis.plot(*mean, marker="+", markersize=14, markeredgewidth=2, color=INK, linestyle="", label="their mean")
-    _draw_checkpoints(axis, last, ORANGE, "D", "last checkpoint")
+        axis.plot(
+            *mean, marker="+", markersize=14, markeredgewidth=2, color=style.INK, linestyle="", label="their mean"
+        )
+    _draw_checkpoints(axis, last, style.ORANGE, "D", "last checkpoint")
     x, y = (_limits(rows[columns]) for columns in (["validation_pa"], ["validation_pa", "pa_mean", "pa_lo", "pa_hi"]))
     axis.set(xlim=x, ylim=y, xlabel="validation PA, bp", ylabel="test PA, bp")
-    zero_line(axis)
+    style.zero_line(axis)
     return figure
 
 
@@ -143,7 +132,7 @@ def _limits(values: pd.DataFrame) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-@styled
+@style.styled
 def certificate_curves(curves: pd.DataFrame, *, optimum: float, twap: float = 0.0) -> Figure:
     """Draw the value of policies during training, between the lines of TWAP and the optimum.
 
@@ -159,19 +148,19 @@ def certificate_curves(curves: pd.DataFrame, *, optimum: float, twap: float = 0.
     if missing and len(curves):
         raise DataError(f"The curves lack the column {missing[0]!r}; they have {list(curves)}.")
     if curves.empty:
-        return note_figure(title, "No method was trained.")
-    figure, (axis,) = canvas(title, subtitle="value of the greedy policy after so many iterations")
-    axis.axhline(optimum, color=INK, linewidth=1.2, label=f"optimum ({number(optimum, 'z.2f')} bp)")
-    label = f"TWAP ({number(twap, 'z.2f')} bp)"
-    axis.axhline(twap, color=GREY, linewidth=1.2, linestyle=(0, (5, 2)), label=label)
+        return style.note_figure(title, "No method was trained.")
+    figure, (axis,) = style.canvas(title, subtitle="value of the greedy policy after so many iterations")
+    axis.axhline(optimum, color=style.INK, linewidth=1.2, label=f"optimum ({style.number(optimum, 'z.2f')} bp)")
+    label = f"TWAP ({style.number(twap, 'z.2f')} bp)"
+    axis.axhline(twap, color=style.GREY, linewidth=1.2, linestyle=(0, (5, 2)), label=label)
     for place, (method, points) in enumerate(curves.groupby("method", sort=False)):
-        color = COLORS[place % len(COLORS)]
+        color = f"C{place}"
         at, value = points["iteration"].to_numpy(), points["value"].to_numpy()
         spread = 2 * points["error"].to_numpy()
         if (spread > 0).any():
             axis.fill_between(at, value - spread, value + spread, color=color, alpha=0.15, linewidth=0)
-        name = f"{readable(str(method))} ({number(value[-1], 'z.2f')} bp)"
+        name = f"{style.readable(str(method))} ({style.number(value[-1], 'z.2f')} bp)"
         axis.plot(at, value, color=color, linewidth=1.6, marker="o", markersize=3, label=name)
     axis.set(xlabel="iteration", ylabel="value, bp")
-    whole_ticks(axis)
+    style.whole_ticks(axis)
     return figure

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.files import atomic_path, write_json
-from rlwb.market.bars import Bars, bars_of, join
+from rlwb.market.bars import bars_of
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.merge import Keys, OnConflict, merge
+from rlwb.market.dataset.merge import OnConflict
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -30,15 +27,13 @@ from rlwb.market.dataset.state import (
     only_one,
     read_state,
 )
-from rlwb.market.dataset.stored import overlapping, read_whole, write_file
+from rlwb.market.dataset.writing import Writer
 from rlwb.market.findings import Report, counted
 from rlwb.market.readers.table import only_instrument
 from rlwb.market.source import TABLE, Source, open_source
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
-#: Rows of sources that are put together in one file.
-BATCH_ROWS = 1 << 20
 
 
 @dataclass
@@ -148,7 +143,7 @@ def import_bars(
         "instruments": instruments,
     }
     with only_one(directory):
-        writer = _Writer(directory, _state_of(directory, calendar), on_conflict)
+        writer = Writer(directory, _state_of(directory, calendar), on_conflict)
         before = writer.state.bars
         opened = [open_source(source, **reading) for source in sources]
         if not opened:
@@ -173,125 +168,8 @@ def check_label(source: Source, calendar: Calendar) -> None:
         )
 
 
-class _Writer:
-    """Collects bars and writes them as files of `BATCH_ROWS` rows, each with the state that names it."""
-
-    def __init__(self, directory: Path, state: State, on_conflict: OnConflict) -> None:
-        self.directory = directory
-        self.state = state
-        self.report = Report(limit=LISTED)
-        self.conflicts = 0
-        self._on_conflict = on_conflict
-        self._held: list[Bars] = []
-        self._rows = 0
-        self._pending = state
-        self._found = Report(limit=LISTED)
-        for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
-            (directory / folder).mkdir(exist_ok=True)
-            for path in (directory / folder).iterdir():
-                if path.name not in known:  # what a killed import left
-                    path.unlink()
-
-    @property
-    def sources(self) -> tuple[Imported, ...]:
-        """All sources, those included that are not written yet."""
-        return self._pending.sources
-
-    @property
-    def room(self) -> int:
-        """How many rows the next file still takes."""
-        return BATCH_ROWS - self._rows
-
-    def add(self, bars: Bars, source: Imported, rows: int) -> Imported:
-        """Take bars of a source, of `rows` rows; return the source as far as it is read."""
-        self._held.append(bars)
-        self._rows += rows
-        source = replace(source, rows=source.rows + rows)
-        columns = {*self._pending.columns, *bars.values, *(() if bars.halted is None else ("halted",))}
-        self._pending = replace(self._pending.with_source(source), columns=tuple(sorted(columns)))
-        if not self.room:
-            self.flush()
-        return source
-
-    def end(self, source: Imported, report: Report) -> None:
-        """Note that a source was read to its end, and what its reader found."""
-        self._pending = self._pending.with_source(replace(source, complete=True))
-        self._found = self._found.merge(report)
-
-    def flush(self) -> None:
-        """Write what was collected, then the state."""
-        if self._pending == self.state:
-            return
-        files, conflicts = dict(self.state.files), dict(self.state.conflicts)
-        gone: list[str] = []
-        if self._held:
-            bars, told, stays = self._settle(join(self._held))
-            self._held, self._rows = [], 0
-            gone = list(stays)
-            for part in (bars, *stays.values()):
-                if len(part):
-                    name = _next_name(files, conflicts)
-                    with atomic_path(self.directory / BARS / name) as path:
-                        write_file(path, part)
-                    files[name] = len(part)
-            if len(told):
-                name = _next_name(files, conflicts)
-                with atomic_path(self.directory / CONFLICTS / name) as path:
-                    told.to_parquet(path, index=False)
-                conflicts[name] = len(told)
-                self.conflicts += len(told)
-        files = {name: count for name, count in files.items() if name not in gone}
-        report = self.state.report.merge(self._found)
-        self.report.absorb(self._found)
-        self.state = self._pending = replace(self._pending, files=files, conflicts=conflicts, report=report)
-        self._found = Report(limit=LISTED)
-        write_json(self.directory / BARS / STATE, self.state.as_dict())  # where a kill leaves nothing behind
-        (self.directory / BARS / STATE).replace(self.directory / STATE)
-        for name in gone:
-            (self.directory / BARS / name).unlink()
-
-    def _settle(self, new: Bars) -> tuple[Bars, pd.DataFrame, dict[str, Bars]]:
-        """Merge new bars with those that are stored under the same stamps.
-
-        Returns the bars to write, the conflicts, and of each file that loses bars those that stay.
-        """
-        names = {source.number: source.name for source in self._pending.sources}
-        alone = merge(new, self._found, names, self._on_conflict)
-        keys = Keys(alone.bars)
-        same = {name: self._same(name, keys) for name in self.state.files} if len(alone.bars) else {}
-        same = {name: bars for name, bars in same.items() if len(bars)}
-        if not same:
-            return alone.bars, alone.conflicts, {}
-        old = join(list(same.values()))
-        both = merge(join([old, alone.bars]), self._found, names, self._on_conflict)
-        is_old = both.origin < len(old)
-        stays = np.zeros(len(old), dtype=bool)
-        stays[both.origin[is_old & ~both.changed]] = True
-        told = pd.concat([alone.conflicts, both.conflicts], ignore_index=True)
-        leaving: dict[str, Bars] = {}
-        for name, first in zip(same, np.cumsum([0, *map(len, same.values())]), strict=False):
-            mine = old.take(slice(int(first), int(first) + len(same[name])))
-            left = mine.take(~stays[first : first + len(mine)])
-            if len(left):
-                whole = read_whole(self.directory / BARS / name)
-                leaving[name] = whole.take(~Keys(left).holds(whole))
-        return both.bars.take(~is_old | both.changed), told, leaving
-
-    def _same(self, name: str, keys: Keys) -> Bars:
-        """Return the bars of a file whose keys are among `keys`."""
-        path, bars = self.directory / BARS / name, keys.bars
-        groups = overlapping(path, bars.names, int(bars.stamp.min()), int(bars.stamp.max()))
-        found = [group.take(keys.holds(group)) for group in groups]
-        return join(found) if found else bars.take(slice(0, 0))
-
-
-def _next_name(*taken: Mapping[str, int]) -> str:
-    """Return the name of the next file, by numbers that are never used twice."""
-    return f"{max((int(name.partition('.')[0]) for names in taken for name in names), default=0) + 1:06d}.parquet"
-
-
 def _import(
-    source: Source, settings: dict[str, Any], writer: _Writer, done: ImportResult, progress: Progress | None
+    source: Source, settings: dict[str, Any], writer: Writer, done: ImportResult, progress: Progress | None
 ) -> None:
     """Read what is new of one source."""
     for unit in source.units:

@@ -192,7 +192,7 @@ def write_file(path: Path, bars: Bars) -> None:
 def read_file(path: Path) -> pq.ParquetFile:
     """Open a file of bars; one that is missing or damaged is a `DataError`."""
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=["instrument"])
+        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, read_dictionary=["instrument"])
     except FileNotFoundError:
         raise DataError(f"{path} is missing; import its sources into a new folder.") from None
     except (pa.ArrowException, OSError) as error:

@@ -192,7 +192,7 @@ class _Parquet:
 
     def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         """Yield the columns `found` under their schema names, with their types."""
-        with self._refusing(), pq.ParquetFile(self.path) as file:
+        with self._refusing(), pq.ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(_ROWS, columns=list(found.values())):
                 batch.validate(full=True)
                 yield pa.RecordBatch.from_arrays([batch[name] for name in found.values()], list(found))
