@@ -16,6 +16,9 @@ from scipy.special import ndtr, stdtrit
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation.results import PolicyResult, check_same_orders, finite_or_nan
 
+#: Nominal coverage of intervals, and number of resamples, unless told otherwise.
+LEVEL, RESAMPLES = 0.95, 10_000
+
 #: Elements of the resampling matrix held at once; bounds memory, not precision.
 _CHUNK_ELEMENTS = 2_000_000
 
@@ -72,7 +75,7 @@ def too_few_days(days: int, level: float) -> str | None:
 
 
 def day_interval(
-    pa: np.ndarray, dates: np.ndarray, rng: np.random.Generator, *, level: float = 0.95, resamples: int = 10_000
+    pa: np.ndarray, dates: np.ndarray, rng: np.random.Generator, *, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> Interval:
     """Return the interval of the mean PA of one policy, each order counting the same.
 
@@ -112,8 +115,8 @@ def statistic_interval(
     rng: np.random.Generator,
     statistic: Callable[[np.ndarray], np.ndarray] = ratio,
     *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
 ) -> Interval:
     """Return the average over K policies of a statistic of sums over orders, with its day-clustered interval.
 
@@ -170,8 +173,8 @@ def paired_interval(
     second: PolicyResult,
     rng: np.random.Generator,
     *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
 ) -> Interval:
     """Return the interval of the mean of ``PA(first) - PA(second)`` in basis points, order by order.
 

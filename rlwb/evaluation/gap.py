@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import day_interval
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_interval
 from rlwb.evaluation.results import PolicyResult, check_same_orders, mean
 from rlwb.execution import ExecutionRules
 
@@ -42,7 +42,7 @@ def rule_steps(full: ExecutionRules, *, halts: bool) -> dict[str, ExecutionRules
     full
         The rules to arrive at.
     halts
-        Whether the data say which bars were halted; under simple rules such bars fill.
+        True where the data say which bars were halted; under simple rules such bars fill.
 
     Returns
     -------
@@ -65,8 +65,8 @@ def gap_table(
     play: Callable[[ExecutionRules], PolicyResult],
     steps: dict[str, ExecutionRules],
     *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Run a policy under each rule set and return what each cause costs.

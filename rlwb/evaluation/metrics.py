@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import mean_parts, ratio, statistic_interval
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, mean_parts, ratio, statistic_interval
 from rlwb.evaluation.results import ZERO_BP, PolicyResult, check_same_orders, mean, standard_deviation
 
 
@@ -23,7 +23,7 @@ class Metric(NamedTuple):
     meaning
         Its definition in words. PAs are in basis points, rates are shares of 1.
     is_share
-        Whether it is shown in percent.
+        True where it is shown in percent.
     statistic
         Takes sums over orders, float64 of shape ``(B, M)``, to values of shape ``(B,)``.
     """
@@ -99,7 +99,7 @@ def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dic
 
 
 def metric_table(
-    groups: Mapping[str, Sequence[PolicyResult]], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+    groups: Mapping[str, Sequence[PolicyResult]], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> pd.DataFrame:
     """Return one row a group and metric, with estimate and interval; every other table is a view of this one.
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("rlwb.evaluation"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+)
 
 
 def render(template: str, **values: Any) -> str:
@@ -23,15 +29,7 @@ def render(template: str, **values: Any) -> str:
     values
         What it names; one that is missing is an error.
     """
-    return _environment().get_template(template).render(**values)
-
-
-@cache
-def _environment() -> Environment:
-    loader = PackageLoader("rlwb.evaluation")
-    return Environment(
-        loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined, keep_trailing_newline=True
-    )
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def encoded(content: bytes | Figure) -> str:

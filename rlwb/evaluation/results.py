@@ -76,9 +76,10 @@ class PolicyResult:
                 f"The result table of policy {self.policy!r} lacks the columns {', '.join(missing)}; "
                 "backtest the policy again to write them."
             )
-        if self.orders["order_id"].duplicated().any():
-            twice = self.orders.loc[self.orders["order_id"].duplicated(), "order_id"].iloc[0]
-            raise DataError(f"The result table of policy {self.policy!r} holds order {twice!r} twice; keep one row.")
+        twice = self.orders.loc[self.orders["order_id"].duplicated(), "order_id"]
+        if len(twice):
+            order = twice.iloc[0]
+            raise DataError(f"The result table of policy {self.policy!r} holds order {order!r} twice; keep one row.")
         if self.inventory is not None and (self.inventory.ndim != 2 or len(self.inventory) != len(self.orders)):
             raise DataError(
                 f"The inventory of policy {self.policy!r} has shape {self.inventory.shape}; "

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from rlwb.errors import DataError
-from rlwb.evaluation.bootstrap import too_few_days
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
 from rlwb.evaluation.metrics import METRICS, metric_table, wide
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import ZERO_BP, Kind, PolicyResult, mean, of_kind, standard_deviation
@@ -71,8 +71,8 @@ def headline(
     *,
     requested: int = 10,
     candidates: int | None = None,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Table:
     """Return the headline: the selected checkpoints together, beside the last one, the baselines and the ceilings.
@@ -137,8 +137,8 @@ def headline(
 def comparison(
     results: Mapping[str, PolicyResult],
     *,
-    level: float = 0.95,
-    resamples: int = 10_000,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> Table:

@@ -132,7 +132,7 @@ def _rooted(value: Any, name: str, kind: str | None, base: Path) -> Any:
     for key, own in value.items():
         if key == "name" and ".py:" in str(own):
             value[key] = _from(base, own)
-        elif key in BUILT_IN:
+        elif key in BUILT_IN and key != kind:  # tianshou's setting `algorithm` is a text
             value[key] = _rooted(own, key, key, base)
     return value
 

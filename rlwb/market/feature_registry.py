@@ -110,14 +110,3 @@ def find_feature(name: str) -> Feature:
             check_causal(found)
         _LOADED[key] = found
     return _LOADED[key]
-
-
-def describe(names: Sequence[str]) -> list[dict[str, str]]:
-    """Return name (of a file, without its folder) and hash of the code of each feature that is one's own."""
-    return [parts.find("feature", name).describe() for name in names if is_own(name)]
-
-
-def describe_columns(names: Sequence[str]) -> list[str]:
-    """Return the names with those of one's own by what their code holds, wherever it lies."""
-    own = {name: "{name} {hash}".format(**described) for name in names for described in describe([name])}
-    return [own.get(name, name) for name in names]

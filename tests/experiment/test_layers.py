@@ -197,3 +197,11 @@ def test_paths_start_at_the_layer_that_names_them(tmp_path: Path) -> None:
     found = nested(layer, ALL)
     assert found["market"] == {"name": "bars", "source": str(tmp_path / "bars")}
     assert found["reward"] == {"name": f"{tmp_path}/sub/my/own.py:Mine"}
+
+
+def test_a_setting_that_is_called_like_a_kind_of_part_is_no_part() -> None:
+    for layer in (
+        Layer("test", {"algorithm": {"name": "tianshou", "algorithm": "A2C"}}),
+        parse_assignments(["algorithm.name=tianshou", "algorithm.algorithm=A2C"]),
+    ):
+        assert RunConfig.load(None, layer).algorithm.settings["algorithm"] == "A2C"

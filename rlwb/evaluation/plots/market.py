@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from scipy.stats import ecdf
 
 from rlwb.evaluation.plots import style
-from rlwb.market import Calendar, Sessions
+from rlwb.market import Sessions
 from rlwb.market import stylised as facts
 from rlwb.market.quality import KINDS, Quality, Window
 
@@ -34,7 +34,7 @@ def session_bars(sessions: Sessions, row: int) -> Figure:
     lower.bar(ticks, bar["volume"], color=style.GREY, width=0.8)
     upper.set_ylabel("price")
     lower.set_ylabel("volume")
-    _name_ticks(lower, sessions.calendar)
+    style.time_ticks(lower, [sessions.calendar.time_of(tick) for tick in range(sessions.calendar.num_ticks)])
     return figure
 
 
@@ -78,7 +78,7 @@ def intraday_profiles(sessions: Sessions) -> Figure:
     axis.plot(ticks, facts.volume_profile(sessions), label="volume (share of the session's)")
     axis.axhline(1, color=style.INK, linewidth=0.8)
     axis.set_ylabel("relative to the mean")
-    _name_ticks(axis, sessions.calendar)
+    style.time_ticks(axis, [sessions.calendar.time_of(tick) for tick in range(sessions.calendar.num_ticks)])
     return figure
 
 
@@ -198,11 +198,3 @@ def _name_places(axis: Axes, names: list[str], most: int) -> None:
     """Write the names of places 0, 1, 2, … under the x axis, at most `most` of them."""
     axis.xaxis.set_major_locator(MaxNLocator(most, integer=True))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: names[int(x)] if 0 <= x < len(names) else ""))
-
-
-def _name_ticks(axis: Axes, calendar: Calendar, most: int = 9) -> None:
-    """Write times of day under the ticks of a session; a break has no width."""
-    every = max(1, -(-calendar.num_ticks // most))
-    places = np.arange(0, calendar.num_ticks, every)
-    axis.set_xticks(places, [f"{calendar.time_of(int(tick)):%H:%M}" for tick in places])
-    axis.set_xlabel("time of day")

@@ -62,9 +62,8 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
         title, subtitle="area of a dot: amount filled at that bar", rows=2, height=5.2
     )
     first = max(tables.values(), key=len)  # one that was filled early has no later ticks
-    ticks = np.arange(len(first))
     amount = first["filled"].iloc[0] + first["left"].iloc[0]
-    upper.plot(ticks, first["price"], color=style.GREY, linewidth=1.1)
+    upper.plot(first["price"], color=style.GREY, linewidth=1.1)
     if benchmark is not None:
         label = f"TWAP {style.number(benchmark, '.6g')}"
         upper.axhline(benchmark, color=style.INK, linewidth=0.9, linestyle=(0, (4, 2)), label=label)
@@ -80,10 +79,9 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
         left = np.concatenate([[1.0], table["left"] / amount])
         lower.step(np.arange(len(left)), left, where="post", color=color, linewidth=1.8)
     upper.set_ylabel("price")
-    lower.set(ylabel="amount left", ylim=(-0.03, 1.05), xlabel="time of day")
+    lower.set(ylabel="amount left", ylim=(-0.03, 1.05))
     lower.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    places = ticks[:: max(1, len(ticks) // 8)]
-    lower.set_xticks(places, [f"{first['time'][tick]:%H:%M}" for tick in places])
+    style.time_ticks(lower, first["time"].tolist())
     return figure
 
 

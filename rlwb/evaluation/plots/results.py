@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from rlwb.evaluation.bootstrap import Interval, fewest_days, mean_parts, statistic_interval
+from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
 from rlwb.evaluation.plots import style
 from rlwb.evaluation.results import ZERO_BP, PolicyResult, day_matrix, of_kind
 from rlwb.evaluation.tables import Table, is_informative
@@ -60,7 +60,7 @@ def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
 
 
 @style.styled
-def pa_by_month(results: Sequence[PolicyResult], *, level: float = 0.95, seed: int = 0) -> Figure:
+def pa_by_month(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
     """Draw the mean PA of the selected checkpoints in each month of the test period, with day-clustered intervals."""
     title = "PA by month"
     groups = _by_group(results, lambda one: one.dates.astype("datetime64[M]"), level, seed)
@@ -81,7 +81,7 @@ def pa_by_month(results: Sequence[PolicyResult], *, level: float = 0.95, seed: i
 
 
 @style.styled
-def pa_by_instrument(results: Sequence[PolicyResult], *, level: float = 0.95, seed: int = 0) -> Figure:
+def pa_by_instrument(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
     """Draw the mean PA of the selected checkpoints by instrument, best first, with day-clustered intervals.
 
     Of many instruments the best and the worst are shown.

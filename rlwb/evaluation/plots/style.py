@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -25,6 +26,12 @@ P = ParamSpec("P")
 # to C5 in this sequence.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E3E3E3"
+
+_LOOKS: dict[str, tuple[str, object]] = {
+    "checkpoint": (BLUE, "solid"),
+    "last": (ORANGE, (0, (6, 1.5))),
+    "unattainable": (SKY, (0, (2, 2))),
+}
 
 #: Each baseline in its own colour and dash, so that no two share both.
 _BASELINE_LOOKS = (
@@ -114,6 +121,13 @@ def date_ticks(axes: Axes, most: int) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
+def time_ticks(axes: Axes, times: Sequence[dt.time]) -> None:
+    """Write times of day under places 0, 1, 2, … of the x axis, at most 9 of them; a break has no width."""
+    places = range(0, len(times), max(1, -(-len(times) // 9)))
+    axes.set_xticks(places, [f"{times[place]:%H:%M}" for place in places])
+    axes.set_xlabel("time of day")
+
+
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
     """Name the rows of a horizontal plot from the top down, and mark PA 0."""
     axes.set_yticks(range(len(names)), [readable(name) for name in names])
@@ -127,13 +141,8 @@ def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, 
 
     Selected checkpoints are blue, the last one is orange, what sees the future pale; each baseline has its own look.
     """
-    fixed: dict[str, tuple[str, object]] = {
-        "checkpoint": (BLUE, "solid"),
-        "last": (ORANGE, (0, (6, 1.5))),
-        "unattainable": (SKY, (0, (2, 2))),
-    }
-    if result.kind in fixed:
-        return fixed[result.kind]
+    if result.kind in _LOOKS:
+        return _LOOKS[result.kind]
     names = [baseline.policy for baseline in baselines]
     return _BASELINE_LOOKS[names.index(result.policy) % len(_BASELINE_LOOKS)]
 
