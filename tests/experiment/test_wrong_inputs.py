@@ -58,13 +58,15 @@ def test_bars_that_lie_a_folder_deeper(bars: Path) -> None:
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
-    assert "holds no file that ends in .parquet, .csv, .csv.gz; name a folder that does" in refusal(tmp_path)
+    text = refusal(tmp_path)
+    assert str(tmp_path) in text
+    assert ".parquet, .csv, .csv.gz" in text
 
 
 def test_a_file_that_is_half_written(bars: Path) -> None:
     file = bars / "BBB.csv"
     file.write_bytes(file.read_bytes()[:1005])
-    assert re.search(r"BBB\.csv ends in the midst of a row, so it was not written whole; write it again", refusal(bars))
+    assert re.search(r"BBB\.csv, row 11 .* write it again", refusal(bars))
 
 
 def test_test_days_outside_of_the_data(bars: Path) -> None:
@@ -75,7 +77,7 @@ def test_test_days_outside_of_the_data(bars: Path) -> None:
 
 def test_an_instrument_without_bars(bars: Path) -> None:
     text = refusal(bars, market__instruments=["AAA", "CCC"])
-    assert "has no instrument CCC; the nearest of its 2 names is" in text
+    assert "has no instrument CCC" in text
     orders = bars.parent / "orders.csv"
     rows = [f"{name},{day},BUY,100" for day in DAYS for name in ("AAA", "ZZZ")]
     orders.write_text("instrument,date,direction,amount\n" + "\n".join(rows) + "\n")
