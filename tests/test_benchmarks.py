@@ -95,7 +95,7 @@ def test_the_peers_network_gives_the_same_answers_on_the_causal_path(parts):
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(3)
         peer = _Peer(5, schedule.hidden, schedule.output, schedule.choices + 1)
-    net = peer_network(5, schedule, parts.features)
+    net = peer_network(5, schedule)
     load_peer_weights(net, peer.state_dict())
     obs = dict(parts.gather(parts.policy(), parts.orders).obs)
     with torch.no_grad():
