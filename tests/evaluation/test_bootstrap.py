@@ -80,7 +80,7 @@ def test_a_statistic_has_an_interval_from_the_fewest_days_on():
     for days, enough in ((6, True), (5, False)):
         parts, dates = np.arange(float(days))[:, None], dates_of(range(days))
         rng = np.random.default_rng(0)
-        found = statistic_interval([parts], [dates], lambda sums: sums[:, 0], rng, resamples=200)
+        found = statistic_interval([parts], [dates], rng, lambda sums: sums[:, 0], resamples=200)
         assert found.estimate == days * (days - 1) / 2
         assert (found.lo < found.estimate < found.hi) if enough else np.isnan([found.lo, found.hi]).all()
 
