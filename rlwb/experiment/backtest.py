@@ -145,11 +145,6 @@ def _write_tables(run: RunDirectory, results: Sequence[PolicyResult], head: Any)
     write_json(run.backtest / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
 
 
-def _interval(config: RunConfig) -> dict[str, Any]:
-    settings = config.backtest
-    return {"level": settings.confidence, "resamples": settings.bootstrap_samples, "seed": config.seed}
-
-
 def _write_result(folder: Path, one: PolicyResult) -> None:
     """Write a policy's order table and, where it has one, its inventory below the folder ``backtest``."""
     with atomic_path(folder / "orders" / f"{one.policy}.parquet") as path:

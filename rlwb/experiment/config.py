@@ -21,7 +21,6 @@ from rlwb.signatures import parameter_texts
 
 __all__ = ["SLOTS", "Layer", "RunConfig", "parse_assignments"]
 
-Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
 

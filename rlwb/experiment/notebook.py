@@ -6,7 +6,6 @@ import ast
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rlwb.errors import ConfigError
@@ -150,11 +149,3 @@ def is_attended() -> bool:
     if kernel is None:
         return sys.stderr is not None and sys.stderr.isatty()
     return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))
-
-
-def tagged_cells(path: Path) -> list[Any]:
-    """Return the cells of a notebook that are tagged ``parameters``."""
-    import nbformat
-
-    cells = nbformat.read(path, as_version=4).cells
-    return [cell for cell in cells if "parameters" in cell.metadata.get("tags", ())]

@@ -74,12 +74,6 @@ def one_line(error: BaseException) -> str:
     return re.sub(r"\s+", " ", str(error)).strip().rstrip(".") or type(error).__name__
 
 
-def holds_nul(path: Path) -> bool:
-    """Tell whether a text file holds NUL bytes, at which pandas would cut a value short in silence."""
-    with path.open("rb") as file:
-        return any(b"\0" in chunk for chunk in iter(lambda: file.read(1 << 20), b""))
-
-
 def visible(source: Path) -> list[Path]:
     """Return `source` if it is a file, else the files in the folder that are neither hidden nor temporary, sorted."""
     if not source.is_dir():
