@@ -127,7 +127,8 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         known.check_features(self.features)
         history = np.zeros((len(known), self.max_step), dtype=np.float32)
         steps = min(self.max_step, known.max_step + 1)
-        history[:, :steps] = np.nan_to_num(known.position_history[:, :steps])
+        path = known.position_history[:, :steps]
+        np.copyto(history[:, :steps], path, casting="same_kind", where=~np.isnan(path))
         return {**super().interpret(known), "cur_tick": known.tick, "position_history": history}
 
 
