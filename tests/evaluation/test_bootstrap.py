@@ -170,7 +170,7 @@ def test_pairing_removes_what_both_share():
     rng = np.random.default_rng(6)
     shared, _ = market(rng, days=20, orders=5)
     first, second = checkpoint(shared + 1.0, days=20), baseline(shared, days=20)
-    interval = paired_interval(first, second, rng, resamples=500)
+    interval = paired_interval(first=first, second=second, rng=rng, resamples=500)
     assert (interval.estimate, interval.lo, interval.hi) == pytest.approx((1.0, 1.0, 1.0))
 
 
@@ -208,3 +208,10 @@ def test_intervals_move_and_stretch_with_the_values(days, shift, scale, seed):
     moved = day_interval(shift + scale * pa, dates_of(days), np.random.default_rng(seed), resamples=100)
     expected = [shift + scale * value for value in (plain.estimate, plain.lo, plain.hi)]
     assert [moved.estimate, moved.lo, moved.hi] == pytest.approx(expected, rel=1e-9, abs=1e-7, nan_ok=True)
+
+
+def test_too_few_days_are_told_with_what_their_span_would_hold():
+    # Five days lie on one side of the truth in 2 of 32 cases.
+    assert "93.8 %" in str(too_few_days(5, 0.95))
+    assert "50 %" in str(too_few_days(2, 0.95))
+    assert too_few_days(6, 0.95) is None

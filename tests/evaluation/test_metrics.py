@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from rlwb.evaluation import METRICS, SUMMARY_COLUMNS, PolicyResult, metric_table, metric_values
-from rlwb.evaluation.results import mean, standard_deviation
+from rlwb.evaluation.results import ZERO_BP, mean, standard_deviation
 from tests.evaluation.tables import baseline, checkpoint, order_table, summarise
 
 PAS = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e4, 1e4) | st.just(math.nan))
@@ -153,3 +153,20 @@ def test_turning_the_sign_inverts_the_gain_loss_ratio(pa):
 def test_equal_values_give_the_plain_mean(pa, value):
     found = values(pa, filled=value)
     assert found["pa_value_weighted"] == pytest.approx(found["pa"], rel=1e-9, abs=1e-9, nan_ok=True)
+
+
+def test_a_pa_of_the_zero_limit_is_neither_gain_nor_loss():
+    found = values([ZERO_BP, -ZERO_BP, 2.0, -4.0])
+    assert found["win_rate"] == 1 / 4
+    assert found["glr"] == 2.0 / 4.0
+
+
+def test_shares_are_marked_as_such():
+    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr"]
+
+
+def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean():
+    one = checkpoint([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], days=6, filled=[1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    table = metric_table(groups={"one": [one]}, resamples=100).set_index("metric")
+    assert np.isfinite(table.loc["pa", "lo"])
+    assert np.isnan(table.loc["pa_value_weighted", "lo"]), "five days are too few for 95 %"

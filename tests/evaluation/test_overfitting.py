@@ -73,7 +73,7 @@ def slow_overfitting(day_pa, blocks):
 
 def test_equals_the_slow_algorithm():
     day_pa = np.random.default_rng(2).normal(size=(37, 6))
-    result = overfitting_probability(day_pa, blocks=6)
+    result = overfitting_probability(day_pa=day_pa, blocks=6)
     expected = slow_overfitting(day_pa, 6)
     assert result.logits == pytest.approx(expected)
     assert result.probability == np.mean(np.array(expected) <= 1e-12)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, TickRecord
+from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, TickRecord, align_orders
+from rlwb.execution.kernel import CONSTRAINTS
 from rlwb.market import Calendar, Sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
@@ -314,3 +315,25 @@ def test_the_room_of_a_tick_is_what_the_specification_lets_it_fill(problem: tupl
         one = SpecifiedOrder(ticks, [], side, amount, start, end, rule, limits)
         inside = range(start, end)
         assert row == [one.room(t) if t in inside and tick.priced else 0.0 for t, tick in enumerate(ticks)]
+
+
+def test_volumes_below_one_weigh_in_the_vwap() -> None:
+    sessions = sessions_of([[10.0, 20.0]], [[0.5, 0.25]])
+    bench = Engine(sessions, 1).benchmarks(align_orders([order(0.1)], sessions))
+    assert bench.vwap.tolist() == pytest.approx([(0.5 * 10 + 0.25 * 20) / 0.75])
+    assert bench.volume.tolist() == [0.75]
+
+
+@pytest.mark.parametrize(("ticks_per_step", "steps"), [(1, 8), (3, 3), (4, 2), (8, 1)])
+def test_the_largest_number_of_steps_is_that_of_the_whole_session(ticks_per_step: int, steps: int) -> None:
+    assert Engine(sessions_of([[10.0] * 8]), ticks_per_step).max_step == steps
+
+
+def test_a_tick_of_which_nothing_is_asked_was_not_cut_by_the_lot() -> None:
+    sessions = sessions_of([[10.0] * 4])
+    engine = Engine(sessions, 2, ExecutionRules(lot_size=100.0))
+    batch = align_orders([order(150), order(50)], sessions)
+    record = TickRecord.empty(2, 4)
+    engine.step(batch, engine.reset(batch), np.array([0.0, 50.0]), record)
+    cut = [CONSTRAINTS[one] for one in record.constraint[:, :2].ravel()]
+    assert cut == ["", "", "lot", "lot"]
