@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.policy.episodes import cut, gae, last_rows, merge_statistics, shuffled
+from rlwb.errors import RlwbError
+from rlwb.policy.episodes import check_episodes, cut, gae, last_rows, merge_statistics, shuffled
 
 lengths_of = st.lists(st.integers(1, 9), min_size=1, max_size=30)
 
@@ -88,3 +89,9 @@ def test_statistics_of_parts_are_those_of_the_whole_and_of_tianshou(sizes: list[
     whole = np.concatenate(parts)
     np.testing.assert_allclose(found, [len(whole), whole.mean(), whole.var()], rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(found, [theirs.count, theirs.mean, theirs.var])
+
+
+def test_the_first_reward_that_is_not_finite_is_named() -> None:
+    obs, done = {"tick": np.zeros(4)}, ends([4])
+    with pytest.raises(RlwbError, match=r"\b1\b.*nan"):
+        check_episodes(obs, np.zeros(4), np.array([0.0, np.nan, 1.0, np.inf]), done)

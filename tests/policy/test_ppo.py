@@ -289,6 +289,11 @@ def test_an_action_without_probability_is_never_drawn_however_the_sum_rounds() -
         assert table(10 + masked).act(logits, noise).tolist() == [9]
 
 
+def test_a_first_action_without_probability_is_not_drawn_by_a_noise_of_zero() -> None:
+    logits = np.array([[np.finfo(np.float32).min, 0.0, 0.0]], dtype=np.float32)
+    assert table(3).act(logits, np.array([0.0])).tolist() == [1]
+
+
 def test_without_noise_the_most_probable_action() -> None:
     logits = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     np.testing.assert_array_equal(table().act(logits), logits.argmax(axis=1))
