@@ -147,7 +147,7 @@ class Known(Rows):
 
     def steps_table(self) -> pd.DataFrame:
         """Return the steps so far for reading, one row an order and step: requested, fill, price, position."""
-        known = self if np.ndim(self.amount) else _as_batch(self)
+        known = self if np.ndim(self.amount) else self[None]
         count = len(known._steps)
         step = np.broadcast_to(np.arange(count), (len(known), count))
         columns = {
@@ -182,10 +182,6 @@ class Known(Rows):
         for step, values in enumerate(columns):
             table[..., step] = values if step < least else np.where(step < count, values, np.nan)
         return table
-
-
-def _as_batch(known: Known) -> Known:
-    return known[None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from rlwb.batch import count_rows
-from rlwb.policy.episodes import last_rows
 from rlwb.policy.heads import QNetwork
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.policy.masks import mask_values
@@ -162,9 +161,7 @@ class DQN(NetworkLearner):
 
     def _train(self, rows: Transitions) -> tuple[float, float]:
         """Move the weights once; return the loss and the mean value of the actions taken, in the reward's unit."""
-        s, obs = self.settings, rows.obs
-        if isinstance(obs, dict) and self.network.causal:
-            obs = {**obs, "path": last_rows(rows.done)}
+        s, obs = self.settings, self._mark_episodes(rows.obs, rows.done)
         value = self.network(obs)
         with torch.no_grad():
             old = self.target(obs)

@@ -15,6 +15,7 @@ from torch import nn
 from rlwb.batch import count_rows, take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
 from rlwb.learner import Learner
+from rlwb.policy.episodes import last_rows
 from rlwb.policy.gru import ALIGN
 from rlwb.policy.network import device_of
 
@@ -79,6 +80,12 @@ class NetworkLearner(Learner):
         loss.backward()
         nn.utils.clip_grad_norm_(self._weights, max_norm=self.settings.max_grad_norm)
         self.optimizer.step()
+
+    def _mark_episodes(self, obs: Any, done: np.ndarray) -> Any:
+        """Tell a causal network which rows share an episode: ``path`` names the last row of each row's episode."""
+        if isinstance(obs, dict) and self.network.causal:
+            return {**obs, "path": last_rows(done)}
+        return obs
 
     def state_dict(self) -> dict[str, Any]:
         return {

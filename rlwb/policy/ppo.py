@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
-from rlwb.policy.episodes import check_episodes, cut, gae, last_rows, merge_statistics, shuffled
+from rlwb.policy.episodes import check_episodes, cut, gae, merge_statistics, shuffled
 from rlwb.policy.heads import ActorCritic
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.seeds import Stream, generator
@@ -202,11 +202,8 @@ class PPO(NetworkLearner):
         return {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
 
     def _rows(self, obs: Any, done: np.ndarray, rows: np.ndarray) -> Any:
-        """Return some rows of the observations; a causal network is told which of them share an episode."""
-        taken = take_rows(obs, rows)
-        if isinstance(taken, dict) and self.network.causal:
-            taken["path"] = last_rows(done[rows])
-        return taken
+        """Return some rows of the observations, marked by episode."""
+        return self._mark_episodes(take_rows(obs, rows), done[rows])
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "return_statistics": list(self.return_statistics)}
