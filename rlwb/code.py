@@ -17,7 +17,7 @@ from rlwb.values import suggestion
 
 
 class Code(NamedTuple):
-    """Where a part's code lies.
+    """The place of a part's code: a module or a file, and a name in it.
 
     Attributes
     ----------

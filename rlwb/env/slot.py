@@ -40,7 +40,7 @@ def _load_task(data: bytes) -> Task:
 
 @dataclass
 class Outcome:
-    """What a reset or a step of an episode led to.
+    """A slot's answer to a reset or a step: the reward, whether the episode has ended, its figures, or an error.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What happened to orders, tick by tick and step by step, as tables for reading and checking."""
+"""Tables of executed orders, by tick and by step, for reading and checking."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Fills(Rows):
 
 @dataclass(frozen=True)
 class TickRecord(Rows):
-    """What each tick did to N orders.
+    """The record of N orders by tick: amounts requested and filled, what cut them, and costs.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Benchmarks(Rows):
 
 
 class Window(Protocol):
-    """What the step grid reads of orders."""
+    """Orders as the step grid needs them: their session and the end of their window."""
 
     @property
     def session(self) -> np.ndarray: ...
@@ -179,7 +179,7 @@ class Window(Protocol):
 
 
 class Clock(Protocol):
-    """What the step grid reads of where orders stand."""
+    """The standing of orders as the step grid needs it: the next tick, and whether they are done."""
 
     @property
     def tick(self) -> np.ndarray: ...

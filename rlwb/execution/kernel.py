@@ -16,7 +16,7 @@ CONSTRAINTS = ("", "volume cap", "halt or price limit", "no price", "lot")
 
 
 class Market(NamedTuple):
-    """What the ticks of S sessions offer; arrays of rules that are off have no rows.
+    """Prices, volumes, spreads, halts and limits of S sessions by tick; arrays of rules that are off have no rows.
 
     Attributes
     ----------
