@@ -39,7 +39,7 @@ def _load_task(data: bytes) -> Task:
 
 
 @dataclass
-class Outcome:
+class SlotResult:
     """A slot's answer to a reset or a step: the reward, whether the episode has ended, its figures, or an error.
 
     Attributes
@@ -94,7 +94,7 @@ class Slot(gym.Env[Any, Any]):
     """An environment as gymnasium's vector environments need it to run a stream of episodes.
 
     They step all their environments at once. So a slot without an episode rests, and for gymnasium no slot ever ends:
-    what an episode did is an `Outcome` in ``info["outcome"]``.
+    what an episode did is an `SlotResult` in ``info["outcome"]``.
 
     Parameters
     ----------
@@ -146,22 +146,22 @@ class Slot(gym.Env[Any, Any]):
             return f"{type(error).__name__}: {error}"
         return ""
 
-    def _start(self, seed: int | None) -> Outcome:
+    def _start(self, seed: int | None) -> SlotResult:
         assert self._running is not None
         self._obs, _ = self.env.reset(seed=seed, options={"initial_state": self._running.state})
-        return Outcome()
+        return SlotResult()
 
-    def _advance(self, action: Any) -> Outcome:
+    def _advance(self, action: Any) -> SlotResult:
         self._obs, reward, terminated, truncated, info = self.env.step(action)
         self._figures.add(info)
         done = bool(terminated or truncated)
-        return Outcome(float(reward), done, self._figures.finish(info) if done else {})
+        return SlotResult(float(reward), done, self._figures.finish(info) if done else {})
 
-    def _guarded(self, verb: str, act: Callable[[Any], Outcome], argument: Any) -> tuple[Any, dict[str, Any]]:
+    def _guarded(self, verb: str, act: Callable[[Any], SlotResult], argument: Any) -> tuple[Any, dict[str, Any]]:
         try:
             outcome = act(argument)
         except (Exception, SystemExit) as error:
-            outcome = Outcome(error=_told(error, f"{verb} of {self._running}"))
+            outcome = SlotResult(error=_told(error, f"{verb} of {self._running}"))
             if self._obs is None:  # gymnasium needs one
                 self._obs = self.observation_space.sample()
         if outcome.done or outcome.error is not None:

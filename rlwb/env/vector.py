@@ -15,7 +15,7 @@ from gymnasium.vector.utils import create_empty_array
 from rlwb.batch import take_rows
 from rlwb.env.data_queue import Dataset, stream
 from rlwb.env.shared import SharedFactory
-from rlwb.env.slot import EnvFn, Outcome, Slot, Task
+from rlwb.env.slot import EnvFn, Slot, SlotResult, Task
 from rlwb.env.workers import DeadWorkerError, WorkerVectorEnv
 from rlwb.errors import ConfigError, WorkerError
 from rlwb.seeds import episode_seeds
@@ -237,7 +237,7 @@ class SlotVectorEnv(FiniteVectorEnv):
         self._send("reset", tasks, reset)
         self._running = dict(sorted((self._running | tasks).items()))
 
-    def _send(self, verb: str, tasks: dict[int, Task], command: Any) -> list[Outcome]:
+    def _send(self, verb: str, tasks: dict[int, Task], command: Any) -> list[SlotResult]:
         try:
             self._obs, *_, info = command(self._slots)
         except DeadWorkerError as error:
