@@ -12,7 +12,6 @@ from itertools import combinations
 
 import numpy as np
 from scipy.special import betainc, ndtr
-from scipy.stats import norm, rankdata
 
 from rlwb.errors import ConfigError, DataError
 
@@ -50,8 +49,9 @@ def mean_of_largest(candidates: int, chosen: int) -> float:
     if chosen == candidates:
         return 0.0
 
-    mean = norm.expect(lambda x: x * betainc(candidates - chosen, chosen, ndtr(x)))
-    return float(candidates / chosen * mean)
+    x, step = np.linspace(-9, 9, 1_801, retstep=True)
+    density = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    return float(candidates / chosen * (x * density * betainc(candidates - chosen, chosen, ndtr(x))).sum() * step)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def overfitting_probability(day_pa: np.ndarray, *, blocks: int = 10) -> Overfitt
     inside_means, outside_means = ((half @ sums) / (half @ lengths) for half in (inside * 1.0, ~inside * 1.0))
 
     best = inside_means.argmax(axis=1)[:, None]
-    ranks = np.take_along_axis(rankdata(outside_means, axis=1), best, axis=1).ravel()
+    theirs = np.take_along_axis(outside_means, best, axis=1)
+    ranks = (outside_means < theirs).sum(axis=1) + ((outside_means == theirs).sum(axis=1) + 1) / 2  # ties share a rank
     logits = np.log(ranks / (policies + 1 - ranks))
     fall = np.take_along_axis(inside_means - outside_means, best, axis=1)
     return Overfitting(float((logits <= 0).mean()), logits, float(fall.mean()), policies, days, blocks)
