@@ -15,6 +15,7 @@ from torch import nn
 from rlwb.batch import count_rows, take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
 from rlwb.learner import Learner
+from rlwb.policy.adam import Adam
 from rlwb.policy.episodes import last_rows
 from rlwb.policy.gru import ALIGN
 from rlwb.policy.network import device_of
@@ -46,9 +47,7 @@ class NetworkLearner(Learner):
         self.settings = settings
         self.seed = seed
         self.updates = 0
-        # Fused: one compiled operation, four times as fast for networks of this size.
-        self._weights = list(network.parameters())
-        self.optimizer = torch.optim.Adam(self._weights, lr=settings.learning_rate, fused=True)
+        self.optimizer = Adam(network.parameters(), settings.learning_rate)
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
         if not isinstance(action_space, gym.spaces.Discrete) or action_space.n != self.network.actions:
@@ -66,8 +65,7 @@ class NetworkLearner(Learner):
         """Let the rate fall in a line to 0 within ``decay_updates``; it depends on `updates` alone."""
         within = self.settings.decay_updates
         left = 1.0 if within is None else max(0.0, 1.0 - self.updates / within)
-        for group in self.optimizer.param_groups:
-            group["lr"] = float(self.settings.learning_rate * left)
+        self.optimizer.learning_rate = float(self.settings.learning_rate * left)
 
     def _step(self, loss: torch.Tensor) -> None:
         """Move the weights once against the gradient of `loss`."""
@@ -78,7 +76,7 @@ class NetworkLearner(Learner):
             )
         self.optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self._weights, max_norm=self.settings.max_grad_norm)
+        nn.utils.clip_grad_norm_(self.optimizer.weights, max_norm=self.settings.max_grad_norm)
         self.optimizer.step()
 
     def _mark_episodes(self, obs: Any, done: np.ndarray) -> Any:

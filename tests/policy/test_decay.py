@@ -35,7 +35,7 @@ def test_it_falls_in_a_line_and_a_resume_goes_on_with_it(make: Callable[[], PPO 
             each.learn(seen.obs, seen.action, seen.reward, seen.done)
         after, again = policy.network.state_dict(), resumed.network.state_dict()
         assert all(torch.equal(again[name], after[name]) for name in after)
-        rates.append(policy.optimizer.param_groups[0]["lr"])
+        rates.append(policy.optimizer.learning_rate)
         # At rate 0 no weight moves any more.
         assert any(not torch.equal(before[name], after[name]) for name in after) == (rates[-1] > 0)
     assert rates == pytest.approx([4e-3, 3e-3, 2e-3, 1e-3, 0, 0])

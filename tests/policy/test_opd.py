@@ -81,7 +81,7 @@ def test_the_figures_keep_the_losses_apart(rollout: Rollout) -> None:
 def test_the_teacher_is_no_part_of_the_student(rollout: Rollout) -> None:
     teacher = small_teacher()
     before, policy = weights(teacher), student(teacher, distillation=1.0)
-    optimised = {id(p) for group in policy.optimizer.param_groups for p in group["params"]}
+    optimised = {id(weight) for weight in policy.optimizer.weights}
     assert optimised == {id(parameter) for parameter in policy.network.parameters()}
     assert not optimised & {id(parameter) for parameter in teacher.network.parameters()}
     learn(policy, rollout, batch_size=16, repeat=2)
