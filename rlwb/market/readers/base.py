@@ -1,8 +1,9 @@
-"""Readers of formats of bars, and the canonical form of their tables."""
+"""Readers of formats of bars: what one is, how a source gets its own, and the canonical form of their tables."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
@@ -19,7 +21,10 @@ from rlwb.values import check_value, suggestion
 
 #: Parameters of a reader's functions that are passed to it; all others are its options.
 PASSED = ("source", "instruments", "report")
+#: The reader of Parquet and CSV.
+TABLE = "table"
 Label = Literal["start", "end"]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,8 @@ class Reader:
             if name not in known:
                 hint = suggestion(name, known) if known else "it has none."
                 raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
-            hint = get_type_hints(self.function).get(name, Any)
             try:
-                check_value(hint, value)
+                check_value(get_type_hints(self.function).get(name, Any), value)
             except ValueError as error:
                 raise ConfigError(f"{self.name}'s option {name} is {value!r}; {error}") from None
 
@@ -80,18 +84,57 @@ def reader(
     by_file: bool = False,
 ) -> Callable[[Callable[..., Iterator[pa.Table]]], Reader]:
     """Declare a function to be a `Reader`, whose parameters these are."""
-    if isinstance(files, str):
-        pattern = files
+    if not isinstance(files, str):
+        return lambda function: Reader(name, function, files, recognises or (lambda _: False), label, by_file)
 
-        def of_pattern(source: Path) -> list[Path]:
-            found = [path for path in visible(source) if path.match(pattern)]
-            if not found:
-                raise DataError(f"{source} holds no file named {pattern}; check the path.")
-            return found
+    def matches(source: Path) -> list[Path]:
+        return [path for path in visible(source) if path.match(files)]
 
-        files = of_pattern
-        recognises = recognises or (lambda source: any(path.match(pattern) for path in visible(source)))
-    return lambda function: Reader(name, function, files, recognises or (lambda _: False), label, by_file)
+    def some(source: Path) -> list[Path]:
+        found = matches(source)
+        if not found:
+            raise DataError(f"{source} holds no file named {files}; check the path.")
+        return found
+
+    return lambda function: Reader(name, function, some, recognises or (lambda at: bool(matches(at))), label, by_file)
+
+
+def find_reader(name: str) -> Reader:
+    """Return the reader of a name: a built-in, an entry point's, ``package.module:Name`` or ``file.py:Name``.
+
+    Raises
+    ------
+    ConfigError
+        Where there is none, or where what the name stands for cannot be imported or is no reader.
+    """
+    made = parts.load("reader", name)
+    if isinstance(made, Reader):
+        return made
+    if not callable(made) or isinstance(made, type):
+        raise ConfigError(f"the reader {name} is no function that yields tables of bars; see docs/readers/own.md.")
+
+    def all_files(source: Path) -> list[Path]:
+        return [source] if source.is_file() else sorted(path for path in source.rglob("[!.]*") if path.is_file())
+
+    return Reader(name, made, all_files, lambda _: False)
+
+
+def recognise(path: Path) -> Reader:
+    """Return the reader that the names of files and folders point to, that of Parquet and CSV where none does."""
+    table, found = find_reader(TABLE), []
+    for name in parts.names("reader"):
+        try:
+            one = find_reader(name)
+        except ConfigError as error:
+            _log.warning("%s It recognises nothing.", error)
+        else:
+            found += [one] if name != TABLE and one.recognises(path) else []
+    # A folder of another kind may hold tables beside it, which are not files of that kind by their names.
+    if len(found) == 1 and path.is_dir() and table.recognises(path):
+        found += [table] if any(not found[0].recognises(file) for file in table.files(path)) else []
+    if len(found) > 1:
+        raise DataError(f"{path} could be {' or '.join(one.name for one in found)}; say which, or part the files.")
+    return found[0] if found else table
 
 
 def pass_known(function: Callable[..., Any], source: Path, arguments: Mapping[str, Any]) -> Any:
@@ -113,7 +156,7 @@ def bars(instrument: str, stamps: np.ndarray, columns: Mapping[str, np.ndarray],
         IANA zone of the stamps. A local time that it skips or repeats becomes missing.
     """
     moments = pa.array(stamps.astype("datetime64[ns]"))
-    names = pa.array(np.broadcast_to(np.array(instrument, dtype=object), len(stamps)), pa.string())
+    names = pa.repeat(pa.scalar(instrument, pa.string()), len(stamps))
     return pa.table({"instrument": names, "datetime": in_zone(moments, zone) if zone else moments, **columns})
 
 
@@ -143,70 +186,57 @@ def canonical(table: pa.Table, where: str) -> pa.Table:
     DataError
         For a column of another type, naming `where`.
     """
-    absent = [name for name in ("instrument", "datetime") if name not in table.column_names]
-    if absent:
-        raise DataError(f"{where}: the bars have no column {absent[0]}; they have {', '.join(table.column_names)}.")
     columns = {}
     for name in COLUMNS:
         if table.column_names.count(name) > 1:
             raise DataError(f"{where}: the bars have the column {name} more than once; keep one of each.")
         if name in table.column_names:
-            columns[name] = _convert(name, table[name], where)
+            columns[name] = _converted(name, table[name], where)
+        elif name in ("instrument", "datetime"):
+            raise DataError(f"{where}: the bars have no column {name}; they have {', '.join(table.column_names)}.")
         elif name in REQUIRED:
             columns[name] = pa.nulls(table.num_rows, pa.float64())
     return pa.table(columns)
 
 
-def _convert(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def _converted(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    kind, is_of = column.type, pa.types
+    text = is_of.is_string(kind) or is_of.is_large_string(kind) or is_of.is_null(kind)
     if name == "instrument":
-        if not is_text:
+        if not text:
             raise DataError(f"{where}: column instrument holds {kind}; write ids as text, or 000001 loses its zeros.")
         return column.cast(pa.string())
     if name == "datetime":
-        if pa.types.is_null(kind):
+        if is_of.is_null(kind):
             return column.cast(pa.timestamp("ns"))
-        if not pa.types.is_timestamp(kind):
+        if not is_of.is_timestamp(kind):
             raise DataError(f"{where}: column datetime holds {kind} and not timestamps; convert it first.")
-        return _nanoseconds(column)
+        stamps = column.cast(pa.timestamp("ns", kind.tz), safe=False)  # a year beyond nanoseconds becomes another one
+        return pc.if_else(pc.equal(stamps.cast(kind, safe=False), column), stamps, None)
     if name == "halted":
-        return _flags(column, where)
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (number or is_text):
+        return _halts(column, where)
+    if not (text or is_of.is_integer(kind) or is_of.is_floating(kind) or is_of.is_decimal(kind)):
         raise DataError(f"{where}: column {name} holds {kind}, which is not a number; correct it.")
     try:
         return column.cast(pa.float64(), safe=False)
     except pa.ArrowException as error:
-        raise DataError(
-            f"{where}: column {name} holds what is not a number ({one_line(error)[:120]}); correct it."
-        ) from None
+        what = one_line(error)[:120]
+        raise DataError(f"{where}: column {name} holds what is not a number ({what}); correct it.") from None
 
 
-def _nanoseconds(stamps: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return stamps in nanoseconds; what they do not reach is missing."""
-    target = pa.timestamp("ns", stamps.type.tz)
-    per_second = {"s": 1, "ms": 10**3, "us": 10**6}.get(stamps.type.unit)
-    if per_second is None:
-        return stamps
-    number, most = stamps.cast(pa.int64()), (2**63 // 10**9 - 1) * per_second
-    reached = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
-    return pc.if_else(reached, stamps, None).cast(target)
-
-
-def _flags(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def _halts(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     """Return halts as true and false; text and numbers may be true, false, 1 and 0."""
-    if not pa.types.is_boolean(column.type):
-        words = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False, "": None}
-        try:
-            text = pc.utf8_lower(pc.fill_null(column.cast(pa.string()), "")).dictionary_encode().unify_dictionaries()
-            known = text.chunk(0).dictionary.to_pylist() if text.num_chunks else []
-            meaning = pa.array([words[word] for word in known], pa.bool_())
-        except (pa.ArrowException, KeyError) as error:
-            raise DataError(
-                f"{where}: column halted holds {one_line(error)}; write true or false (or 1 and 0)."
-            ) from None
-        column = pa.chunked_array([meaning.take(chunk.indices) for chunk in text.chunks], pa.bool_())
-    return pc.fill_null(column, False)
+    if pa.types.is_boolean(column.type):
+        return pc.fill_null(column, False)
+    words = {"": False, "false": False, "0": False, "0.0": False, "true": True, "1": True, "1.0": True}
+    try:
+        text = pc.utf8_lower(pc.fill_null(column.cast(pa.string()), ""))
+        meaning = pc.index_in(text, pa.array(list(words)))
+        what = repr(text.filter(pc.is_null(meaning))[0].as_py()) if meaning.null_count else ""
+    except pa.ArrowException as error:
+        what = one_line(error)
+    if what:
+        raise DataError(f"{where}: column halted holds {what}; write true or false (or 1 and 0).")
+    return pa.array(list(words.values())).take(meaning)

@@ -25,7 +25,7 @@ import pandas as pd
 from rlwb.errors import DataError
 from rlwb.market.findings import Report
 from rlwb.market.read import read_bars
-from rlwb.market.readers.lookup import find_reader
+from rlwb.market.readers.base import find_reader
 from rlwb.market.source import open_source
 
 

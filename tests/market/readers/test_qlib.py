@@ -11,7 +11,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, load_sessions, read_bars
-from rlwb.market.readers.delimited import nearest_decimal
+from rlwb.market.readers.content import nearest_decimal
 from rlwb.market.source import open_source
 from tests.market.readers.sources import flat, qlib, write_bin, write_qlib
 

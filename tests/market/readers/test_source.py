@@ -15,7 +15,7 @@ import pytest
 from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, import_bars, load_sessions, read_bars
-from rlwb.market.readers.lookup import find_reader, recognise
+from rlwb.market.readers.base import find_reader, recognise
 from rlwb.market.source import Unit, open_source
 from tests.market.helpers import day_bars
 from tests.market.readers.sources import SOURCES, binance, lean, qlib, write_qlib
