@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,7 +41,7 @@ def serve() -> Iterator[Archive]:
                 self.close_connection = True
                 return
             if fault == "stall":
-                time.sleep(1.0)
+                threading.Event().wait(1.0)
                 return
             if isinstance(fault, int):
                 self.send_response(fault)

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import io
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,14 +25,6 @@ def archive() -> Iterator[Archive]:
     with serve() as running:
         running.files["/f"] = CONTENT
         yield running
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits in no time and remembers how long."""
-    waited: list[float] = []
-    monkeypatch.setattr(time, "sleep", waited.append)
-    return waited
 
 
 def fetcher(**settings: float) -> Fetcher:
