@@ -39,23 +39,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Bars in files, as they are; made by `open_source`.
-
-    Parameters
-    ----------
-    path
-        The file or folder.
-    reader
-        What reads it.
-    options
-        Options of the reader.
-    instruments
-        Ids to keep; None keeps all.
-    timezone
-        Zone of stamps that carry none, where it is not the session's.
-    report
-        Where everything that is dropped, changed or ignored is counted.
-    """
+    """Bars in files, as they are; made by `open_source`, which says what the fields mean."""
 
     path: Path
     reader: Reader
@@ -71,7 +55,7 @@ class Source:
 
     @property
     def label(self) -> Label | None:
-        """The end of a bar that stamps name, ``"start"`` or ``"end"``; None where the files do not say."""
+        """What stamps name of a bar; None where the files do not say."""
         return self.reader.label
 
     @cached_property

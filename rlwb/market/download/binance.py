@@ -23,7 +23,7 @@ INTERVALS = ("1s", "1m", "3m", "5m", "15m", "30m", "1h")
 _FOLDERS = {"spot": "data/spot", "um": "data/futures/um", "cm": "data/futures/cm"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class BinanceArchive:
     """Files of the archive to download.
 
@@ -47,13 +47,10 @@ class BinanceArchive:
     end: str
     market: Literal["spot", "um", "cm"] = "spot"
     base_url: str = BASE_URL
-    first: dt.date = field(init=False)
-    last: dt.date = field(init=False)
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        set_(self, "symbols", tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols)))
-        set_(self, "base_url", self.base_url.rstrip("/"))
+        self.symbols = tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols))
+        self.base_url = self.base_url.rstrip("/")
         for symbol in self.symbols:
             if not re.fullmatch(r"\w{2,40}", symbol):
                 raise ConfigError(f"{symbol!r} is no symbol of the archive; write for example BTCUSDT.")
@@ -66,8 +63,7 @@ class BinanceArchive:
             raise ConfigError(f"market is {self.market!r}; choose one of {', '.join(_FOLDERS)}.")
         if urlsplit(self.base_url).scheme not in ("http", "https"):
             raise ConfigError(f"base URL {self.base_url!r} begins with neither https:// nor http://; correct it.")
-        set_(self, "first", _day(self.start, "from", last=False))
-        set_(self, "last", _day(self.end, "to", last=True))
+        self.first, self.last = _day(self.start, "from", last=False), _day(self.end, "to", last=True)
         if self.first > self.last:
             raise ConfigError(f"from {self.start} is after to {self.end}; exchange them.")
 
@@ -126,8 +122,8 @@ def download_binance(
     Raises
     ------
     DataError
-        When the server cannot be reached or keeps failing, when a file does not fit its checksum, and when the archive
-        holds nothing at all of a symbol in these months.
+        When the server cannot be reached or keeps failing, a file does not fit its checksum, or the archive holds
+        nothing at all of a symbol in these months.
     """
     fetcher = fetcher or Fetcher()
     outcome = Outcome()

@@ -35,8 +35,6 @@ class Reader:
 
     Parameters
     ----------
-    name
-        The name by which it is chosen.
     function
         ``function(source, *, option=default, ...)`` yields tables of bars from a file or folder, in the order of the
         source. It may take `instruments` (a frozenset of ids to keep, or None) and `report` (where it counts what it
@@ -84,28 +82,25 @@ def reader(
     by_file: bool = False,
 ) -> Callable[[Callable[..., Iterator[pa.Table]]], Reader]:
     """Declare a function to be a `Reader`, whose parameters these are."""
-    if not isinstance(files, str):
-        return lambda function: Reader(name, function, files, recognises or (lambda _: False), label, by_file)
+    pattern = files if isinstance(files, str) else None
 
     def matches(source: Path) -> list[Path]:
-        return [path for path in visible(source) if path.match(files)]
+        return [path for path in visible(source) if pattern is not None and path.match(pattern)]
 
-    def some(source: Path) -> list[Path]:
-        found = matches(source)
-        if not found:
-            raise DataError(f"{source} holds no file named {files}; check the path.")
-        return found
+    def found(source: Path) -> list[Path]:
+        if not matches(source):
+            raise DataError(f"{source} holds no file named {pattern}; check the path.")
+        return matches(source)
 
-    return lambda function: Reader(name, function, some, recognises or (lambda at: bool(matches(at))), label, by_file)
+    listed = found if isinstance(files, str) else files
+    known = recognises or (lambda source: bool(matches(source)))
+    return lambda function: Reader(name, function, listed, known, label, by_file)
 
 
 def find_reader(name: str) -> Reader:
     """Return the reader of a name: a built-in, an entry point's, ``package.module:Name`` or ``file.py:Name``.
 
-    Raises
-    ------
-    ConfigError
-        Where there is none, or where what the name stands for cannot be imported or is no reader.
+    What cannot be found or imported, or is no reader, is a `ConfigError`.
     """
     made = parts.load("reader", name)
     if isinstance(made, Reader):
@@ -179,12 +174,8 @@ def in_zone(stamps: pa.Array | pa.ChunkedArray, zone: str) -> pa.Array | pa.Chun
 def canonical(table: pa.Table, where: str) -> pa.Table:
     """Return the columns of the schema with its types: text, timestamp[ns], float64 and halted bool.
 
-    Columns that are required and absent are missing; a halt that is missing is none.
-
-    Raises
-    ------
-    DataError
-        For a column of another type, naming `where`.
+    Columns that are required and absent are missing; a halt that is missing is none. A column of another type is a
+    `DataError` that names `where`.
     """
     columns = {}
     for name in COLUMNS:

@@ -68,8 +68,6 @@ def read_binance(
         The file, whose name says instrument and interval.
     interval
         ``"1m"``, ``"5m"``: which files of a folder are read. May be left out where they are all of one interval.
-    max_megabytes
-        A file that is larger, packed or unpacked, is refused before it is read further.
     """
     match = _NAME.fullmatch(source.name)
     if match is None:

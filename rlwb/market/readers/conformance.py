@@ -44,27 +44,18 @@ def check_reader(
     Its bars are the same each time, and those of one instrument are picked out right. The source is not written to.
     Each file in turn is emptied, cut, and replaced by other things: the answer is then a `DataError` of one sentence
     that names the file or the source, or, for a cut file that still reads, no more bars than before. A file that would
-    run code if it were trusted runs nothing.
+    run code if it were trusted runs nothing. An `AssertionError` says how the reader breaks the contract.
 
     Parameters
     ----------
-    name
-        The reader: a built-in's or an entry point's name, ``package.module:Name`` or ``file.py:Name``.
+    name, options
+        The reader, as `kind` and `options` of `rlwb.market.read_bars`.
     source
         A small file or folder, with the folders above that the reader needs to know it by.
     scratch
         An empty folder, where copies are damaged.
-    options
-        Options of the reader.
-    bars
-        How many bars there are; not checked by default.
-    counts
-        What the report counts, exactly; not checked by default.
-
-    Raises
-    ------
-    AssertionError
-        Where the reader breaks the contract, saying how.
+    bars, counts
+        How many bars there are, and what the report counts, exactly; not checked by default.
     """
     label = find_reader(name).label
     assert label in ("start", "end", None), f"label is {label!r}"

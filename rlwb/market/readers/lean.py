@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from rlwb.errors import DataError
@@ -92,19 +91,24 @@ def read_lean(
         where the files lie in Lean's own folders, which say so. Forex and the rest are not supported.
     zone
         IANA zone of the milliseconds since midnight. May be left out for equities of the USA and India and for crypto.
-    max_megabytes
-        A file that is larger, packed or unpacked, is refused before it is read further.
     """
     files = _found(source)
     scale, zone = _market(files[0], security, zone)
     for (symbol, date), of_day in groupby(files, key=lambda file: (file.symbol, file.date)):
         if instruments is not None and symbol not in instruments:
             continue
+        day = list(of_day)
+        midnight = date_in(day[0].path, f"{date[:4]}-{date[4:6]}-{date[6:]}")
+        tables = [_minutes(file, scale, max_megabytes, report) for file in day]
         # Trades and quotes side by side; what one of them lacks at a time is missing.
-        day = [(file.path, _minutes(file, scale, max_megabytes, report)) for file in of_day]
-        whole = pd.concat([minutes for _, minutes in day], axis=1, sort=True)
-        stamps = date_in(day[0][0], f"{date[:4]}-{date[4:6]}-{date[6:]}") + whole.index.to_numpy("timedelta64[ms]")
-        yield bars(symbol, stamps, {str(name): whole[name].to_numpy() for name in whole}, zone)
+        times = np.unique(np.concatenate([table["milliseconds"] for table in tables]))
+        fields = {}
+        for table in tables:
+            at = np.searchsorted(times, table.pop("milliseconds"))
+            for name, values in table.items():
+                fields[name] = np.full(len(times), np.nan)
+                fields[name][at] = values
+        yield bars(symbol, midnight + times.astype("timedelta64[ms]"), fields, zone)
 
 
 def _market(file: _File, security: str | None, zone: str | None) -> tuple[int, str]:
@@ -124,8 +128,8 @@ def _market(file: _File, security: str | None, zone: str | None) -> tuple[int, s
     return _SCALE[security], zone
 
 
-def _minutes(file: _File, scale: int, max_megabytes: int, report: Report) -> pd.DataFrame:
-    """Return one file's columns of the schema by milliseconds since midnight, sorted, the last row of each.
+def _minutes(file: _File, scale: int, max_megabytes: int, report: Report) -> dict[str, np.ndarray]:
+    """Return one file's columns of the schema, and milliseconds since midnight: sorted, the last row of each.
 
     What is moved or dropped is counted.
     """
@@ -135,12 +139,12 @@ def _minutes(file: _File, scale: int, max_megabytes: int, report: Report) -> pd.
         raise DataError(f"{file.path} holds {name[:80]!r}, which its own name denies; fetch it again.")
     where = str(file.path)
     table = read_numbers(content, _COLUMNS[file.kind], where)
-    times = table.pop("milliseconds")
+    times = table["milliseconds"]
     bad = ~((times >= 0) & (times < 86_400_000) & (times == np.floor(times)))
     check_rows(bad, times, "the time in milliseconds since midnight", where)
     if file.kind == "quote":  # the last quote of each bar
-        names = {"bid_close": "bid", "bid_size": "bid_size", "ask_close": "ask", "ask_size": "ask_size"}
-        table = {ours: table[theirs] for theirs, ours in names.items()}
+        names = {"bid": "bid_close", "bid_size": "bid_size", "ask": "ask_close", "ask_size": "ask_size"}
+        table = {"milliseconds": times, **{ours: table[theirs] for ours, theirs in names.items()}}
     order = np.argsort(times, kind="stable")
     again = np.append(np.diff(times[order]) == 0, False)
     dropped, follower = order[again], order[1:][again[:-1]]
@@ -156,5 +160,4 @@ def _minutes(file: _File, scale: int, max_megabytes: int, report: Report) -> pd.
             report.add(reason, len(rows), f"{where}, row {rows[0] + 1}")
     kept = order[~again]
     # A division, because 6450600 * 1e-4 is not 645.06 to the last digit.
-    columns = {name: values[kept] / scale if name in PRICES else values[kept] for name, values in table.items()}
-    return pd.DataFrame(columns, index=times[kept].astype(np.int64))
+    return {name: values[kept] / scale if name in PRICES else values[kept] for name, values in table.items()}

@@ -52,8 +52,6 @@ def read_qlib(
 
     Parameters
     ----------
-    source
-        The directory.
     freq
         ``"day"``, ``"1min"``, ``"5min"``: the middle of the files' names. May be left out where the calendars hold one.
     market
@@ -62,8 +60,6 @@ def read_qlib(
         ``"stored"`` leaves prices and volumes as they are, mostly adjusted. ``"raw"`` divides prices by the column
         `factor` and multiplies volumes by it, which gives what was traded, and keeps the factor for comparisons across
         days (`rlwb.market.factors`).
-    max_megabytes
-        A calendar or list that is larger is refused before it is read further.
     """
     calendar, listing = _lists(source, freq, market)
     steps = _steps(calendar, max_megabytes)
