@@ -7,6 +7,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Literal
@@ -125,20 +126,16 @@ def download_binance(
         When the server cannot be reached or keeps failing, a file does not fit its checksum, or the archive holds
         nothing at all of a symbol in these months.
     """
-    fetcher = fetcher or Fetcher()
     outcome = Outcome()
+    bring = partial(_bring, archive, directory, fetcher or Fetcher(), outcome)
     for symbol in archive.symbols:
         before = len(outcome.fetched) + len(outcome.present)
-
-        def bring(period: str, symbol: str = symbol) -> str | None:
-            return _bring(archive, symbol, period, directory, fetcher, outcome)
-
         for days in archive.months():
             month = f"{days[0]:%Y-%m}"
             whole = len(days) == calendar.monthrange(days[0].year, days[0].month)[1]
             split = any(directory.glob(archive.name(symbol, f"{month}-[0-9][0-9]")))
-            how = bring(month) if whole and not split else None
-            absent = [] if how else [day for day in days if not bring(str(day))]
+            how = bring(symbol, month) if whole and not split else None
+            absent = [] if how else [day for day in days if not bring(symbol, str(day))]
             line = f"{symbol} {month}: {how or counted(len(days), 'days') + ', one file each'}"
             if absent:
                 listed = f"{absent[0]}" if len(absent) == 1 else f"{absent[0]} to {absent[-1]}"
@@ -154,7 +151,7 @@ def download_binance(
 
 
 def _bring(
-    archive: BinanceArchive, symbol: str, period: str, directory: Path, fetcher: Fetcher, outcome: Outcome
+    archive: BinanceArchive, directory: Path, fetcher: Fetcher, outcome: Outcome, symbol: str, period: str
 ) -> str | None:
     """Bring one file and its checksum; return in words how, None when the archive does not hold it."""
     target = directory / archive.name(symbol, period)

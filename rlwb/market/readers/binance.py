@@ -69,9 +69,7 @@ def read_binance(
     interval
         ``"1m"``, ``"5m"``: which files of a folder are read. May be left out where they are all of one interval.
     """
-    match = _NAME.fullmatch(source.name)
-    if match is None:
-        raise DataError(f"{source} is not named like klines, for example BTCUSDT-1m-2024-01.zip; rename it.")
+    (match,) = matching(source, _NAME).values()
     instrument, seconds = match[1], int(match[2]) * _UNITS[match[3]]
     if instruments is not None and instrument not in instruments:
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -64,25 +63,21 @@ def read_qlib(
     calendar, listing = _lists(source, freq, market)
     steps = _steps(calendar, max_megabytes)
     spans, padded = _spans(listing, max_megabytes)
-    known = {*FIELDS, "factor"}
-    columns = _columns(source, calendar.stem)
-    at = _folders_of(list(spans), list(columns), listing)
-    others = sorted({name for paths in columns.values() for name in paths} - known)
-    unlisted = sorted(set(columns) - set(at.values()))
-    bare = sorted(name for name in spans if not set(_NEEDED) & set(columns.get(at.get(name, ""), {})))
+    columns, known = _columns(source, calendar.stem), {*FIELDS, "factor"}
+    bare = {name for name in spans if not set(_NEEDED) & set(columns.get(name.lower(), {}))}
     for reason, found in (
         ("instrument_padded", padded),
-        ("instrument_unlisted", unlisted),
-        ("column_ignored", others),
-        ("instrument_without_bars", bare),
+        ("instrument_unlisted", sorted(set(columns) - {name.lower() for name in spans})),
+        ("column_ignored", sorted({field for paths in columns.values() for field in paths} - known)),
+        ("instrument_without_bars", sorted(bare)),
     ):
         report.add(reason, len(found), ", ".join(found[:5]))
     if len(bare) == len(spans):
         raise DataError(f"{source / 'features'} holds no {calendar.stem} prices of {listing}; check freq.")
-    for name in sorted(set(spans) - set(bare)):
+    for name in sorted(set(spans) - bare):
         if instruments is not None and name not in instruments:
             continue
-        paths = {field: path for field, path in columns[at[name]].items() if field in known}
+        paths = {field: path for field, path in columns[name.lower()].items() if field in known}
         stamps, fields = _read(name, paths, steps)
         empty = np.logical_and.reduce([np.isnan(fields[field]) for field in _NEEDED])
         listed = np.logical_or.reduce([(stamps >= first) & (stamps <= last) for first, last in spans[name]])
@@ -102,10 +97,9 @@ def _lists(source: Path, freq: str | None, market: str) -> tuple[Path, Path]:
     """Return the calendar and the list of instruments."""
     if not _is_qlib(source):
         raise DataError(f"{source} is not a Qlib directory with calendars, instruments and features.")
-    texts = (sorted(path for path in (source / part).glob("[!.]*.txt") if path.is_file()) for part in _PARTS[:2])
-    calendars, markets = ({path.stem: path for path in paths} for paths in texts)
-    calendars = {name: path for name, path in calendars.items() if not name.endswith("_future")}
-    markets = {name.lower(): path for name, path in markets.items()}
+    of_calendars, of_markets = (sorted((source / part).glob("[!.]*.txt")) for part in _PARTS[:2])
+    calendars = {path.stem: path for path in of_calendars if not path.stem.endswith("_future")}
+    markets = {path.stem.lower(): path for path in of_markets}
     freq = freq or (next(iter(calendars)) if len(calendars) == 1 else None)
     if freq not in calendars:
         asked = f"no {freq}" if freq else "not one calendar alone"
@@ -117,31 +111,23 @@ def _lists(source: Path, freq: str | None, market: str) -> tuple[Path, Path]:
 
 
 def _columns(source: Path, freq: str) -> dict[str, dict[str, Path]]:
-    """Return the files of the frequency in each folder of features, by lower-case field."""
+    """Return the files of the frequency by lower-case instrument and field."""
     ending = f".{freq}.bin".lower()
-    folders = sorted(folder for folder in (source / "features").glob("[!.]*") if folder.is_dir())
+    folders: dict[str, Path] = {}
+    for folder in sorted(path for path in (source / "features").glob("[!.]*") if path.is_dir()):
+        name = folder.name.lower().removeprefix("_qlib_")  # Qlib's prefix of what Windows would take for a device
+        if folders.setdefault(name, folder) != folder:
+            raise DataError(
+                f"{folders[name].name} and {folder.name} in {folder.parent} differ by case alone; keep one."
+            )
     return {
-        folder.name: {
+        name: {
             path.name.lower().removesuffix(ending): path
             for path in sorted(folder.iterdir())
             if path.name.lower().endswith(ending)
         }
-        for folder in folders
+        for name, folder in folders.items()
     }
-
-
-def _folders_of(names: list[str], folders: list[str], listing: Path) -> dict[str, str]:
-    """Return the folder of each id that has one; ids and folders match without regard to case."""
-    doubled = [name for name, count in Counter(name.lower() for name in names).items() if count > 1]
-    if doubled:
-        raise DataError(f"{listing} lists {doubled[0]} in two spellings, which share one folder; keep one of them.")
-    by_name: dict[str, str] = {}
-    for folder in folders:
-        name = folder.lower().removeprefix("_qlib_")  # Qlib's prefix of what Windows would take for a device
-        if name in by_name:
-            raise DataError(f"the folders {by_name[name]} and {folder} beside {listing.parent} differ by case alone.")
-        by_name[name] = folder
-    return {name: by_name[name.lower()] for name in names if name.lower() in by_name}
 
 
 def _lines(path: Path, max_megabytes: int) -> list[tuple[int, str]]:
@@ -192,8 +178,11 @@ def _spans(path: Path, max_megabytes: int) -> tuple[dict[str, list[tuple[np.date
     """
     spans: dict[str, list[tuple[np.datetime64, np.datetime64]]] = {}
     padded: list[str] = []
+    spellings: dict[str, str] = {}
     for row, line in _lines(path, max_megabytes):
         name, *dates = (cell.strip() for cell in line.split("\t"))
+        if spellings.setdefault(name.lower(), name) != name:
+            raise DataError(f"{path} lists {name.lower()} in two spellings, which share one folder; keep one of them.")
         if len(dates) < 2 or not name:
             raise DataError(f"{path}, row {row}: {line[:60]!r} is not an id and two dates between tabs; correct it.")
         if not line.startswith(f"{name}\t"):

@@ -123,10 +123,7 @@ def read_table(
     row = file.first_row
     for batch in file.read(found):
         table = {name: batch[name] for name in found if name not in ("date", "time")}
-        stamps = batch["datetime"] if "datetime" in found else _joined(batch["date"], batch["time"])
-        if not pa.types.is_timestamp(stamps.type):
-            stamps = parse_stamps(_as_text(stamps, str(source)), str(source), datetime_format, row)
-        table["datetime"] = stamps
+        table["datetime"] = _stamps(batch, str(source), datetime_format, row)
         if only is not None:
             table["instrument"] = pa.repeat(pa.scalar(only, pa.string()), batch.num_rows)
         row += batch.num_rows
@@ -261,22 +258,25 @@ class _Parquet:
             raise DataError(f"{self.path} is not a readable Parquet file ({one_line(error)}); replace it.") from None
 
 
-def _joined(dates: pa.Array, times: pa.Array) -> pa.Array:
-    """Return date and time of day as text with a blank between them."""
-    if pa.types.is_timestamp(dates.type):
-        dates = dates.cast(pa.date32())
-    parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
-    return pc.binary_join_element_wise(*parts, " ")
-
-
-def _as_text(stamps: pa.Array, where: str) -> pa.Array:
+def _stamps(batch: pa.RecordBatch, where: str, datetime_format: str | None, row: int) -> pa.Array:
+    """Return the column datetime as timestamps, or date and time of day together."""
+    if "datetime" not in batch.schema.names:
+        dates, times = batch["date"], batch["time"]
+        if pa.types.is_timestamp(dates.type):
+            dates = dates.cast(pa.date32())
+        parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
+        return parse_stamps(pc.binary_join_element_wise(*parts, " "), where, datetime_format, row)
+    stamps = batch["datetime"]
     kind = stamps.type
+    if pa.types.is_timestamp(kind):
+        return stamps
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and stamps.null_count < len(stamps):
         raise DataError(
             f"{where}: column datetime holds numbers; convert them to timestamps first, for example with "
             "pandas.to_datetime(..., unit='ms')."
         )
     try:
-        return stamps.cast(pa.string())
+        text = stamps.cast(pa.string())
     except pa.ArrowException:
         raise DataError(f"{where}: column datetime holds {kind} and no stamps; write timestamps or text.") from None
+    return parse_stamps(text, where, datetime_format, row)
