@@ -28,7 +28,7 @@ class Contents:
     Parameters
     ----------
     kind
-        The reader that reads it, ``"table"`` for Parquet and CSV, ``"dataset"`` for a data set.
+        The reader that reads it, ``"dataset"`` for a data set.
     files, size
         How many files, and their bytes.
     bars, instruments, days

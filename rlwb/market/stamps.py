@@ -22,15 +22,8 @@ def parse_stamps(
 
     ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing.
 
-    Parameters
-    ----------
-    where, row
-        The file, and the row of the first stamp in it, for messages.
-
-    Raises
-    ------
-    DataError
-        For a mix of stamps with and without an offset, and for text that cannot be read.
+    A mix of stamps with and without an offset is a `DataError`, as is text that cannot be read; it names the file
+    `where` and the row, `row` being that of the first stamp.
     """
     if datetime_format is None and len(text):  # Arrow reads plain forms ten times as fast as pandas, and no others
         with contextlib.suppress(pa.ArrowInvalid):

@@ -72,10 +72,10 @@ def download_yahoo(
     Raises
     ------
     ConfigError
-        For an interval or dates that Yahoo does not keep, a symbol that cannot be one, and where yfinance is missing.
+        For an interval, dates or a symbol that Yahoo does not have, and where yfinance is missing.
     DataError
-        When Yahoo cannot be reached or gives nothing, where prices in the folder have been adjusted since, and where a
-        file in the folder is of another interval or origin.
+        When Yahoo cannot be reached or gives nothing, and where a file in the folder has other prices now, another
+        interval or another origin.
     """
     now = now or dt.datetime.now(dt.UTC)
     first, last = _dates(interval, start, end, now.date())

@@ -118,18 +118,13 @@ def read_delimited(
     types
         Arrow types of the columns to read, by name.
     where
-        The file, for messages, which count rows from 1 with the header.
+        The file, for refusals, which count rows from 1 with the header.
     skip
         Lines before the first row.
     missing
         What stands for a missing number.
     quotes
         Whether values may stand between double quotes.
-
-    Raises
-    ------
-    DataError
-        For a row with another number of values, a value that is not of its type, and what cannot be read at all.
     """
     try:
         with pc.open_csv(

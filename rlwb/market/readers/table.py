@@ -139,18 +139,9 @@ def only_instrument(path: Path, columns: Mapping[str, str] | None, pattern: str 
 def match_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
     """Return the file's column for each column of the schema, as ``{schema name: name in the file}``.
 
-    Names match without regard to case, surrounding blanks, ``<>`` and a leading ``$``; `ALIASES` are understood when
-    the schema's own name is absent. Without a datetime, ``date`` and ``time`` together make one, and either alone is
-    taken for it.
-
-    Parameters
-    ----------
-    names
-        The file's columns.
-    columns
-        ``{name in the file: schema name}``, which goes first; ``date`` and ``time`` are allowed schema names.
-    where
-        The file, for messages.
+    What `columns` says (``{name in the file: schema name}``) goes first. Other names match without regard to case,
+    surrounding blanks, ``<>`` and a leading ``$``; `ALIASES` are understood when the schema's own name is absent.
+    Without a datetime, ``date`` and ``time`` together make one, and either alone is taken for it.
     """
     columns = columns or {}
     for name, wanted in columns.items():
