@@ -12,7 +12,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, MaxRetryError, NewConnectionError
 from urllib3.util import Retry
 
 from rlwb.errors import ConfigError, DataError
@@ -114,7 +114,7 @@ class Fetcher:
                     if response.status_code not in _PASSING:
                         raise DataError(f"{url} is refused ({failure}); check symbol, interval and server.")
                     wait = Retry().get_retry_after(response.raw) or wait
-            except requests.RequestException as error:
+            except (requests.RequestException, InvalidHeader) as error:
                 failure = _reason(url, error)
             if number + 1 < self.tries:
                 time.sleep(min(wait, _LONGEST_PAUSE))
@@ -124,7 +124,7 @@ class Fetcher:
         )
 
 
-def _reason(url: str, error: requests.RequestException) -> str:
+def _reason(url: str, error: Exception) -> str:
     """Return why the connection was cut; a server that cannot be reached at all is a `DataError`."""
     told = error.args[0] if error.args else error
     reason = told.reason if isinstance(told, MaxRetryError) else told

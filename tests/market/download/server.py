@@ -20,6 +20,7 @@ class Archive:
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[int | str]] = field(default_factory=dict)
     ranges: bool = True
+    retry_after: str = "7"
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
@@ -45,7 +46,7 @@ def serve() -> Iterator[Archive]:
                 return
             if isinstance(fault, int):
                 self.send_response(fault)
-                self.send_header("Retry-After", "7")
+                self.send_header("Retry-After", archive.retry_after)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return

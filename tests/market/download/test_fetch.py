@@ -103,6 +103,12 @@ def test_the_server_says_how_long_to_wait(archive: Archive, pauses: list[float])
     assert pauses == [7.0, 7.0]
 
 
+def test_a_wait_that_cannot_be_read_is_none(archive: Archive, pauses: list[float]) -> None:
+    archive.faults["/f"], archive.retry_after = [503], "soon"
+    assert fetcher().small(f"{archive.url}/f") == CONTENT
+    assert pauses == [1.0]
+
+
 def test_a_stalled_server_is_left(archive: Archive) -> None:
     archive.faults["/f"] = ["stall"]
     assert fetcher(timeout=0.2).small(f"{archive.url}/f") == CONTENT

@@ -207,6 +207,7 @@ def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any], word
         (-1, "the start index is -1"),
         (0.5, "the start index is 0.5"),
         (2.0**24, "the start index is 1.67772e"),
+        # Its values had other dates on the calendar for which they were written.
         (1, "5 values from step 1 of a calendar of 5 steps; it was written for another calendar"),
     ],
 )
@@ -216,12 +217,6 @@ def test_a_start_index_that_cannot_be_is_refused(tmp_path: Path, start: float, w
     with pytest.raises(DataError, match=words) as caught:
         read(source)
     assert "a/low.1min.bin" in str(caught.value)
-
-
-def test_a_column_longer_than_the_calendar_is_refused_because_its_dates_are_unknown(tmp_path: Path) -> None:
-    source = write_qlib(tmp_path / "q", {"A": flat([1] * 6, [1] * 6)}, STEPS)
-    with pytest.raises(DataError, match="6 values from step 0 of a calendar of 5 steps"):
-        read(source)
 
 
 @pytest.mark.parametrize(
