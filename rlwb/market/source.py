@@ -22,10 +22,11 @@ from rlwb.market.readers.base import (
     canonical,
     find_reader,
     in_zone,
-    pass_known,
+    known_to,
     recognise,
 )
 from rlwb.market.readers.content import one_line
+from rlwb.parts import Part, complete
 
 __all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
 
@@ -61,7 +62,7 @@ class Source:
     @cached_property
     def files(self) -> list[Path]:
         """The files that the bars depend on, sorted."""
-        return list(pass_known(self.reader.files, self.path, self.options))
+        return self.reader.files(self.path, **known_to(self.reader.files, self.options))
 
     @property
     def units(self) -> list[Unit]:
@@ -127,9 +128,9 @@ class Source:
             check_found(wanted, wanted.seen, self.path)
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
-        arguments = {**self.options, "instruments": wanted, "report": self.report}
+        passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
         try:
-            for table in pass_known(self.reader.function, path, arguments):
+            for table in self.reader(path, **self.options, **passed):
                 bars = canonical(table, str(path))
                 zone = bars["datetime"].type.tz
                 if self.timezone is not None and zone is not None:
@@ -190,7 +191,7 @@ def open_source(
     if of_tables and found.name != TABLE:
         raise ConfigError(f"{place} is read as {found.name}, where {next(iter(of_tables))} has no effect; drop it.")
     together = {**(options or {}), **of_tables}
-    found.check_options(together)
+    complete("reader", Part(name=kind or found.name, **together))
     return Source(place, found, together, _names(instruments), source_timezone, report or Report())
 
 

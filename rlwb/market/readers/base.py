@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,7 @@ from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
-from rlwb.values import check_value, suggestion
 
-#: Parameters of a reader's functions that are passed to it; all others are its options.
-PASSED = ("source", "instruments", "report")
 #: The reader of Parquet and CSV.
 TABLE = "table"
 Label = Literal["start", "end"]
@@ -59,18 +56,6 @@ class Reader:
 
     def __call__(self, source: Path, **arguments: Any) -> Iterator[pa.Table]:
         return self.function(source, **arguments)
-
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for an option that the reader does not have, or one of another type."""
-        known = [name for name in inspect.signature(self.function).parameters if name not in PASSED]
-        for name, value in options.items():
-            if name not in known:
-                hint = suggestion(name, known) if known else "it has none."
-                raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
-            try:
-                check_value(get_type_hints(self.function).get(name, Any), value)
-            except ValueError as error:
-                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {error}") from None
 
 
 def reader(
@@ -119,7 +104,7 @@ def recognise(path: Path) -> Reader:
     table, found = find_reader(TABLE), []
     for name in parts.names("reader"):
         try:
-            one = find_reader(name)
+            one = replace(find_reader(name), name=name)
         except ConfigError as error:
             _log.warning("%s It recognises nothing.", error)
         else:
@@ -132,10 +117,10 @@ def recognise(path: Path) -> Reader:
     return found[0] if found else table
 
 
-def pass_known(function: Callable[..., Any], source: Path, arguments: Mapping[str, Any]) -> Any:
-    """Call `function` with `source` and those of `arguments` that it has parameters for."""
+def known_to(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `arguments` that `function` has parameters for."""
     known = inspect.signature(function).parameters
-    return function(source, **{name: value for name, value in arguments.items() if name in known})
+    return {name: value for name, value in arguments.items() if name in known}
 
 
 def bars(instrument: str, stamps: np.ndarray, columns: Mapping[str, np.ndarray], zone: str | None = None) -> pa.Table:

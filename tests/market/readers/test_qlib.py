@@ -186,11 +186,11 @@ def test_one_of_several_frequencies_and_lists_has_to_be_chosen(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"frequency": "day"}, "no option 'frequency'; did you mean freq"),
-        ({"prices": "row"}, "option prices is 'row'"),
-        ({"market": 300}, "option market is 300"),
+        ({"frequency": "day"}, "no setting frequency; did you mean freq"),
+        ({"prices": "row"}, "prices of reader qlib is 'row'"),
+        ({"market": 300}, "market of reader qlib is 300"),
         ({"max_megabytes": 0}, "max_megabytes is 0"),
-        ({"max_megabytes": True}, "option max_megabytes is True"),
+        ({"max_megabytes": True}, "max_megabytes of reader qlib is True"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:

@@ -52,9 +52,9 @@ def test_a_plain_function_in_a_file_reads_a_source(mine: Path) -> None:
     assert bars["close"].dtype == np.float64
     assert bars["open"].isna().all()
     assert read_bars(mine, kind=kind, options={"step": 2})["datetime"].dt.minute.tolist() == [0, 2, 4, 6] * 2
-    with pytest.raises(ConfigError, match=r"no option 'steps'; did you mean step"):
+    with pytest.raises(ConfigError, match=r"no setting steps; did you mean step"):
         read_bars(mine, kind=kind, options={"steps": 2})
-    with pytest.raises(ConfigError, match=r"option step is '2'"):
+    with pytest.raises(ConfigError, match=r"step of reader .* is '2'"):
         read_bars(mine, kind=kind, options={"step": "2"})
     with pytest.raises(DataError, match="no instrument B; the nearest of its 2 names is"):
         read_bars(mine, kind=kind, instruments=["B"])
