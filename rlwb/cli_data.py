@@ -28,8 +28,7 @@ Kind = Annotated[
     typer.Option(metavar="KIND", help="The reader: table (Parquet, CSV), qlib, binance, lean, ...; else by the names."),
 ]
 Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="An option of that reader; may be repeated."),
+    list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of that reader; may be repeated.")
 ]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there too.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -15,16 +15,7 @@ import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
-from rlwb.market.readers.base import (
-    TABLE,
-    Label,
-    Reader,
-    canonical,
-    find_reader,
-    in_zone,
-    known_to,
-    recognise,
-)
+from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
 from rlwb.parts import Part, complete
 
