@@ -91,6 +91,8 @@ def read_lean(
         where the files lie in Lean's own folders, which say so. Forex and the rest are not supported.
     zone
         IANA zone of the milliseconds since midnight. May be left out for equities of the USA and India and for crypto.
+    max_megabytes
+        A file that is larger, packed or unpacked, is refused before it is read further.
     """
     files = _found(source)
     scale, zone = _market(files[0], security, zone)

@@ -58,6 +58,8 @@ def read_lobster(
     ----------
     tick_minutes
         Length of a bar in minutes, 1 to 60; bars are counted from midnight.
+    max_megabytes
+        A file that is larger is refused before it is read further.
     """
     if not 1 <= tick_minutes <= 60:
         raise ConfigError(f"tick_minutes is {tick_minutes}; give a whole number from 1 to 60.")
