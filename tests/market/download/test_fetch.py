@@ -55,24 +55,21 @@ def test_a_later_process_goes_on_from_the_part(archive: Archive, tmp_path: Path)
     assert archive.asked("/f") == [None, "bytes=409600-"]
 
 
-def test_a_part_of_another_version_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(b"x" * 1000)
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        (b"x" * 1000, ["bytes=1000-", None]),  # of another version
+        (CONTENT, []),
+        (CONTENT + b"more", ["bytes=1000004-", None]),
+    ],
+)
+def test_a_part_is_gone_on_from_where_it_fits(
+    archive: Archive, tmp_path: Path, part: bytes, asked: list[str | None]
+) -> None:
+    (tmp_path / ".f.part").write_bytes(part)
     fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
     assert (tmp_path / "f").read_bytes() == CONTENT
-    assert archive.asked("/f") == ["bytes=1000-", None]
-
-
-def test_a_part_that_is_whole_is_not_asked_for(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(CONTENT)
-    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
-    assert (tmp_path / "f").read_bytes() == CONTENT
-    assert archive.seen == []
-
-
-def test_a_part_that_is_too_long_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(CONTENT + b"more")
-    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == asked
 
 
 def test_a_server_without_ranges_sends_all_of_it_again(archive: Archive, tmp_path: Path) -> None:
