@@ -102,7 +102,8 @@ def import_(
     ] = "keep",
     json: JsonFile = None,
     debug: Debug = False,
-    reading: Any = None,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Add bars to a data set: what is new is read, what was imported before changes nothing.
 
@@ -125,7 +126,8 @@ def check(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures.")] = None,
     limit: Annotated[int, typer.Option(help="Findings of a kind that are listed; all are counted.")] = 1000,
     debug: Debug = False,
-    reading: Any = None,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Tell whether the bars of SOURCE are sound, and name what is not by file, instrument, date and row.
 
