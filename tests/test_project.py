@@ -48,8 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     | PRIMITIVES
     | PARTS
     | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
-    "rlwb.cli_download": BASE | {"rlwb.market"},
-    "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_download"},
+    "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data"},
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from rlwb.market.bars import DAY, NUMBERS
 from rlwb.market.dataset.state import BARS, State, is_dataset
@@ -27,7 +28,7 @@ class Contents:
     Parameters
     ----------
     kind
-        The reader that reads it, ``"table"`` for Parquet and CSV, ``"dataset"`` for a data set.
+        The reader that reads it, ``"dataset"`` for a data set.
     files, size
         How many files, and their bytes.
     bars, instruments, days
@@ -80,51 +81,41 @@ class Contents:
             ]
             more = len(self.dataset.sources) - _MOST
             lines += [f"         and {more:,} more of them (--json has all)"] if more > 0 else []
-        return "\n".join([*lines, *(self.report.as_text().splitlines() if self.report.counts else ())])
+        return "\n".join([*lines, *([self.report.as_text()] if self.report.counts else [])])
 
 
 def read_contents(
     source: str | os.PathLike[str], *, kind: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Contents:
     """Read `source` and tell what it holds; parameters as for `rlwb.market.source.open_source`."""
-    seen = _Seen()
+    columns: dict[str, None] = {}
+    state: State | None = None
     if is_dataset(source) and kind is None and not options:
         stored = Stored(Path(source), unfinished=True)
-        for part in stored.parts():
-            seen.add(part.names[np.unique(part.code)].tolist(), part.stamp)
-        state = stored.state
-        paths = [Path(source) / BARS / name for name in state.files]
-        seen.columns = dict.fromkeys(name for name in (*NUMBERS, "halted") if name in state.columns)
-        return seen.contents("dataset", paths, state.report, state)
-    report = Report()
-    opened = open_source(source, kind, options, report=report)
-    for table in opened.batches():
-        stamps = table["datetime"].cast("timestamp[us]", safe=False).drop_null()
-        seen.add(table["instrument"].unique().drop_null().to_pylist(), stamps.to_numpy().view(np.int64), table.num_rows)
-        seen.columns |= dict.fromkeys(table.column_names[2:])
-    return seen.contents(opened.kind, opened.files, report)
-
-
-class _Seen:
-    """What was seen of bars so far."""
-
-    def __init__(self) -> None:
-        self.bars = 0
-        self.names: set[str] = set()
-        self.days: set[int] = set()
-        self.span: list[int] = []
-        self.columns: dict[str, None] = {}
-
-    def add(self, names: list[str], stamps: np.ndarray, bars: int | None = None) -> None:
-        self.names.update(names)
-        self.bars += len(stamps) if bars is None else bars
+        state, report, kind = stored.state, stored.state.report, "dataset"
+        files = [Path(source) / BARS / name for name in state.files]
+        columns |= dict.fromkeys(name for name in (*NUMBERS, "halted") if name in state.columns)
+        pieces = ((part.names[np.unique(part.code)].tolist(), part.stamp, len(part)) for part in stored.parts())
+    else:
+        report = Report()
+        opened = open_source(source, kind, options, report=report)
+        kind, files = opened.kind, opened.files
+        pieces = (_piece(table, columns) for table in opened.batches())
+    bars, names, days, span = 0, set[str](), set[int](), list[int]()
+    for of_piece, stamps, count in pieces:
+        bars += count
+        names.update(of_piece)
         if len(stamps):
-            self.days.update(np.unique(stamps // DAY).tolist())
-            self.span += [int(stamps.min()), int(stamps.max())]
+            days.update(np.unique(stamps // DAY).tolist())
+            span += [int(stamps.min()), int(stamps.max())]
+    first, last = (pd.Timestamp(end(span), unit="us").isoformat() if span else None for end in (min, max))
+    size = sum(path.stat().st_size for path in files)
+    counts = len(files), size, bars, len(names), len(days)
+    return Contents(kind, *counts, first, last, ("instrument", "datetime", *columns), report, state)
 
-    def contents(self, kind: str, files: list[Path], report: Report, dataset: State | None = None) -> Contents:
-        first, last = (pd.Timestamp(end(self.span), unit="us").isoformat() if self.span else None for end in (min, max))
-        size = sum(path.stat().st_size for path in files)
-        columns = ("instrument", "datetime", *self.columns)
-        counts = len(files), size, self.bars, len(self.names), len(self.days)
-        return Contents(kind, *counts, first, last, columns, report, dataset)
+
+def _piece(table: pa.Table, columns: dict[str, None]) -> tuple[list[str], np.ndarray, int]:
+    """Return ids, stamps (microseconds) and rows of a table, whose other columns are added to `columns`."""
+    columns |= dict.fromkeys(table.column_names[2:])
+    stamps = table["datetime"].cast("timestamp[us]", safe=False).drop_null().to_numpy().view(np.int64)
+    return table["instrument"].unique().drop_null().to_pylist(), stamps, table.num_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -90,28 +91,25 @@ def read_bars(
 def _frame(batches: Iterable[pa.Table], source: Path) -> pd.DataFrame:
     """Return all tables as one, refused before they fill the memory."""
     memory, held, tables = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 0, []
-    for table in batches:
-        table = table.set_column(0, "instrument", table["instrument"].dictionary_encode())
-        held += table.nbytes
+    none = canonical(pa.table({"instrument": pa.nulls(0), "datetime": pa.nulls(0)}), str(source))
+    for table in chain([none], batches):
+        tables.append(table.set_column(0, "instrument", table["instrument"].dictionary_encode()))
+        held += tables[-1].nbytes
         if held * _COPIES > memory:
             raise DataError(
                 f"{source} holds over {held / 1e9:,.1f} GB of bars, of which some {_COPIES} times is needed, and this "
                 f"machine has {memory / 1e9:,.1f} GB of memory; read some instruments at a time, or import them "
                 "(rlwb data import)."
             )
-        tables.append(table)
-    if not tables:
-        none = canonical(pa.table({"instrument": pa.nulls(0), "datetime": pa.nulls(0)}), str(source))
-        tables = [none.set_column(0, "instrument", none["instrument"].dictionary_encode())]
     kind = tables[-1]["datetime"].type  # stamps that are all missing may have none
     tables = [table.set_column(1, "datetime", table["datetime"].cast(kind)) for table in tables]
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
-    whole = whole.select([name for name in COLUMNS if name in whole.column_names])
     del tables
-    if "halted" in whole.column_names:
-        at = whole.column_names.index("halted")
-        whole = whole.set_column(at, "halted", whole["halted"].fill_null(False))
-    return whole.to_pandas(split_blocks=True, self_destruct=True)
+    columns = {name: whole[name] for name in COLUMNS if name in whole.column_names}
+    if "halted" in columns:
+        columns["halted"] = columns["halted"].fill_null(False)
+    del whole
+    return pa.table(columns).to_pandas(split_blocks=True, self_destruct=True)
 
 
 def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:
@@ -133,16 +131,11 @@ def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:
 def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
     if start is None and end is None:
         return bars
-    first = None if start is None else pd.Timestamp(day_of(start))
-    last = None if end is None else pd.Timestamp(day_of(end)) + pd.Timedelta(days=1)
-    if first is not None and last is not None and first >= last:
+    first = pd.Timestamp.min if start is None else pd.Timestamp(day_of(start))
+    after = pd.Timestamp.max if end is None else pd.Timestamp(day_of(end)) + pd.Timedelta(days=1)
+    if first >= after:
         raise ConfigError(f"start {start} is after end {end}; give the first date first.")
     stamps = bars["datetime"]
     if isinstance(stamps.dtype, pd.DatetimeTZDtype):
         stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
-    keep = pd.Series(True, index=bars.index)
-    if first is not None:
-        keep &= stamps >= first
-    if last is not None:
-        keep &= stamps < last
-    return bars[keep]
+    return bars[(stamps >= first) & (stamps < after)]

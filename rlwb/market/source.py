@@ -15,25 +15,15 @@ import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
-from rlwb.market.readers.base import Label, Reader, canonical, in_zone, pass_known
+from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
-from rlwb.market.readers.lookup import TABLE, find_reader, recognise
+from rlwb.parts import Part, complete
 
 __all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
 
-_EXAMPLES = 5
-
 
 class Unit(NamedTuple):
-    """A file, or a whole source, that can be read by itself.
-
-    Parameters
-    ----------
-    path
-        The file, or the whole source.
-    files
-        All files that its bars depend on.
-    """
+    """A file, or a whole source, that can be read by itself, and all files that its bars depend on."""
 
     path: Path
     files: tuple[Path, ...]
@@ -41,23 +31,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Bars in files, as they are; made by `open_source`.
-
-    Parameters
-    ----------
-    path
-        The file or folder.
-    reader
-        What reads it.
-    options
-        Options of the reader.
-    instruments
-        Ids to keep; None keeps all.
-    timezone
-        Zone of stamps that carry none, where it is not the session's.
-    report
-        Where everything that is dropped, changed or ignored is counted.
-    """
+    """Bars in files, as they are; made by `open_source`, which says what the fields mean."""
 
     path: Path
     reader: Reader
@@ -73,14 +47,13 @@ class Source:
 
     @property
     def label(self) -> Label | None:
-        """The end of a bar that stamps name, ``"start"`` or ``"end"``; None where the files do not say."""
+        """What stamps name of a bar; None where the files do not say."""
         return self.reader.label
 
     @cached_property
     def files(self) -> list[Path]:
         """The files that the bars depend on, sorted."""
-        files: list[Path] = pass_known(self.reader.files, self.path, self.options)
-        return files
+        return self.reader.files(self.path, **known_to(self.reader.files, self.options))
 
     @property
     def units(self) -> list[Unit]:
@@ -91,8 +64,18 @@ class Source:
 
     @property
     def ignored(self) -> list[str]:
-        """Files and folders below the source that its bars do not depend on."""
-        return [] if self.path.is_file() else sorted(_beside(self.path, set(self.files)))
+        """Files and folders below the source that its bars do not depend on, sorted; of such a folder only itself."""
+        files = set(self.files)
+        above = {parent for path in files for parent in path.parents}
+
+        def beside(folder: Path) -> Iterator[str]:
+            for entry in folder.iterdir():
+                if entry in above:
+                    yield from beside(entry)
+                elif entry not in files:
+                    yield str(entry.relative_to(self.path))
+
+        return [] if self.path.is_file() else sorted(beside(self.path))
 
     def batches(self, paths: Iterable[Path] | None = None) -> Iterator[pa.Table]:
         """Yield the bars in the order of the source, a part of a file at a time.
@@ -117,27 +100,34 @@ class Source:
         """
         if paths is None:
             ignored = self.ignored
-            self.report.add("file_ignored", len(ignored), ", ".join(ignored[:_EXAMPLES]))
+            self.report.add("file_ignored", len(ignored), ", ".join(ignored[:5]))
+            paths = [unit.path for unit in self.units]
         wanted = None if self.instruments is None else _Wanted(self.instruments)
-        told = _ZoneOfAll(self.path)
-        for path in [unit.path for unit in self.units] if paths is None else paths:
+        kind: pa.DataType | None = None
+        for path in paths:
             for table in self._read(path, wanted):
-                yield told.check(table if wanted is None else wanted.pick(table))
+                bars = table if wanted is None else wanted.pick(table)
+                stamps = bars["datetime"]
+                if stamps.null_count == len(stamps):  # whose zone says nothing
+                    stamps = pa.nulls(len(stamps), kind or stamps.type)
+                elif kind is not None and (kind.tz is None) != (stamps.type.tz is None):
+                    raise DataError(f"{self.path} has stamps with a zone and some without; write all of them one way.")
+                else:
+                    kind = kind or stamps.type
+                yield bars.set_column(1, "datetime", stamps.cast(kind or stamps.type))
         if wanted is not None:
             check_found(wanted, wanted.seen, self.path)
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
-        arguments = {**self.options, "instruments": wanted, "report": self.report}
+        passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
         try:
-            for table in pass_known(self.reader.function, path, arguments):
+            for table in self.reader(path, **self.options, **passed):
                 bars = canonical(table, str(path))
+                zone = bars["datetime"].type.tz
+                if self.timezone is not None and zone is not None:
+                    raise DataError(f"{path}: the stamps carry a zone ({zone}) already; leave source_timezone out.")
                 if self.timezone is not None:
-                    stamps = bars["datetime"]
-                    if stamps.type.tz is not None:
-                        raise DataError(
-                            f"{path}: the stamps carry a zone ({stamps.type.tz}) already; leave source_timezone out."
-                        )
-                    bars = bars.set_column(1, "datetime", in_zone(stamps, self.timezone))
+                    bars = bars.set_column(1, "datetime", in_zone(bars["datetime"], self.timezone))
                 yield bars
         except (OSError, MemoryError, pa.ArrowException) as error:
             raise DataError(f"{path} cannot be read ({one_line(error)}); check its files and their rights.") from None
@@ -192,7 +182,7 @@ def open_source(
     if of_tables and found.name != TABLE:
         raise ConfigError(f"{place} is read as {found.name}, where {next(iter(of_tables))} has no effect; drop it.")
     together = {**(options or {}), **of_tables}
-    found.check_options(together)
+    complete("reader", Part(name=kind or found.name, **together))
     return Source(place, found, together, _names(instruments), source_timezone, report or Report())
 
 
@@ -220,25 +210,8 @@ class _Wanted(frozenset[str]):
         return super().__contains__(name)
 
     def pick(self, table: pa.Table) -> pa.Table:
-        self.seen.update(name for name in pc.unique(table["instrument"]).to_pylist() if name is not None)
+        self.seen.update(pc.unique(table["instrument"]).drop_null().to_pylist())
         return table.filter(pc.is_in(table["instrument"], pa.array(sorted(self), pa.string())))
-
-
-class _ZoneOfAll:
-    """Sees to it that all stamps of a source carry a zone or none does; a table without any stamp takes the others'."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.kind: pa.DataType | None = None
-
-    def check(self, table: pa.Table) -> pa.Table:
-        stamps = table["datetime"]
-        if stamps.null_count == len(stamps):
-            return table if self.kind is None else table.set_column(1, "datetime", pa.nulls(len(stamps), self.kind))
-        self.kind = self.kind or stamps.type
-        if (self.kind.tz is None) != (stamps.type.tz is None):
-            raise DataError(f"{self.path} has stamps with a zone and some without; write all of them one way.")
-        return table.set_column(1, "datetime", stamps.cast(self.kind))
 
 
 def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
@@ -251,17 +224,3 @@ def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
     if not names:
         raise ConfigError("instruments is an empty list; leave it out to keep all.")
     return frozenset(names)
-
-
-def _beside(folder: Path, files: set[Path]) -> Iterator[str]:
-    """Yield the entries of a folder that neither are nor hold one of `files`."""
-    above = {parent for path in files for parent in path.parents}
-
-    def walk(place: Path) -> Iterator[str]:
-        for entry in place.iterdir():
-            if entry in above:
-                yield from walk(entry)
-            elif entry not in files:
-                yield str(entry.relative_to(folder))
-
-    return walk(folder)

@@ -166,7 +166,7 @@ def test_columns_by_mapping_alias_and_separate_date_and_time(tmp_path: Path) -> 
     assert build_sessions(read, SMALL).fingerprint == plain
     with pytest.raises(DataError, match="no column 'Price'"):
         read_bars(tmp_path / "split.csv", columns={"Price": "close"})
-    with pytest.raises(ConfigError, match="did you mean 'close'"):
+    with pytest.raises(ConfigError, match="did you mean close"):
         read_bars(tmp_path / "split.csv", columns={"Last": "closes"})
 
 

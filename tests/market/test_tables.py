@@ -11,7 +11,7 @@ import pytest
 
 from rlwb.errors import DataError
 from rlwb.market import Calendar, load_sessions, read_bars
-from rlwb.market.readers.delimited import MISSING_WORDS
+from rlwb.market.readers.content import MISSING_WORDS
 from tests.market.helpers import random_bars
 
 SMALL = Calendar(segments=(("10:00", "10:10"),), infer_early_close_minutes=0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import calendar
 import datetime as dt
-import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
@@ -16,15 +17,14 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
 from rlwb.market.download.fetch import Fetcher, NotThereError, digest_of
 from rlwb.market.findings import counted
+from rlwb.values import suggestion
 
 BASE_URL = "https://data.binance.vision"
 INTERVALS = ("1s", "1m", "3m", "5m", "15m", "30m", "1h")
 _FOLDERS = {"spot": "data/spot", "um": "data/futures/um", "cm": "data/futures/cm"}
-_SYMBOL = re.compile(r"\w{2,40}")
-_CHECKSUM = re.compile(rb"\s*([0-9a-fA-F]{64})\b")
 
 
-@dataclass(frozen=True)
+@dataclass
 class BinanceArchive:
     """Files of the archive to download.
 
@@ -48,36 +48,30 @@ class BinanceArchive:
     end: str
     market: Literal["spot", "um", "cm"] = "spot"
     base_url: str = BASE_URL
-    first: dt.date = field(init=False)
-    last: dt.date = field(init=False)
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        set_(self, "symbols", tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols)))
-        set_(self, "base_url", self.base_url.rstrip("/"))
+        self.symbols = tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols))
+        self.base_url = self.base_url.rstrip("/")
         for symbol in self.symbols:
-            if not _SYMBOL.fullmatch(symbol):
+            if not re.fullmatch(r"\w{2,40}", symbol):
                 raise ConfigError(f"{symbol!r} is no symbol of the archive; write for example BTCUSDT.")
         if not self.symbols:
             raise ConfigError("no symbol is named; write for example BTCUSDT.")
         if self.interval not in INTERVALS:
-            near = difflib.get_close_matches(self.interval, INTERVALS, n=1, cutoff=0.3)
-            hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(INTERVALS)}."
+            hint = suggestion(self.interval, INTERVALS)
             raise ConfigError(f"interval is {self.interval!r}, which is not among those that rlwb reads; {hint}")
         if self.market not in _FOLDERS:
             raise ConfigError(f"market is {self.market!r}; choose one of {', '.join(_FOLDERS)}.")
         if urlsplit(self.base_url).scheme not in ("http", "https"):
             raise ConfigError(f"base URL {self.base_url!r} begins with neither https:// nor http://; correct it.")
-        set_(self, "first", _day(self.start, "from", last=False))
-        set_(self, "last", _day(self.end, "to", last=True))
+        self.first, self.last = _day(self.start, "from", last=False), _day(self.end, "to", last=True)
         if self.first > self.last:
             raise ConfigError(f"from {self.start} is after to {self.end}; exchange them.")
 
-    def months(self) -> Iterator[tuple[dt.date, ...]]:
+    def months(self) -> list[list[dt.date]]:
         """Return the days asked for, month by month."""
-        days = [self.first + dt.timedelta(days=number) for number in range((self.last - self.first).days + 1)]
-        for month in sorted({(day.year, day.month) for day in days}):
-            yield tuple(day for day in days if (day.year, day.month) == month)
+        days = (self.first + dt.timedelta(days=number) for number in range((self.last - self.first).days + 1))
+        return [list(month) for _, month in groupby(days, key=lambda day: (day.year, day.month))]
 
     def name(self, symbol: str, period: str) -> str:
         """Return the name of the file of a month (``2024-01``) or day."""
@@ -129,15 +123,25 @@ def download_binance(
     Raises
     ------
     DataError
-        When the server cannot be reached or keeps failing, when a file does not fit its checksum, and when the archive
-        holds nothing at all of a symbol in these months.
+        When the server cannot be reached or keeps failing, a file does not fit its checksum, or the archive holds
+        nothing at all of a symbol in these months.
     """
-    fetcher = fetcher or Fetcher()
     outcome = Outcome()
+    bring = partial(_bring, archive, directory, fetcher or Fetcher(), outcome)
     for symbol in archive.symbols:
         before = len(outcome.fetched) + len(outcome.present)
         for days in archive.months():
-            echo(_month(archive, symbol, days, directory, fetcher, outcome))
+            month = f"{days[0]:%Y-%m}"
+            whole = len(days) == calendar.monthrange(days[0].year, days[0].month)[1]
+            split = any(directory.glob(archive.name(symbol, f"{month}-[0-9][0-9]")))
+            how = bring(symbol, month) if whole and not split else None
+            absent = [] if how else [day for day in days if not bring(symbol, str(day))]
+            line = f"{symbol} {month}: {how or counted(len(days), 'days') + ', one file each'}"
+            if absent:
+                listed = f"{absent[0]}" if len(absent) == 1 else f"{absent[0]} to {absent[-1]}"
+                line = f"{symbol} {month}: {len(absent)} of {len(days)} days are not in the archive ({listed})"
+                outcome.missing.append(line)
+            echo(line)
         if len(outcome.fetched) + len(outcome.present) == before:
             raise DataError(
                 f"the archive at {archive.base_url} holds no {archive.interval} klines of {symbol} ({archive.market}) "
@@ -146,31 +150,8 @@ def download_binance(
     return outcome
 
 
-def _month(
-    archive: BinanceArchive,
-    symbol: str,
-    days: Sequence[dt.date],
-    directory: Path,
-    fetcher: Fetcher,
-    outcome: Outcome,
-) -> str:
-    """Bring one month, or the asked days of it; return a line on it."""
-    month = f"{days[0]:%Y-%m}"
-    whole = len(days) == calendar.monthrange(days[0].year, days[0].month)[1]
-    split = any(directory.glob(archive.name(symbol, f"{month}-[0-9][0-9]")))
-    if whole and not split and (how := _bring(archive, symbol, month, directory, fetcher, outcome)):
-        return f"{symbol} {month}: {how}"
-    absent = [day for day in days if not _bring(archive, symbol, str(day), directory, fetcher, outcome)]
-    if not absent:
-        return f"{symbol} {month}: {counted(len(days), 'days')}, one file each"
-    listed = f"{absent[0]}" if len(absent) == 1 else f"{absent[0]} to {absent[-1]}"
-    line = f"{symbol} {month}: {len(absent)} of {len(days)} days are not in the archive ({listed})"
-    outcome.missing.append(line)
-    return line
-
-
 def _bring(
-    archive: BinanceArchive, symbol: str, period: str, directory: Path, fetcher: Fetcher, outcome: Outcome
+    archive: BinanceArchive, directory: Path, fetcher: Fetcher, outcome: Outcome, symbol: str, period: str
 ) -> str | None:
     """Bring one file and its checksum; return in words how, None when the archive does not hold it."""
     target = directory / archive.name(symbol, period)
@@ -187,11 +168,11 @@ def _bring(
     if stated is None:
         raise DataError(f"{url}.CHECKSUM holds no SHA-256; check that {archive.base_url} is a mirror of the archive.")
     known = target.exists() and digest_of(target) == stated
-    if not known:
-        try:
+    try:
+        if not known:
             fetcher.file(url, target, stated)
-        except NotThereError:
-            raise DataError(f"{archive.base_url} has the checksum of {target.name} and not the file itself.") from None
+    except NotThereError:
+        raise DataError(f"{archive.base_url} has the checksum of {target.name} and not the file itself.") from None
     with atomic_path(sums) as path:
         path.write_bytes(content)
     (outcome.present if known else outcome.fetched).append(target.name)
@@ -199,21 +180,21 @@ def _bring(
 
 
 def _stated(content: bytes) -> str | None:
-    match = _CHECKSUM.match(content)
+    match = re.match(rb"\s*([0-9a-fA-F]{64})\b", content)
     return match[1].decode().lower() if match else None
 
 
 def _day(text: str, what: str, *, last: bool) -> dt.date:
     """Return the first (or last) day that a month or day names."""
-    match = re.fullmatch(r"(\d{4})-(\d\d)(?:-(\d\d))?", text.strip())
+    plain = text.strip()
     try:
-        if match is None:
-            raise ValueError
-        year, month = int(match[1]), int(match[2])
-        if match[3]:
-            return dt.date(year, month, int(match[3]))
-        return dt.date(year, month, calendar.monthrange(year, month)[1] if last else 1)
+        if re.fullmatch(r"\d{4}-\d\d", plain):
+            first = dt.date.fromisoformat(f"{plain}-01")
+            return first.replace(day=calendar.monthrange(first.year, first.month)[1]) if last else first
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", plain):
+            return dt.date.fromisoformat(plain)
     except ValueError:
-        raise ConfigError(
-            f"{what} is {text!r}, which is no month or day; write YYYY-MM or YYYY-MM-DD, for example 2024-01."
-        ) from None
+        pass
+    raise ConfigError(
+        f"{what} is {text!r}, which is no month or day; write YYYY-MM or YYYY-MM-DD, for example 2024-01."
+    )

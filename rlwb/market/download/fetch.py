@@ -12,15 +12,13 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, MaxRetryError, NewConnectionError
 from urllib3.util import Retry
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line
 
 T = TypeVar("T")
-_CHUNK = 1 << 14
 _LONGEST_PAUSE = 60
 #: Statuses that pass by themselves.
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -50,19 +48,8 @@ class Fetcher:
         self.timeout = timeout
         self.tries = tries
         self.pause = pause
-        retry = Retry(
-            tries - 1,
-            connect=0,
-            status_forcelist=_PASSING,
-            raise_on_status=False,
-            backoff_factor=pause,
-            backoff_max=_LONGEST_PAUSE,
-            retry_after_max=_LONGEST_PAUSE,
-        )
         self._session = requests.Session()
         self._session.headers.update({"User-Agent": "rlwb", "Accept-Encoding": "identity"})
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(max_retries=retry))
 
     def small(self, url: str) -> bytes:
         """Return what `url` holds.
@@ -74,7 +61,7 @@ class Fetcher:
         DataError
             When the server cannot be reached, refuses, or keeps failing.
         """
-        return self._repeat(url, lambda: self._get(url).content)
+        return self._ask(url, lambda: 0, lambda response: response.content)
 
     def file(self, url: str, target: Path, sha256: str) -> None:
         """Write what `url` holds to `target`; raises as `small`, and where the content does not fit its SHA-256.
@@ -85,9 +72,20 @@ class Fetcher:
         part = target.with_name(f".{target.name}.part")
         with _writing(target.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
+
+        def append(response: requests.Response) -> None:
+            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return  # the checksum decides whether the part is whole
+            with _writing(part.parent):
+                file = part.open("ab" if response.status_code == HTTPStatus.PARTIAL_CONTENT else "wb", buffering=0)
+            with file:
+                for chunk in response.iter_content(1 << 14):
+                    with _writing(part.parent):
+                        file.write(chunk)
+
         resumed = part.exists()
         while not (part.exists() and digest_of(part) == sha256):
-            self._repeat(url, lambda: self._append(url, part))
+            self._ask(url, lambda: part.stat().st_size if part.exists() else 0, append)
             found = digest_of(part)
             if found != sha256:
                 part.unlink()
@@ -99,59 +97,46 @@ class Fetcher:
                 resumed = False  # the beginning may have been that of an older version
         part.replace(target)
 
-    def _append(self, url: str, part: Path) -> None:
-        have = part.stat().st_size if part.exists() else 0
-        with self._get(url, have) as response:
-            if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return  # the checksum decides whether the part is whole
-            with _writing(part.parent):
-                file = part.open("ab" if response.status_code == HTTPStatus.PARTIAL_CONTENT else "wb", buffering=0)
-            with file:
-                for chunk in response.iter_content(_CHUNK):
-                    with _writing(part.parent):
-                        file.write(chunk)
-
-    def _get(self, url: str, offset: int = 0) -> requests.Response:
-        """Return the answer to a request for `url` from byte `offset` on, its body unread."""
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
-        try:
-            response = self._session.get(url, headers=headers, timeout=self.timeout, stream=True)
-        except requests.RequestException as error:
-            told = error.args[0] if error.args else error
-            reason = told.reason if isinstance(told, MaxRetryError) else told
-            if isinstance(reason, NewConnectionError | ConnectTimeoutError):
-                cause = reason.__cause__
-                what = cause.strerror if isinstance(cause, OSError) and cause.strerror else one_line(reason)
-                raise DataError(
-                    f"{urlsplit(url).netloc} cannot be reached ({what}); check the network, or name a mirror as base "
-                    "URL. What is here already stays, and the same command goes on from it."
-                ) from None
-            raise self._failure(url, one_line(reason if isinstance(reason, Exception) else error)) from None
-        status = f"{response.status_code} {response.reason}"
-        if response.status_code == HTTPStatus.NOT_FOUND:
-            raise NotThereError(url)
-        if response.status_code in _PASSING:
-            raise self._failure(url, status)
-        if not response.ok and response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise DataError(f"{url} is refused ({status}); check symbol, interval and server.")
-        return response
-
-    def _repeat(self, url: str, attempt: Callable[[], T]) -> T:
-        """Call `attempt` again while the connection is cut, which only who reads the body sees."""
+    def _ask(self, url: str, offset: Callable[[], int], receive: Callable[[requests.Response], T]) -> T:
+        """Return what `receive` makes of the answer for `url` from byte `offset` on; what may pass is tried again."""
+        failure = ""
         for number in range(self.tries):
-            if number:
-                time.sleep(min(self.pause * 2 ** (number - 1), _LONGEST_PAUSE))
+            wait = self.pause * 2**number
+            begin = offset()
+            headers = {"Range": f"bytes={begin}-"} if begin else {}
             try:
-                return attempt()
-            except requests.RequestException as error:
-                failure = one_line(error)
-        raise self._failure(url, failure)
-
-    def _failure(self, url: str, reason: str) -> DataError:
-        return DataError(
-            f"{url} failed {self.tries} times ({reason}); try again later: the same command goes on from what is here "
+                with self._session.get(url, headers=headers, timeout=self.timeout, stream=True) as response:
+                    failure = f"{response.status_code} {response.reason}"
+                    if response.ok or response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                        return receive(response)
+                    if response.status_code == HTTPStatus.NOT_FOUND:
+                        raise NotThereError(url)
+                    if response.status_code not in _PASSING:
+                        raise DataError(f"{url} is refused ({failure}); check symbol, interval and server.")
+                    wait = Retry().get_retry_after(response.raw) or wait
+            except (requests.RequestException, InvalidHeader) as error:
+                failure = _reason(url, error)
+            if number + 1 < self.tries:
+                time.sleep(min(wait, _LONGEST_PAUSE))
+        raise DataError(
+            f"{url} failed {self.tries} times ({failure}); try again later: the same command goes on from what is here "
             "already."
         )
+
+
+def _reason(url: str, error: Exception) -> str:
+    """Return why the connection was cut; a server that cannot be reached at all is a `DataError`."""
+    told = error.args[0] if error.args else error
+    reason = told.reason if isinstance(told, MaxRetryError) else told
+    reason = getattr(reason, "original_error", reason)  # that of a proxy
+    if isinstance(reason, NewConnectionError | ConnectTimeoutError):
+        cause = reason.__cause__
+        what = cause.strerror if isinstance(cause, OSError) and cause.strerror else one_line(reason)
+        raise DataError(
+            f"{urlsplit(url).netloc} cannot be reached ({what}); check the network, or name a mirror as base URL. "
+            "What is here already stays, and the same command goes on from it."
+        ) from None
+    return one_line(reason if isinstance(reason, Exception) else error)
 
 
 @contextmanager

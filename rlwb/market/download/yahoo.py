@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,31 +16,18 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
 from rlwb.market.findings import counted
 from rlwb.market.readers.content import one_line
+from rlwb.values import suggestion
 
 #: Gives the bars of a symbol: (symbol, interval, first date, date after the last) to a table of yfinance's form, with
 #: columns Open, High, Low, Close, Volume and an index of stamps that carry a zone.
 Client = Callable[[str, str, dt.date, dt.date], pd.DataFrame]
 
 
-class Limit(NamedTuple):
-    """Yahoo's limits of an interval: minutes of a bar, days that it keeps, and days that one request may span."""
-
-    minutes: int
-    days: int
-    request: int
-
-
-LIMITS = {
-    "1m": Limit(1, 30, 7),
-    "2m": Limit(2, 60, 60),
-    "5m": Limit(5, 60, 60),
-    "15m": Limit(15, 60, 60),
-    "30m": Limit(30, 60, 60),
-    "1h": Limit(60, 730, 730),
-}
+#: Days for which Yahoo keeps bars of an interval, and days that one request may span.
+LIMITS = {"1m": (30, 7), "2m": (60, 60), "5m": (60, 60), "15m": (60, 60), "30m": (60, 60), "1h": (730, 730)}
+#: Where a file says the interval of its bars.
 _INTERVAL = b"rlwb.interval"
 _COLUMNS = ("Open", "High", "Low", "Close", "Volume")
-_SYMBOL = re.compile(r"[\w^][\w.^=-]{0,39}")
 
 
 def download_yahoo(
@@ -87,15 +72,15 @@ def download_yahoo(
     Raises
     ------
     ConfigError
-        For an interval or dates that Yahoo does not keep, a symbol that cannot be one, and where yfinance is missing.
+        For an interval, dates or a symbol that Yahoo does not have, and where yfinance is missing.
     DataError
-        When Yahoo cannot be reached or gives nothing, where prices in the folder have been adjusted since, and where a
-        file in the folder is of another interval or origin.
+        When Yahoo cannot be reached or gives nothing, and where a file in the folder has other prices now, another
+        interval or another origin.
     """
     now = now or dt.datetime.now(dt.UTC)
     first, last = _dates(interval, start, end, now.date())
     for symbol in symbols:
-        if not _SYMBOL.fullmatch(symbol):
+        if not re.fullmatch(r"[\w^][\w.^=-]{0,39}", symbol):
             raise ConfigError(f"{symbol!r} is no symbol of Yahoo's; write for example AAPL, BRK-B or 000001.SZ.")
     if not symbols:
         raise ConfigError("no symbol is named; write for example AAPL.")
@@ -104,8 +89,16 @@ def download_yahoo(
     for symbol in symbols:
         path = directory / f"{symbol}.parquet"
         old = _kept(path, interval) if path.exists() else None
-        new, unfinished = _bars(client, symbol, interval, first, last, now)
-        bars = new if old is None else _joined(old, new, symbol, path)
+        new = _asked(client, symbol, interval, first, last)
+        finished = new["datetime"] + pd.Timedelta(interval) <= pd.Timestamp(now)
+        unfinished, new = int((~finished).sum()), new[finished]
+        if not len(new):
+            raise DataError(
+                f"Yahoo gave no {interval} bars of {symbol} from {first} to {last}; check symbol and dates."
+            )
+        if old is not None:
+            _check_splits(old, new, symbol, path)
+        bars = new if old is None else _in_order(pd.concat([old, new]))
         table = pa.Table.from_pandas(bars, preserve_index=False)
         with atomic_path(path) as target:
             pq.write_table(table.replace_schema_metadata({**table.schema.metadata, _INTERVAL: interval}), target)
@@ -146,57 +139,52 @@ def yahoo_client(*, extended_hours: bool = False) -> Client:
 
 def _dates(interval: str, start: dt.date | None, end: dt.date | None, today: dt.date) -> tuple[dt.date, dt.date]:
     if interval not in LIMITS:
-        near = difflib.get_close_matches(interval, LIMITS, n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(LIMITS)}."
+        hint = suggestion(interval, LIMITS)
         raise ConfigError(f"interval is {interval!r}, which Yahoo does not give or rlwb does not read; {hint}")
-    limit = LIMITS[interval]
-    earliest = today - dt.timedelta(days=limit.days - 1)  # Yahoo counts in seconds
+    kept = LIMITS[interval][0]
+    earliest = today - dt.timedelta(days=kept - 1)  # Yahoo counts in seconds
     first, last = start or earliest, min(end or today, today)
     if first < earliest:
-        longer = [name for name, other in LIMITS.items() if today - first < dt.timedelta(days=other.days)]
-        other = f", or choose the interval {longer[0]}" if longer else ""
+        longer = next((name for name, (days, _) in LIMITS.items() if (today - first).days < days), None)
+        other = f", or choose the interval {longer}" if longer else ""
         raise ConfigError(
-            f"from {first} is too early: Yahoo keeps bars of {interval} for {limit.days} days; begin on "
-            f"{earliest}{other}."
+            f"from {first} is too early: Yahoo keeps bars of {interval} for {kept} days; begin on {earliest}{other}."
         )
     if first > last:
         raise ConfigError(f"from {first} is after to {last}; exchange them.")
     return first, last
 
 
-def _bars(
-    client: Client, symbol: str, interval: str, first: dt.date, last: dt.date, now: dt.datetime
-) -> tuple[pd.DataFrame, int]:
-    """Return the finished bars of the dates, in the schema's columns, and how many are unfinished."""
-    limit, parts, begin = LIMITS[interval], [], first
+def _asked(client: Client, symbol: str, interval: str, first: dt.date, last: dt.date) -> pd.DataFrame:
+    """Return the bars of the dates, in the schema's columns and in order; none where Yahoo has none."""
+    tables, begin = [], first
     while begin <= last:
-        after = min(begin + dt.timedelta(days=limit.request), last + dt.timedelta(days=1))
-        parts.append(_asked(client, symbol, interval, begin, after))
+        after = min(begin + dt.timedelta(days=LIMITS[interval][1]), last + dt.timedelta(days=1))
+        try:
+            table = client(symbol, interval, begin, after)
+        except OSError as error:
+            raise DataError(
+                f"Yahoo cannot be reached ({one_line(error)}); check the network. What is in the folder stays."
+            ) from None
+        except Exception as error:  # whatever the client makes of an answer
+            raise DataError(
+                f"Yahoo gave no {interval} bars of {symbol} ({one_line(error)}); check the symbol."
+            ) from None
+        if len(table):
+            absent = [name for name in _COLUMNS if name not in table.columns]
+            if absent or not isinstance(table.index, pd.DatetimeIndex):
+                what = ", ".join(absent) or "stamps"
+                raise DataError(f"Yahoo's answer for {symbol} has no {what}; try a newer yfinance.")
+            stamps = pd.to_datetime(table.index, utc=True)
+            tables.append(pd.DataFrame({"datetime": stamps, **{name.lower(): table[name].array for name in _COLUMNS}}))
         begin = after
-    table = pd.concat([part for part in parts if len(part)] or parts[:1])
-    bars = pd.DataFrame({"datetime": table.index, **{name.lower(): table[name].to_numpy() for name in _COLUMNS}})
-    bars = bars.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)
-    finished = bars["datetime"] + pd.Timedelta(minutes=limit.minutes) <= pd.Timestamp(now)
-    if not finished.any():
-        raise DataError(f"Yahoo gave no {interval} bars of {symbol} from {first} to {last}; check symbol and dates.")
-    return bars[finished].reset_index(drop=True), int((~finished).sum())
+    none = pd.DataFrame({"datetime": pd.DatetimeIndex([], tz="UTC")})
+    return _in_order(pd.concat(tables)) if tables else none
 
 
-def _asked(client: Client, symbol: str, interval: str, first: dt.date, after: dt.date) -> pd.DataFrame:
-    try:
-        table = client(symbol, interval, first, after)
-    except OSError as error:
-        raise DataError(
-            f"Yahoo cannot be reached ({one_line(error)}); check the network. What is in the folder stays."
-        ) from None
-    except Exception as error:  # whatever the client makes of an answer
-        raise DataError(f"Yahoo gave no {interval} bars of {symbol} ({one_line(error)}); check the symbol.") from None
-    absent = [name for name in _COLUMNS if name not in table.columns] if len(table) else []
-    if absent or (len(table) and not isinstance(table.index, pd.DatetimeIndex)):
-        raise DataError(f"Yahoo's answer for {symbol} has no {', '.join(absent) or 'stamps'}; try a newer yfinance.")
-    if not len(table):
-        return pd.DataFrame(columns=list(_COLUMNS), index=pd.DatetimeIndex([], tz="UTC"), dtype=float)
-    return table.tz_convert("UTC") if table.index.tz is not None else table.tz_localize("UTC")
+def _in_order(bars: pd.DataFrame) -> pd.DataFrame:
+    """Return the bars sorted, of each stamp the last."""
+    return bars.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)
 
 
 def _kept(path: Path, interval: str) -> pd.DataFrame:
@@ -212,8 +200,8 @@ def _kept(path: Path, interval: str) -> pd.DataFrame:
     return table.to_pandas()
 
 
-def _joined(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> pd.DataFrame:
-    """Return the bars of both, the new ones where both have one."""
+def _check_splits(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> None:
+    """Raise `DataError` where a bar of both has another price now: adjusted for a split in between."""
     both = old.merge(new, on="datetime", suffixes=("_old", "_new"))
     ratio = (both["close_new"] / both["close_old"]).to_numpy(dtype=float)
     moved = np.isfinite(ratio) & (np.abs(ratio - 1) > 0.01)
@@ -223,5 +211,3 @@ def _joined(old: pd.DataFrame, new: pd.DataFrame, symbol: str, path: Path) -> pd
             f"{symbol}: the bar of {both['datetime'].iloc[at]} has {ratio[at]:.4g} times the price that {path} has, so "
             "Yahoo has adjusted its prices since; move that file away and download anew."
         )
-    joined = pd.concat([old, new], ignore_index=True)
-    return joined.drop_duplicates("datetime", keep="last").sort_values("datetime", ignore_index=True)

@@ -1,25 +1,27 @@
-"""Readers of formats of bars, and the canonical form of their tables."""
+"""Readers of formats of bars: what one is, how a source gets its own, and the canonical form of their tables."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
-from rlwb.values import check_value, suggestion
 
-#: Parameters of a reader's functions that are passed to it; all others are its options.
-PASSED = ("source", "instruments", "report")
+#: The reader of Parquet and CSV.
+TABLE = "table"
 Label = Literal["start", "end"]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,6 @@ class Reader:
 
     Parameters
     ----------
-    name
-        The name by which it is chosen.
     function
         ``function(source, *, option=default, ...)`` yields tables of bars from a file or folder, in the order of the
         source. It may take `instruments` (a frozenset of ids to keep, or None) and `report` (where it counts what it
@@ -57,19 +57,6 @@ class Reader:
     def __call__(self, source: Path, **arguments: Any) -> Iterator[pa.Table]:
         return self.function(source, **arguments)
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for an option that the reader does not have, or one of another type."""
-        known = [name for name in inspect.signature(self.function).parameters if name not in PASSED]
-        for name, value in options.items():
-            if name not in known:
-                hint = suggestion(name, known) if known else "it has none."
-                raise ConfigError(f"the reader {self.name} has no option {name!r}; {hint}")
-            hint = get_type_hints(self.function).get(name, Any)
-            try:
-                check_value(hint, value)
-            except ValueError as error:
-                raise ConfigError(f"{self.name}'s option {name} is {value!r}; {error}") from None
-
 
 def reader(
     name: str,
@@ -80,24 +67,60 @@ def reader(
     by_file: bool = False,
 ) -> Callable[[Callable[..., Iterator[pa.Table]]], Reader]:
     """Declare a function to be a `Reader`, whose parameters these are."""
-    if isinstance(files, str):
-        pattern = files
+    pattern = files if isinstance(files, str) else None
 
-        def of_pattern(source: Path) -> list[Path]:
-            found = [path for path in visible(source) if path.match(pattern)]
-            if not found:
-                raise DataError(f"{source} holds no file named {pattern}; check the path.")
-            return found
+    def matches(source: Path) -> list[Path]:
+        return [path for path in visible(source) if pattern is not None and path.match(pattern)]
 
-        files = of_pattern
-        recognises = recognises or (lambda source: any(path.match(pattern) for path in visible(source)))
-    return lambda function: Reader(name, function, files, recognises or (lambda _: False), label, by_file)
+    def found(source: Path) -> list[Path]:
+        if not matches(source):
+            raise DataError(f"{source} holds no file named {pattern}; check the path.")
+        return matches(source)
+
+    listed = found if isinstance(files, str) else files
+    known = recognises or (lambda source: bool(matches(source)))
+    return lambda function: Reader(name, function, listed, known, label, by_file)
 
 
-def pass_known(function: Callable[..., Any], source: Path, arguments: Mapping[str, Any]) -> Any:
-    """Call `function` with `source` and those of `arguments` that it has parameters for."""
+def find_reader(name: str) -> Reader:
+    """Return the reader of a name: a built-in, an entry point's, ``package.module:Name`` or ``file.py:Name``.
+
+    What cannot be found or imported, or is no reader, is a `ConfigError`.
+    """
+    made = parts.load("reader", name)
+    if isinstance(made, Reader):
+        return made
+    if not callable(made) or isinstance(made, type):
+        raise ConfigError(f"the reader {name} is no function that yields tables of bars; see docs/readers/own.md.")
+
+    def all_files(source: Path) -> list[Path]:
+        return [source] if source.is_file() else sorted(path for path in source.rglob("[!.]*") if path.is_file())
+
+    return Reader(name, made, all_files, lambda _: False)
+
+
+def recognise(path: Path) -> Reader:
+    """Return the reader that the names of files and folders point to, that of Parquet and CSV where none does."""
+    table, found = find_reader(TABLE), []
+    for name in parts.names("reader"):
+        try:
+            one = replace(find_reader(name), name=name)
+        except ConfigError as error:
+            _log.warning("%s It recognises nothing.", error)
+        else:
+            found += [one] if name != TABLE and one.recognises(path) else []
+    # A folder of another kind may hold tables beside it, which are not files of that kind by their names.
+    if len(found) == 1 and path.is_dir() and table.recognises(path):
+        found += [table] if any(not found[0].recognises(file) for file in table.files(path)) else []
+    if len(found) > 1:
+        raise DataError(f"{path} could be {' or '.join(one.name for one in found)}; say which, or part the files.")
+    return found[0] if found else table
+
+
+def known_to(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of `arguments` that `function` has parameters for."""
     known = inspect.signature(function).parameters
-    return function(source, **{name: value for name, value in arguments.items() if name in known})
+    return {name: value for name, value in arguments.items() if name in known}
 
 
 def bars(instrument: str, stamps: np.ndarray, columns: Mapping[str, np.ndarray], zone: str | None = None) -> pa.Table:
@@ -113,7 +136,7 @@ def bars(instrument: str, stamps: np.ndarray, columns: Mapping[str, np.ndarray],
         IANA zone of the stamps. A local time that it skips or repeats becomes missing.
     """
     moments = pa.array(stamps.astype("datetime64[ns]"))
-    names = pa.array(np.broadcast_to(np.array(instrument, dtype=object), len(stamps)), pa.string())
+    names = pa.repeat(pa.scalar(instrument, pa.string()), len(stamps))
     return pa.table({"instrument": names, "datetime": in_zone(moments, zone) if zone else moments, **columns})
 
 
@@ -136,77 +159,60 @@ def in_zone(stamps: pa.Array | pa.ChunkedArray, zone: str) -> pa.Array | pa.Chun
 def canonical(table: pa.Table, where: str) -> pa.Table:
     """Return the columns of the schema with its types: text, timestamp[ns], float64 and halted bool.
 
-    Columns that are required and absent are missing; a halt that is missing is none.
-
-    Raises
-    ------
-    DataError
-        For a column of another type, naming `where`.
+    Columns that are required and absent are missing; a halt that is missing is none. A column of another type is a
+    `DataError` that names `where`.
     """
-    absent = [name for name in ("instrument", "datetime") if name not in table.column_names]
-    if absent:
-        raise DataError(f"{where}: the bars have no column {absent[0]}; they have {', '.join(table.column_names)}.")
     columns = {}
     for name in COLUMNS:
         if table.column_names.count(name) > 1:
             raise DataError(f"{where}: the bars have the column {name} more than once; keep one of each.")
         if name in table.column_names:
-            columns[name] = _convert(name, table[name], where)
+            columns[name] = _converted(name, table[name], where)
+        elif name in ("instrument", "datetime"):
+            raise DataError(f"{where}: the bars have no column {name}; they have {', '.join(table.column_names)}.")
         elif name in REQUIRED:
             columns[name] = pa.nulls(table.num_rows, pa.float64())
     return pa.table(columns)
 
 
-def _convert(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def _converted(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)
+    kind, is_of = column.type, pa.types
+    text = is_of.is_string(kind) or is_of.is_large_string(kind) or is_of.is_null(kind)
     if name == "instrument":
-        if not is_text:
+        if not text:
             raise DataError(f"{where}: column instrument holds {kind}; write ids as text, or 000001 loses its zeros.")
         return column.cast(pa.string())
     if name == "datetime":
-        if pa.types.is_null(kind):
+        if is_of.is_null(kind):
             return column.cast(pa.timestamp("ns"))
-        if not pa.types.is_timestamp(kind):
+        if not is_of.is_timestamp(kind):
             raise DataError(f"{where}: column datetime holds {kind} and not timestamps; convert it first.")
-        return _nanoseconds(column)
+        stamps = column.cast(pa.timestamp("ns", kind.tz), safe=False)  # a year beyond nanoseconds becomes another one
+        return pc.if_else(pc.equal(stamps.cast(kind, safe=False), column), stamps, None)
     if name == "halted":
-        return _flags(column, where)
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (number or is_text):
+        return _halts(column, where)
+    if not (text or is_of.is_integer(kind) or is_of.is_floating(kind) or is_of.is_decimal(kind)):
         raise DataError(f"{where}: column {name} holds {kind}, which is not a number; correct it.")
     try:
         return column.cast(pa.float64(), safe=False)
     except pa.ArrowException as error:
-        raise DataError(
-            f"{where}: column {name} holds what is not a number ({one_line(error)[:120]}); correct it."
-        ) from None
+        what = one_line(error)[:120]
+        raise DataError(f"{where}: column {name} holds what is not a number ({what}); correct it.") from None
 
 
-def _nanoseconds(stamps: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return stamps in nanoseconds; what they do not reach is missing."""
-    target = pa.timestamp("ns", stamps.type.tz)
-    per_second = {"s": 1, "ms": 10**3, "us": 10**6}.get(stamps.type.unit)
-    if per_second is None:
-        return stamps
-    number, most = stamps.cast(pa.int64()), (2**63 // 10**9 - 1) * per_second
-    reached = pc.and_(pc.less_equal(number, most), pc.greater_equal(number, -most))
-    return pc.if_else(reached, stamps, None).cast(target)
-
-
-def _flags(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def _halts(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
     """Return halts as true and false; text and numbers may be true, false, 1 and 0."""
-    if not pa.types.is_boolean(column.type):
-        words = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False, "": None}
-        try:
-            text = pc.utf8_lower(pc.fill_null(column.cast(pa.string()), "")).dictionary_encode().unify_dictionaries()
-            known = text.chunk(0).dictionary.to_pylist() if text.num_chunks else []
-            meaning = pa.array([words[word] for word in known], pa.bool_())
-        except (pa.ArrowException, KeyError) as error:
-            raise DataError(
-                f"{where}: column halted holds {one_line(error)}; write true or false (or 1 and 0)."
-            ) from None
-        column = pa.chunked_array([meaning.take(chunk.indices) for chunk in text.chunks], pa.bool_())
-    return pc.fill_null(column, False)
+    if pa.types.is_boolean(column.type):
+        return pc.fill_null(column, False)
+    words = {"": False, "false": False, "0": False, "0.0": False, "true": True, "1": True, "1.0": True}
+    try:
+        text = pc.utf8_lower(pc.fill_null(column.cast(pa.string()), ""))
+        meaning = pc.index_in(text, pa.array(list(words)))
+        what = repr(text.filter(pc.is_null(meaning))[0].as_py()) if meaning.null_count else ""
+    except pa.ArrowException as error:
+        what = one_line(error)
+    if what:
+        raise DataError(f"{where}: column halted holds {what}; write true or false (or 1 and 0).")
+    return pa.array(list(words.values())).take(meaning)

@@ -10,13 +10,11 @@ With pytest's scratch folder and a small source that your reader reads::
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
+import io
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ import pandas as pd
 from rlwb.errors import DataError
 from rlwb.market.findings import Report
 from rlwb.market.read import read_bars
-from rlwb.market.readers.lookup import find_reader
+from rlwb.market.readers.base import find_reader
 from rlwb.market.source import open_source
 
 
@@ -43,88 +41,66 @@ def check_reader(
     Its bars are the same each time, and those of one instrument are picked out right. The source is not written to.
     Each file in turn is emptied, cut, and replaced by other things: the answer is then a `DataError` of one sentence
     that names the file or the source, or, for a cut file that still reads, no more bars than before. A file that would
-    run code if it were trusted runs nothing.
+    run code if it were trusted runs nothing. An `AssertionError` says how the reader breaks the contract.
 
     Parameters
     ----------
-    name
-        The reader: a built-in's or an entry point's name, ``package.module:Name`` or ``file.py:Name``.
+    name, options
+        The reader, as `kind` and `options` of `rlwb.market.read_bars`.
     source
         A small file or folder, with the folders above that the reader needs to know it by.
     scratch
         An empty folder, where copies are damaged.
-    options
-        Options of the reader.
-    bars
-        How many bars there are; not checked by default.
-    counts
-        What the report counts, exactly; not checked by default.
-
-    Raises
-    ------
-    AssertionError
-        Where the reader breaks the contract, saying how.
+    bars, counts
+        How many bars there are, and what the report counts, exactly; not checked by default.
     """
-    reader = find_reader(name)
-    assert reader.label in ("start", "end", None), f"label is {reader.label!r}"
-    before = _digest(source)
-    frame, report = _read(name, source, options)
+    label = find_reader(name).label
+    assert label in ("start", "end", None), f"label is {label!r}"
+    read = partial(read_bars, kind=name, options=options)
+    before, report, second = _contents(source), Report(), Report()
+    frame = read(source, report=report)
     assert len(frame), f"{source} has no bars; give one that has some"
     assert bars is None or len(frame) == bars, f"{len(frame)} bars in place of {bars}"
     assert counts is None or report.counts == dict(counts), f"the report counts {report.counts}"
-    again, second = _read(name, source, options)
-    pd.testing.assert_frame_equal(frame, again)
+    pd.testing.assert_frame_equal(frame, read(source, report=second))
     assert report == second, "the report differs the second time"
     instrument = str(frame["instrument"].dropna().iloc[-1])
-    one, _ = _read(name, source, options, [instrument])
+    one = read(source, instruments=[instrument])
     wanted = frame[frame["instrument"] == instrument].reset_index(drop=True)
     assert one["instrument"].unique().tolist() == [instrument], "instruments are not picked out"
     # Columns that only other instruments have may be absent.
     columns = [column for column in wanted.columns if column in one.columns and column != "instrument"]
     pd.testing.assert_frame_equal(one[columns], wanted[columns])
-    assert "no such instrument" in _refusal(name, source, options, ["no such instrument"])
-    assert _digest(source) == before, f"{source} was written to"
-    _check_damage(name, source, scratch, options, len(frame))
-    return frame
-
-
-def _read(
-    name: str, source: Path, options: Mapping[str, Any] | None, instruments: Sequence[str] | None = None
-) -> tuple[pd.DataFrame, Report]:
-    report = Report()
-    return read_bars(source, kind=name, options=options, instruments=instruments, report=report), report
-
-
-def _refusal(name: str, source: Path, options: Mapping[str, Any] | None, instruments: Sequence[str]) -> str:
     try:
-        _read(name, source, options, instruments)
+        read(source, instruments=["no such instrument"])
+        refusal = ""
     except DataError as error:
-        return str(error)
-    raise AssertionError("an instrument that is not there is not refused")
+        refusal = str(error)
+    assert "no such instrument" in refusal, "an instrument that is not there is not refused by its name"
+    assert _contents(source) == before, f"{source} was written to"
 
-
-def _check_damage(name: str, source: Path, scratch: Path, options: Mapping[str, Any] | None, bars: int) -> None:
-    copy = scratch / source.name
+    copy, marker = scratch / source.name, scratch / "executed"
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy)
     for path in open_source(source, name, options).files:
         target = copy / path.relative_to(source) if source.is_dir() else scratch / path.name
         if not target.exists():  # a file beside the one that is read
             shutil.copyfile(path, target)
         whole = target.read_bytes()
-        for damage, content, must_fail in _damages(whole, scratch / "executed"):
+        for damage, content, must_fail in _damages(whole, marker):
             target.write_bytes(content)
             where = f"{path} ({damage})"
             try:
-                frame, _ = _read(name, copy, options)
+                found = len(read(copy))
             except DataError as error:
                 check_refusal(str(error), where, (str(target), str(copy)))
             except Exception as error:
                 raise AssertionError(f"{where} raises {type(error).__name__}, not a DataError: {error}") from error
             else:
                 assert not must_fail, f"{where} is read as if it were whole"
-                assert len(frame) <= bars, f"{where} gives more bars than the whole"
-            assert not (scratch / "executed").exists(), f"{where}: what the file says was executed"
+                assert found <= len(frame), f"{where} gives more bars than the whole"
+            assert not marker.exists(), f"{where}: what the file says was executed"
         target.write_bytes(whole)
+    return frame
 
 
 def _damages(whole: bytes, marker: Path) -> Iterator[tuple[str, bytes, bool]]:
@@ -135,26 +111,12 @@ def _damages(whole: bytes, marker: Path) -> Iterator[tuple[str, bytes, bool]]:
     yield "an image", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, True
     yield "a web page", b"<!DOCTYPE html>\n<html><body>404, not found</body></html>\n", True
     yield "text of another encoding", "bars, close\n".encode("utf-16"), True
-    harm = pickle.dumps(_Harm(marker))
+    harm = f"cos\nmkdir\n(V{marker}\ntR.".encode()  # makes the folder when Python unpickles it
     yield "a pickle that runs code", harm, True
-    yield "a ZIP archive of it", _zipped("../../executed.pkl", harm), True
-
-
-class _Harm:
-    """Makes a folder when it is unpickled by Python's own means."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, (str(self.marker),)
-
-
-def _zipped(name: str, content: bytes) -> bytes:
-    file = BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(name, content)
-    return file.getvalue()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("../../executed.pkl", harm)
+    yield "a ZIP archive of it", packed.getvalue(), True
 
 
 def check_refusal(message: str, where: str, names: Sequence[str]) -> None:
@@ -164,10 +126,6 @@ def check_refusal(message: str, where: str, names: Sequence[str]) -> None:
     assert any(name in message for name in names), f"{where}: the refusal does not name the file: {message!r}"
 
 
-def _digest(source: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
-        digest.update(str(path).encode())
-        if path.is_file():
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _contents(source: Path) -> dict[Path, bytes]:
+    """Return every file below `source` with its content, and every folder."""
+    return {path: path.read_bytes() if path.is_file() else b"" for path in (source, *source.rglob("*"))}

@@ -1,39 +1,64 @@
-"""Contents of files and archives, never more than a stated size, and what their names say."""
+"""Contents of files: found by their names, read whole up to a stated size, unpacked, or as separated values."""
 
 from __future__ import annotations
 
-import lzma
+import io
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
 
 from rlwb.errors import ConfigError, DataError
 
 #: Megabytes (1e6 bytes) of the largest file, packed or unpacked, that a reader takes by default.
 MEGABYTES = 512
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,  # an encrypted member
-    MemoryError,  # LZMA members name the size of their own dictionary
-)
+#: Words that stand for a missing number.
+MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
+#: What reading a damaged file of separated values or Parquet raises.
+DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
+
+
+def one_line(error: BaseException | str) -> str:
+    """Return an exception's message on one line, or its class where it has none."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def visible(source: Path) -> list[Path]:
+    """Return `source` if it is a file, else the files in the folder that are neither hidden nor temporary, sorted."""
+    if not source.is_dir():
+        return [source]
+    return sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith((".", "_", "~")))
+
+
+def matching(source: Path, pattern: re.Pattern[str]) -> dict[Path, re.Match[str]]:
+    """Return the visible files of `source` whose whole name matches `pattern`, with the match."""
+    return {path: match for path in visible(source) if (match := pattern.fullmatch(path.name))}
+
+
+def date_in(path: Path, text: str) -> np.datetime64:
+    """Return midnight of the date (``YYYY-MM-DD``) that the name of `path` holds, datetime64[ns]."""
+    try:
+        date = np.datetime64(text, "D")
+        if np.datetime64("1700") <= date < np.datetime64("2260"):
+            return date.astype("datetime64[ns]")
+    except ValueError:
+        pass
+    raise DataError(f"{path}: the date {text} in its name does not exist; rename the file.")
 
 
 def read_file(path: Path, max_megabytes: int = MEGABYTES) -> bytes:
     """Return the content of `path`; a file of more than `max_megabytes`, an empty one or none is a `DataError`."""
-    limit = _bytes(max_megabytes)
+    if max_megabytes < 1:
+        raise ConfigError(f"max_megabytes is {max_megabytes}; give a whole number above 0.")
     try:
-        if path.stat().st_size > limit:
-            raise DataError(f"{path} {_too_large(max_megabytes)}.")
+        if path.stat().st_size > max_megabytes * 1_000_000:
+            raise _too_large(str(path), max_megabytes)
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}); check the path and its rights.") from None
@@ -48,62 +73,127 @@ def read_member(path: Path, max_megabytes: int = MEGABYTES) -> tuple[str, bytes]
     Nothing is written to disk, so a name such as ``../x`` does no harm. A member that unpacks to more than
     `max_megabytes` is refused, whether its header admits it or not.
     """
-    limit = _bytes(max_megabytes)
-    if path.exists() and path.stat().st_size > limit:
-        raise DataError(f"{path} {_too_large(max_megabytes)}.")
+    packed = io.BytesIO(read_file(path, max_megabytes))
+    limit = max_megabytes * 1_000_000
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(packed) as archive:
             members = archive.infolist()
             if len(members) != 1:
                 raise DataError(f"{path} holds {len(members)} files and not one; replace it by the source's own.")
             if members[0].file_size > limit:
-                raise DataError(f"{path} unpacks to {members[0].file_size:,} bytes: it {_too_large(max_megabytes)}.")
+                raise _too_large(f"{path} unpacks to {members[0].file_size:,} bytes: it", max_megabytes)
             with archive.open(members[0]) as file:
                 content = file.read(limit + 1)
-    except _DAMAGE as error:
+    except DataError:
+        raise
+    except Exception as error:  # a damaged, encrypted or foreign archive may raise anything
         raise DataError(f"{path} is not a whole ZIP archive ({one_line(error)}); fetch it again.") from None
     if len(content) > limit:
-        raise DataError(f"{path} {_too_large(max_megabytes)}.")
+        raise _too_large(str(path), max_megabytes)
     if not content:
         raise DataError(f"{path} holds an empty file; fetch it again.")
     return members[0].filename, content
 
 
-def one_line(error: BaseException) -> str:
-    """Return an exception's message on one line, or its class where it has none."""
-    return re.sub(r"\s+", " ", str(error)).strip().rstrip(".") or type(error).__name__
+def _too_large(what: str, megabytes: int) -> DataError:
+    return DataError(f"{what} is larger than {megabytes} MB; raise max_megabytes if that is right.")
 
 
-def visible(source: Path) -> list[Path]:
-    """Return `source` if it is a file, else the files in the folder that are neither hidden nor temporary, sorted."""
-    if not source.is_dir():
-        return [source]
-    return sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith((".", "_", "~")))
+def read_delimited(
+    file: BufferedIOBase,
+    names: Sequence[str],
+    types: Mapping[str, pa.DataType],
+    where: str,
+    *,
+    skip: int = 0,
+    missing: Sequence[str] = MISSING_WORDS,
+    quotes: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns `types` of a table whose rows all have one value for each of `names`; blank lines are no rows.
 
-
-def matching(source: Path, pattern: re.Pattern[str]) -> Mapping[Path, re.Match[str]]:
-    """Return the visible files of `source` whose whole name matches `pattern`, with the match."""
-    matches = {path: pattern.fullmatch(path.name) for path in visible(source)}
-    return {path: match for path, match in matches.items() if match is not None}
-
-
-def date_in(path: Path, year: str, month: str, day: str) -> np.datetime64:
-    """Return midnight of the date that the name of `path` holds, datetime64[ns]."""
-    text = f"{year}-{month}-{day}"
+    Parameters
+    ----------
+    names
+        One distinct name a column, in the order of the file.
+    types
+        Arrow types of the columns to read, by name.
+    where
+        The file, for refusals, which count rows from 1 with the header.
+    skip
+        Lines before the first row.
+    missing
+        What stands for a missing number.
+    quotes
+        Whether values may stand between double quotes.
+    """
     try:
-        date = np.datetime64(text, "ns")
-        if 1700 <= int(year) < 2260:
-            return date
-    except ValueError:
-        pass
-    raise DataError(f"{path}: the date {text} in its name does not exist; rename the file.")
+        with pc.open_csv(
+            file,
+            pc.ReadOptions(use_threads=False, block_size=1 << 22, column_names=list(names), skip_rows=skip),
+            pc.ParseOptions(quote_char='"' if quotes else False),
+            pc.ConvertOptions(column_types=types, include_columns=list(types), null_values=list(missing)),
+        ) as reader:
+            yield from reader
+    except DAMAGE as error:
+        raise DataError(f"{where}{_fault(str(error), names)}; correct it or write it again.") from None
 
 
-def _bytes(megabytes: int) -> int:
-    if megabytes < 1:
-        raise ConfigError(f"max_megabytes is {megabytes}; give a whole number above 0.")
-    return megabytes * 1_000_000
+def _fault(message: str, names: Sequence[str]) -> str:
+    """Return what Arrow found, in words that follow the name of the file."""
+    place = re.search(r"Row #(\d+)", message)
+    row = f", row {place[1]}" if place else ""
+    if count := re.search(r"Expected (\d+) columns, got (\d+)", message):
+        return f"{row} holds {count[2]} values where {count[1]} belong"
+    if cell := re.search(r"In CSV column #(\d+).*invalid value '(.*)'", message, re.DOTALL):
+        return f"{row}: {names[int(cell[1])]} is {cell[2][:40]!r}, not a number"
+    return f"{row} is not UTF-8 text" if "UTF8" in message else f"{row} cannot be read ({one_line(message[:200])})"
 
 
-def _too_large(megabytes: int) -> str:
-    return f"is larger than {megabytes} MB; raise max_megabytes if that is right"
+def read_numbers(
+    content: bytes, names: Sequence[str], where: str, *, keep: Sequence[str] | None = None, skip: int = 0
+) -> dict[str, np.ndarray]:
+    """Return the columns `keep` (by default all) of a table of numbers, float64 of shape ``(rows,)``; empty is NaN.
+
+    The other parameters are those of `read_delimited`.
+    """
+    types = dict.fromkeys(keep or names, pa.float64())
+    missing = ("", "NaN", "nan")
+    batches = read_delimited(io.BytesIO(content), names, types, where, skip=skip, missing=missing, quotes=False)
+    table = pa.Table.from_batches(batches, pa.schema(types))
+    if not table.num_rows:
+        raise DataError(f"{where} holds no rows; fetch it again.")
+    return {name: np.array(table[name].to_numpy()) for name in types}
+
+
+def first_cells(content: bytes) -> list[bytes]:
+    """Return the cells of the first line, or of the first 10,000 bytes of it, without a byte-order mark."""
+    lines = content.removeprefix(b"\xef\xbb\xbf")[:10_000].splitlines()
+    return [cell.strip() for cell in lines[0].split(b",")] if lines else [b""]
+
+
+def check_rows(bad: np.ndarray, values: np.ndarray, what: str, where: str, skip: int = 0) -> None:
+    """Raise `DataError` for the first row of `bad`, naming its number and its value of the column `what`."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        shown = "missing" if np.isnan(values[row]) else f"{values[row]:.16g}"
+        raise DataError(f"{where}, row {row + skip + 1}: {what} is {shown}; correct it or fetch the file again.")
+
+
+def nearest_decimal(values: np.ndarray) -> np.ndarray:
+    """Return float64 values with the fewest digits after the point, at most six, that are the same float32.
+
+    float32 holds 11.53 as 11.5299997, which a limit of 11.53 would not be seen to reach. A float32 that no such
+    decimal gives back is returned itself, so nothing is lost.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):  # one kind of NaN
+        exact = values.astype(np.float64)
+        found, left = exact.copy(), np.isfinite(values) & (exact != np.rint(exact))
+        for digits in range(1, 7):
+            scale = 10.0**digits
+            decimal = np.rint(exact * scale) / scale
+            same = left & (decimal.astype(np.float32) == values)
+            found[same] = decimal[same]
+            left &= ~same
+            if not left.any():
+                break
+    return found

@@ -14,22 +14,15 @@ import pyarrow as pa
 from rlwb.errors import DataError
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import bars, reader
-from rlwb.market.readers.content import MEGABYTES, date_in, read_member
-from rlwb.market.readers.delimited import check_rows, read_numbers
+from rlwb.market.readers.content import MEGABYTES, check_rows, date_in, read_member, read_numbers
 from rlwb.market.schema import PRICES
 
 _NAME = re.compile(r"(\d{8})_(trade|quote)\.zip")
-_MEMBER = re.compile(r"(\d{8})_(.+)_minute_(trade|quote)\.csv")
-#: data / security / market / minute / symbol / file
-_DEPTH = 5
-_DAY_MS = 86_400_000
 _SIDE = ("open", "high", "low", "close", "size")
 _COLUMNS = {
     "trade": ("milliseconds", "open", "high", "low", "close", "volume"),
     "quote": ("milliseconds", *(f"{side}_{name}" for side in ("bid", "ask") for name in _SIDE)),
 }
-#: Of a quote bar, the last quote.
-_QUOTED = {"bid_close": "bid", "bid_size": "bid_size", "ask_close": "ask", "ask_size": "ask_size"}
 _SCALE = {"equity": 10_000, "crypto": 1}
 _ZONES = {("equity", "usa"): "America/New_York", ("equity", "india"): "Asia/Kolkata"}
 
@@ -46,42 +39,38 @@ class _File(NamedTuple):
 
 
 def _found(source: Path) -> list[_File]:
-    """Return the minute files at any level of Lean's layout; those of seconds and ticks are none."""
-    paths = [source] if source.is_file() else sorted(source.rglob("*.zip"))
+    """Return the minute files at any level of Lean's layout, ``data/security/market/minute/symbol/file``, in order.
+
+    Those of seconds and ticks are none. All are of one kind of security and market, each day of a symbol once.
+    """
     files = []
-    for path in paths:
+    for path in [source] if source.is_file() else source.rglob("*.zip"):
         match, above = _NAME.fullmatch(path.name), path.absolute().parts[:-1]
         hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
         if match and not hidden and above[-2] not in ("second", "tick"):
             known = len(above) > 3 and above[-2] == "minute"
             security, market = (above[-4].lower(), above[-3].lower()) if known else (None, None)
             files.append(_File(path, security, market, above[-1].upper(), match[1], match[2]))
-    return sorted(files, key=lambda file: (file.symbol, file.date, file.path))
-
-
-def minute_files(source: Path) -> list[Path]:
-    """Return the minute files below `source`, of one kind of security and market, each day of a symbol once."""
-    files = _found(source)
     if not files:
         raise DataError(f"{source} holds no minute file of Lean, named for example spy/20131007_trade.zip.")
-    places = sorted({(file.security or "?", file.market or "?") for file in files})
+    places = sorted({f"{file.security or '?'}/{file.market or '?'}" for file in files})
     if len(places) > 1:
-        shown = ", ".join("/".join(place) for place in places)
-        raise DataError(f"{source} holds files of {shown}; read one of these folders at a time.")
+        raise DataError(f"{source} holds files of {', '.join(places)}; read one of these folders at a time.")
+    files.sort(key=lambda file: (file.symbol, file.date, file.path))
     for one, two in pairwise(files):
         if one[3:] == two[3:]:
             raise DataError(f"{one.path} and {two.path} are both {one.symbol} {one.date} {one.kind}; keep one of them.")
-    return [file.path for file in files]
+    return files
 
 
 def _holds_lean(source: Path) -> bool:
     if source.is_file():
         return _NAME.fullmatch(source.name) is not None
-    patterns = ("*/" * level + f"[0-9]*_{kind}.zip" for level in range(_DEPTH) for kind in ("trade", "quote"))
-    return any(_NAME.fullmatch(path.name) for pattern in patterns for path in source.glob(pattern))
+    below = (source.glob("*/" * level + "[0-9]*_*.zip") for level in range(5))
+    return any(_NAME.fullmatch(path.name) for paths in below for path in paths)
 
 
-@reader("lean", files=minute_files, recognises=_holds_lean, label="start")
+@reader("lean", files=lambda source: [file.path for file in _found(source)], recognises=_holds_lean, label="start")
 def read_lean(
     source: Path,
     *,
@@ -105,16 +94,23 @@ def read_lean(
     max_megabytes
         A file that is larger, packed or unpacked, is refused before it is read further.
     """
-    minute_files(source)
     files = _found(source)
     scale, zone = _market(files[0], security, zone)
-    for (symbol, date), group in groupby(files, key=lambda file: (file.symbol, file.date)):
-        if instruments is None or symbol in instruments:
-            of_day = list(group)
-            tables = [_table(file, scale, max_megabytes, report) for file in of_day]
-            midnight = date_in(of_day[0].path, date[:4], date[4:6], date[6:])
-            times, fields = _beside(tables)
-            yield bars(symbol, midnight + (times * 1e6).astype("timedelta64[ns]"), fields, zone)
+    for (symbol, date), of_day in groupby(files, key=lambda file: (file.symbol, file.date)):
+        if instruments is not None and symbol not in instruments:
+            continue
+        day = list(of_day)
+        midnight = date_in(day[0].path, f"{date[:4]}-{date[4:6]}-{date[6:]}")
+        tables = [_minutes(file, scale, max_megabytes, report) for file in day]
+        # Trades and quotes side by side; what one of them lacks at a time is missing.
+        times = np.unique(np.concatenate([table["milliseconds"] for table in tables]))
+        fields = {}
+        for table in tables:
+            at = np.searchsorted(times, table.pop("milliseconds"))
+            for name, values in table.items():
+                fields[name] = np.full(len(times), np.nan)
+                fields[name][at] = values
+        yield bars(symbol, midnight + times.astype("timedelta64[ms]"), fields, zone)
 
 
 def _market(file: _File, security: str | None, zone: str | None) -> tuple[int, str]:
@@ -134,53 +130,36 @@ def _market(file: _File, security: str | None, zone: str | None) -> tuple[int, s
     return _SCALE[security], zone
 
 
-def _table(file: _File, scale: int, max_megabytes: int, report: Report) -> dict[str, np.ndarray]:
-    """Return one file's columns of the schema and its milliseconds, sorted, each minute once."""
+def _minutes(file: _File, scale: int, max_megabytes: int, report: Report) -> dict[str, np.ndarray]:
+    """Return one file's columns of the schema, and milliseconds since midnight: sorted, the last row of each.
+
+    What is moved or dropped is counted.
+    """
     name, content = read_member(file.path, max_megabytes)
-    match = _MEMBER.fullmatch(name)
+    match = re.fullmatch(r"(\d{8})_(.+)_minute_(trade|quote)\.csv", name)
     if match is None or (match[1], match[2].upper(), match[3]) != (file.date, file.symbol, file.kind):
         raise DataError(f"{file.path} holds {name[:80]!r}, which its own name denies; fetch it again.")
     where = str(file.path)
     table = read_numbers(content, _COLUMNS[file.kind], where)
     times = table["milliseconds"]
-    check_rows(
-        ~((times >= 0) & (times < _DAY_MS) & (times == np.floor(times))),
-        times,
-        "the time in milliseconds since midnight",
-        where,
-    )
-    if file.kind == "quote":
-        table = {"milliseconds": times, **{target: table[column] for column, target in _QUOTED.items()}}
-    kept = _last_of_each(table, report, where)
-    # A division, because 6450600 * 1e-4 is not 645.06 to the last digit.
-    return {name: values[kept] / scale if name in PRICES else values[kept] for name, values in table.items()}
-
-
-def _last_of_each(table: dict[str, np.ndarray], report: Report, where: str) -> np.ndarray:
-    """Return an index that sorts rows by time and keeps the last of each; what it moves or drops is counted."""
-    times = table["milliseconds"]
-    back = np.diff(times) < 0
-    if back.any():
-        report.add("unsorted", int(back.sum()), f"{where}, row {int(np.argmax(back)) + 2}")
+    bad = ~((times >= 0) & (times < 86_400_000) & (times == np.floor(times)))
+    check_rows(bad, times, "the time in milliseconds since midnight", where)
+    if file.kind == "quote":  # the last quote of each bar
+        names = {"bid": "bid_close", "bid_size": "bid_size", "ask": "ask_close", "ask_size": "ask_size"}
+        table = {"milliseconds": times, **{ours: table[theirs] for ours, theirs in names.items()}}
     order = np.argsort(times, kind="stable")
     again = np.append(np.diff(times[order]) == 0, False)
-    one, two = order[again], np.append(order[1:], 0)[again]
-    same = np.ones(len(one), dtype=bool)
-    for column in table.values():
-        same &= (column[one] == column[two]) | (np.isnan(column[one]) & np.isnan(column[two]))
-    for reason, rows in (("duplicate_identical", one[same]), ("duplicate_conflicting", one[~same])):
+    dropped, follower = order[again], order[1:][again[:-1]]
+    cells = np.stack(list(table.values()))
+    one, two = cells[:, dropped], cells[:, follower]
+    same = ((one == two) | (np.isnan(one) & np.isnan(two))).all(axis=0)
+    for reason, rows in (
+        ("unsorted", np.flatnonzero(np.diff(times) < 0) + 1),
+        ("duplicate_identical", dropped[same]),
+        ("duplicate_conflicting", dropped[~same]),
+    ):
         if len(rows):
             report.add(reason, len(rows), f"{where}, row {rows[0] + 1}")
-    return order[~again]
-
-
-def _beside(tables: list[dict[str, np.ndarray]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return the times of a day's trades and quotes, and both side by side; what one of them lacks is missing."""
-    times = np.unique(np.concatenate([table["milliseconds"] for table in tables]))
-    fields = {}
-    for table in tables:
-        at = np.searchsorted(times, table.pop("milliseconds"))
-        for name, values in table.items():
-            fields[name] = np.full(len(times), np.nan)
-            fields[name][at] = values
-    return times, fields
+    kept = order[~again]
+    # A division, because 6450600 * 1e-4 is not 645.06 to the last digit.
+    return {name: values[kept] / scale if name in PRICES else values[kept] for name, values in table.items()}

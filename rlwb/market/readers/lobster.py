@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import bars, reader
-from rlwb.market.readers.content import MEGABYTES, date_in, matching, read_file
-from rlwb.market.readers.delimited import check_rows, first_line, read_numbers
-from rlwb.market.readers.lobster_bars import Events, make_bars
+from rlwb.market.readers.content import MEGABYTES, check_rows, date_in, first_cells, matching, read_file, read_numbers
 
 _NAME = re.compile(r"(.+)_(\d{4}-\d\d-\d\d)_(\d{1,8})_(\d{1,8})_(message|orderbook)_(\d{1,3})\.csv")
 _MESSAGE = ("time", "type", "order", "size", "price", "direction")
-_SIDES = ("ask_price", "ask_size", "bid_price", "bid_size")
+_SIDES = ("ask", "ask_size", "bid", "bid_size")
 _SCALE = 10_000
 #: LOBSTER writes +-9999999999 where a side of the book is empty.
 _NO_PRICE = 9_999_999_999
-_DAY_MS = 86_400_000
 
 
 class _Pair(NamedTuple):
@@ -31,8 +29,8 @@ class _Pair(NamedTuple):
 
     symbol: str
     date: np.datetime64  # midnight
-    start: int  # milliseconds after midnight
-    end: int
+    start: float  # seconds after midnight
+    end: float
     level: int
     message: Path
     book: Path
@@ -58,8 +56,6 @@ def read_lobster(
 
     Parameters
     ----------
-    source
-        A folder, or one file of a pair.
     tick_minutes
         Length of a bar in minutes, 1 to 60; bars are counted from midnight.
     max_megabytes
@@ -70,48 +66,18 @@ def read_lobster(
     for pair in _pairs(source):
         if instruments is not None and pair.symbol not in instruments:
             continue
-        events = _events(pair, max_megabytes)
-        starts, fields = make_bars(events, pair.start / 1e3, pair.end / 1e3, tick_minutes * 60)
-        crossed = np.flatnonzero(events.type == 6)
+        events = _messages(pair, max_megabytes) | _best_quotes(pair, max_megabytes)
+        if len(events["time"]) != len(events["bid"]):
+            raise DataError(
+                f"{pair.book} has {len(events['bid']):,} rows, {pair.message.name} has {len(events['time']):,}; they "
+                "belong row to row, fetch both again."
+            )
+        crossed = np.flatnonzero(events["type"] == 6)
         if len(crossed):
             report.add("cross_trade", len(crossed), f"{pair.message}, row {crossed[0] + 1}")
+        starts, fields = make_bars(events, pair.start, pair.end, tick_minutes * 60)
         stamps = pair.date + (starts * 10**9).astype("timedelta64[ns]")
         yield bars(pair.symbol, stamps, fields, "America/New_York")
-
-
-def _events(pair: _Pair, max_megabytes: int) -> Events:
-    """Return the checked rows of both files, prices in dollars."""
-    where = str(pair.message)
-    content = read_file(pair.message, max_megabytes)
-    owner = first_line(content).count(b",") == len(_MESSAGE)  # newer files name the market participant
-    columns = (*_MESSAGE, "participant") if owner else _MESSAGE
-    message = read_numbers(content, columns, where, keep=("time", "type", "size", "price"))
-    time, kind, size, price = message.values()
-    check_rows(~((time >= pair.start / 1e3) & (time <= pair.end / 1e3)), time, "the time", where)
-    check_rows(np.append(False, np.diff(time) < 0), time, "the time goes back and", where)
-    check_rows(~np.isin(kind, np.arange(1, 8)), kind, "the type (1 to 7)", where)
-    traded = np.isin(kind, (4, 5))
-    check_rows(traded & ~((size > 0) & np.isfinite(size)), size, "the size of an execution", where)
-    check_rows(traded & ~((price > 0) & (price < _NO_PRICE)), price, "the price of an execution", where)
-    check_rows((kind == 7) & ~np.isin(price, (-1, 0, 1)), price, "the state (-1, 0, 1) of a halt", where)
-    halts = np.where(kind == 7, price, np.nan)
-    return Events(time, kind.astype(np.int64), size, price / _SCALE, halts, *_book(pair, len(time), max_megabytes))
-
-
-def _book(pair: _Pair, rows: int, max_megabytes: int) -> tuple[np.ndarray, ...]:
-    """Return bid, bid_size, ask and ask_size after each message."""
-    names = [f"{side}_{level}" for level in range(1, pair.level + 1) for side in _SIDES]
-    best = names[: len(_SIDES)]
-    values = read_numbers(read_file(pair.book, max_megabytes), names, str(pair.book), keep=best)
-    if len(values[best[0]]) != rows:
-        raise DataError(
-            f"{pair.book} has {len(values[best[0]]):,} rows, {pair.message.name} has {rows:,}; they belong row to row, "
-            "fetch both again."
-        )
-    ask, ask_size, bid, bid_size = values.values()
-    there = [(price > 0) & (price < _NO_PRICE) for price in (bid, ask)]
-    bid, ask = (np.where(one, price, np.nan) / _SCALE for one, price in zip(there, (bid, ask), strict=True))
-    return bid, np.where(there[0], bid_size, np.nan), ask, np.where(there[1], ask_size, np.nan)
 
 
 def _pairs(source: Path) -> list[_Pair]:
@@ -122,15 +88,98 @@ def _pairs(source: Path) -> list[_Pair]:
     pairs: dict[tuple[str, str], _Pair] = {}
     for path, match in found.items():
         symbol, date, start, end, _, level = match.groups()
-        message, book = (
-            path.with_name(path.name[: match.start(5)] + f"{kind}_{level}.csv") for kind in ("message", "orderbook")
-        )
-        pair = _Pair(symbol, date_in(path, *date.split("-")), int(start), int(end), int(level), message, book)
-        if not 0 <= pair.start < pair.end <= _DAY_MS or pair.level < 1:
+        files = [
+            path.with_name(f"{symbol}_{date}_{start}_{end}_{kind}_{level}.csv") for kind in ("message", "orderbook")
+        ]
+        pair = _Pair(symbol, date_in(path, date), int(start) / 1e3, int(end) / 1e3, int(level), *files)
+        if not 0 <= pair.start < pair.end <= 86_400 or pair.level < 1:
             raise DataError(f"{path} names no times of day in milliseconds and no level; rename the file.")
         if pairs.setdefault((symbol, date), pair) != pair:
             raise DataError(f"{pairs[symbol, date].message} and {path} are both {symbol} {date}; keep one of them.")
-        for missing in (message, book):
+        for missing in files:
             if not missing.is_file():
                 raise DataError(f"{missing} is missing, which belongs to {path.name}; put both into one folder.")
     return [pairs[key] for key in sorted(pairs)]
+
+
+def _messages(pair: _Pair, max_megabytes: int) -> dict[str, np.ndarray]:
+    """Return time, type, size, price in dollars and halt (the state that a message of type 7 says) of each message."""
+    where, content = str(pair.message), read_file(pair.message, max_megabytes)
+    owner = ("participant",) * (len(first_cells(content)) == len(_MESSAGE) + 1)  # which newer files name
+    events = read_numbers(content, (*_MESSAGE, *owner), where, keep=("time", "type", "size", "price"))
+    time, kind, size, price = events.values()
+    check_rows(~((time >= pair.start) & (time <= pair.end)), time, "the time", where)
+    check_rows(np.append(False, np.diff(time) < 0), time, "the time goes back and", where)
+    check_rows(~np.isin(kind, np.arange(1, 8)), kind, "the type (1 to 7)", where)
+    traded = np.isin(kind, (4, 5))
+    check_rows(traded & ~((size > 0) & np.isfinite(size)), size, "the size of an execution", where)
+    check_rows(traded & ~((price > 0) & (price < _NO_PRICE)), price, "the price of an execution", where)
+    check_rows((kind == 7) & ~np.isin(price, (-1, 0, 1)), price, "the state (-1, 0, 1) of a halt", where)
+    return {**events, "price": price / _SCALE, "halt": np.where(kind == 7, price, np.nan)}
+
+
+def _best_quotes(pair: _Pair, max_megabytes: int) -> dict[str, np.ndarray]:
+    """Return bid, bid_size, ask and ask_size after each message; both of a side that is empty are missing."""
+    names = [*_SIDES, *(f"{side}_{level}" for level in range(2, pair.level + 1) for side in _SIDES)]
+    book = read_numbers(read_file(pair.book, max_megabytes), names, str(pair.book), keep=_SIDES)
+    for side in ("bid", "ask"):
+        there = (book[side] > 0) & (book[side] < _NO_PRICE)
+        book[side] = np.where(there, book[side], np.nan) / _SCALE
+        book[f"{side}_size"] = np.where(there, book[f"{side}_size"], np.nan)
+    return book
+
+
+def make_bars(
+    events: dict[str, np.ndarray], start: float, end: float, length: int
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the bars' start times and columns.
+
+    A bar covers ``[k length, (k + 1) length)`` seconds after midnight; there is one for each that meets
+    ``[start, end)`` and does not end before the first event. Visible and hidden executions make open, high, low,
+    close, volume and vwap, without one the prices are missing and the volume is 0. Quotes are those after the last
+    event before the bar's end, carried on where nothing happens. A bar is halted when it lies in a halt as a whole.
+
+    Parameters
+    ----------
+    events
+        Messages in time order with the best quotes after each, arrays of shape ``(events,)``: time (seconds after
+        midnight), type (4 visible, 5 hidden execution, others change no price), size (shares), price, halt (of a halt
+        message -1 halted, 0 quotes resume, 1 trading resumes; else NaN), bid, bid_size, ask, ask_size.
+    start, end
+        Seconds after midnight that the events cover; those at `end` belong to the last bar.
+    length
+        Seconds of a bar.
+
+    Returns
+    -------
+    starts : numpy.ndarray
+        int64 of shape ``(bars,)``, seconds after midnight.
+    fields : dict of numpy.ndarray
+        Columns of the schema, float64 of shape ``(bars,)``; halted bool.
+    """
+    place = events["time"] // length
+    last = int(np.ceil(end / length)) - 1
+    first = max(int(start // length), min(int(place[0]), last))
+    count = last - first + 1
+    bar = np.minimum(place.astype(np.int64) - first, count - 1)
+    traded = np.isin(events["type"], (4, 5))
+    at, price, size = bar[traded], events["price"][traded], events["size"][traded]
+    prices = pd.Series(price).groupby(at).ohlc().reindex(range(count))
+    fields = {name: prices[name].to_numpy(dtype=float) for name in prices}
+    fields["volume"] = np.bincount(at, size, count)
+    with np.errstate(over="ignore", invalid="ignore"):
+        fields["vwap"] = np.bincount(at, price * size, count) / fields["volume"]
+    latest = np.searchsorted(bar, np.arange(count), side="right") - 1
+    fields |= {name: events[name][latest] for name in _SIDES}
+    fields["halted"] = np.zeros(count, dtype=bool)
+    begin: int | None = None
+    for row in np.flatnonzero(np.isfinite(events["halt"])):
+        when = events["time"][row] / length - first
+        if events["halt"][row] == -1 and begin is None:
+            begin = int(np.ceil(when))
+        elif events["halt"][row] == 1 and begin is not None:
+            fields["halted"][begin : int(when)] = True
+            begin = None
+    if begin is not None:
+        fields["halted"][begin:] = True
+    return (first + np.arange(count, dtype=np.int64)) * length, fields

@@ -16,38 +16,27 @@ import pyarrow as pa
 from rlwb.errors import DataError
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import reader
-from rlwb.market.readers.content import MEGABYTES, matching, one_line, read_file, visible
-from rlwb.market.readers.delimited import nearest_decimal
+from rlwb.market.readers.content import MEGABYTES, matching, nearest_decimal, one_line, read_file, visible
 from rlwb.market.readers.table import suffix_of
-from rlwb.market.schema import FIELDS, REQUIRED
+from rlwb.market.schema import FIELDS, KEYS, REQUIRED
 
 _NAME = re.compile(r".+\.pkl(\.backtest)?")
 #: Names in the tables, without their ``$`` and a closing 0, that are not the schema's own.
 _OTHER_NAMES = {"bidv": "bid_size", "askv": "ask_size"}
 #: What a pickled table of numbers and stamps is made of, by pandas 1.0 to 2.3: names that only make values.
-_ALLOWED = {
-    "builtins": {"slice"},
-    "__builtin__": {"slice"},
-    "_codecs": {"encode"},
-    "datetime": {"date", "datetime", "timedelta"},
-    "numpy": {"dtype", "ndarray"},
-    "numpy.core.multiarray": {"_reconstruct", "scalar"},
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "numpy.core.numeric": {"_frombuffer"},
-    "numpy._core.numeric": {"_frombuffer"},
-    "pandas.core.frame": {"DataFrame"},
-    "pandas.core.internals.managers": {"BlockManager"},
-    "pandas._libs.internals": {"_unpickle_block"},
-    "pandas.core.indexes.base": {"Index", "_new_Index"},
-    "pandas.core.indexes.multi": {"MultiIndex"},
-    "pandas.core.indexes.datetimes": {"DatetimeIndex", "_new_DatetimeIndex"},
-    "pandas.core.indexes.range": {"RangeIndex"},
-    "pandas.core.arrays.datetimes": {"DatetimeArray"},
-    "pandas._libs.arrays": {"__pyx_unpickle_NDArrayBacked"},
-    "pandas._libs.tslibs.timestamps": {"_unpickle_timestamp"},
-    "pandas._libs.tslibs.offsets": {"Minute", "Second", "Hour", "Day"},
-    "pandas.tseries.offsets": {"Minute", "Second", "Hour", "Day"},
-}
+_ALLOWED = """
+    builtins:slice __builtin__:slice _codecs:encode datetime:date datetime:datetime datetime:timedelta numpy:dtype
+    numpy:ndarray numpy.core.multiarray:_reconstruct numpy.core.multiarray:scalar numpy._core.multiarray:_reconstruct
+    numpy._core.multiarray:scalar numpy.core.numeric:_frombuffer numpy._core.numeric:_frombuffer
+    pandas.core.frame:DataFrame pandas.core.internals.managers:BlockManager pandas._libs.internals:_unpickle_block
+    pandas.core.indexes.base:Index pandas.core.indexes.base:_new_Index pandas.core.indexes.multi:MultiIndex
+    pandas.core.indexes.datetimes:DatetimeIndex pandas.core.indexes.datetimes:_new_DatetimeIndex
+    pandas.core.indexes.range:RangeIndex pandas.core.arrays.datetimes:DatetimeArray
+    pandas._libs.arrays:__pyx_unpickle_NDArrayBacked pandas._libs.tslibs.timestamps:_unpickle_timestamp
+    pandas._libs.tslibs.offsets:Minute pandas._libs.tslibs.offsets:Second pandas._libs.tslibs.offsets:Hour
+    pandas._libs.tslibs.offsets:Day pandas.tseries.offsets:Minute pandas.tseries.offsets:Second
+    pandas.tseries.offsets:Hour pandas.tseries.offsets:Day
+"""
 
 
 def pickles(source: Path) -> list[Path]:
@@ -71,8 +60,6 @@ def read_qlib_pickle(
 
     Parameters
     ----------
-    source
-        A folder, or one file.
     trust_pickle
         Must be true. A pickle can be made to run anything when it is read. Only names that a table needs are looked up
         here, but whoever loads such files should know where they come from.
@@ -88,7 +75,7 @@ def read_qlib_pickle(
     features = []
     for path in files:
         table = _unpickle(path, max_megabytes)
-        if any(str(name).endswith("_1") for name in table.columns):
+        if any(name.endswith("_1") for name in table.columns):
             features.append(path.name)
         else:
             yield _bars(table, path, report)
@@ -101,7 +88,7 @@ class _Unpickler(pickle._Unpickler):  # the one in Python: the one in C reserves
     """Looks up the names that a pickled table needs, and no other."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if name not in _ALLOWED.get(module, ()):
+        if f"{module}:{name}" not in _ALLOWED.split():
             raise pickle.UnpicklingError(f"it names {f'{module}.{name}'[:80]!r}, which no table of bars needs")
         return super().find_class(module, name)
 
@@ -112,7 +99,7 @@ def _unpickle(path: Path, max_megabytes: int) -> pd.DataFrame:
         table = _Unpickler(io.BytesIO(content)).load()
         if not isinstance(table, pd.DataFrame):
             raise pickle.UnpicklingError(f"it holds a {type(table).__name__}")
-        if not {"instrument", "datetime"} <= set(table.index.names):
+        if not set(KEYS) <= set(table.index.names):
             raise pickle.UnpicklingError("its index lacks instrument and datetime")
         table.columns = [str(name) for name in table.columns]
         return table
@@ -136,13 +123,11 @@ def _bars(table: pd.DataFrame, path: Path, report: Report) -> pa.Table:
     report.add("column_ignored", len(ignored), f"{path.name}: {', '.join(ignored[:5])}")
     if "close" not in columns:
         raise DataError(f"{path} has no column $close0 or $close; it has {', '.join(table.columns) or 'none'}.")
-    absent = [name for name in REQUIRED[2:] if name not in columns]
+    absent = [name for name in REQUIRED if name not in (*KEYS, *columns)]
     report.add("column_absent", len(absent), f"{path.name}: {', '.join(absent)}")
     try:
-        names, stamps = (pa.array(table.index.get_level_values(one), from_pandas=True) for one in REQUIRED[:2])
-        return pa.table({"instrument": names, "datetime": stamps, **columns})
+        keys = {name: pa.array(table.index.get_level_values(name), from_pandas=True) for name in KEYS}
+        return pa.table({**keys, **columns})
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(
-            f"{path}: the index levels instrument and datetime are not text and stamps ({one_line(error)[:120]}); "
-            "write them anew."
-        ) from None
+        what = one_line(error)[:120]
+        raise DataError(f"{path}: the index levels {' and '.join(KEYS)} are not text and stamps ({what}).") from None

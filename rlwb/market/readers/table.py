@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedIOBase
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,18 +15,38 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.columns import match_columns
 from rlwb.market.findings import Report, printable
-from rlwb.market.readers.base import reader
-from rlwb.market.readers.content import one_line, visible
-from rlwb.market.readers.delimited import DAMAGE, read_delimited
-from rlwb.market.schema import REQUIRED
+from rlwb.market.readers.base import TABLE, reader
+from rlwb.market.readers.content import DAMAGE, one_line, read_delimited, visible
+from rlwb.market.schema import COLUMNS, REQUIRED
 from rlwb.market.stamps import parse_stamps
+from rlwb.values import suggestion
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
-_ROWS = 1 << 20
-_BEGIN = 1 << 16
+#: Names that are understood where the schema's own is absent.
+ALIASES = {
+    "timestamp": "datetime",
+    "symbol": "instrument",
+    "ticker": "instrument",
+    "o": "open",
+    "h": "high",
+    "l": "low",
+    "c": "close",
+    "v": "volume",
+    "vol": "volume",
+}
+#: What a column may mean: `date` and `time` together make a stamp.
+TARGETS = (*COLUMNS, "date", "time")
 _TEXT = ("instrument", "datetime", "date", "time", "halted")
+
+
+def suffix_of(path: Path) -> str | None:
+    """Return which of `SUFFIXES` ends the file's name, or None."""
+    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+
+
+def _holds_tables(source: Path) -> bool:
+    return any(map(suffix_of, visible(source)))
 
 
 def table_files(source: Path, *, instrument_pattern: str | None = None) -> list[Path]:
@@ -35,7 +55,7 @@ def table_files(source: Path, *, instrument_pattern: str | None = None) -> list[
         raise DataError(f"{source} is not a file of bars; its name must end in {', '.join(SUFFIXES)}.")
     files = [path for path in visible(source) if suffix_of(path)]
     if not files:
-        inside = [entry for entry in source.iterdir() if entry.is_dir() and any(map(suffix_of, visible(entry)))]
+        inside = [entry for entry in source.iterdir() if entry.is_dir() and _holds_tables(entry)]
         hint = f", but its folder {inside[0].name} does: name that one" if inside else "; name one that does"
         raise DataError(f"the folder {source} holds no file that ends in {', '.join(SUFFIXES)}{hint}.")
     names: dict[str, Path] = {}
@@ -44,11 +64,6 @@ def table_files(source: Path, *, instrument_pattern: str | None = None) -> list[
         if other != path:
             raise DataError(f"{other} and {path.name} are both {instrument_of(path)}; keep one of them.")
     return files
-
-
-def suffix_of(path: Path) -> str | None:
-    """Return which of `SUFFIXES` ends the file's name, or None."""
-    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
 
 
 def instrument_of(path: Path, pattern: str | None = None) -> str:
@@ -65,12 +80,7 @@ def instrument_of(path: Path, pattern: str | None = None) -> str:
     return match.group(1)
 
 
-@reader(
-    "table",
-    files=table_files,
-    recognises=lambda source: any(map(suffix_of, visible(source))),
-    by_file=True,
-)
+@reader(TABLE, files=table_files, recognises=_holds_tables, by_file=True)
 def read_table(
     source: Path,
     *,
@@ -87,19 +97,19 @@ def read_table(
     source
         The file. Without a column of instruments it is one instrument, named as the file without its ending.
     columns
-        ``{name in the file: schema name}`` for columns that do not match by themselves (`rlwb.market.columns`).
+        ``{name in the file: schema name}`` for columns that do not match by themselves (`match_columns`).
     instrument_pattern
         Regular expression whose group 1 is the id in a file's name, for folders of several files an instrument:
         ``r"(.+)-\d{8}"``.
     datetime_format
         strptime format of stamps in text other than ISO 8601.
     """
-    file = _Parquet(source) if suffix_of(source) == ".parquet" else _Text(source)
+    file = _opened(source)
     found = match_columns(file.names, columns, str(source))
     ignored = [name for name in file.names if name not in found.values()]
     report.add("column_ignored", len(ignored), printable(", ".join(ignored)))
-    given = {*found, "datetime"} if {"date", "time"} <= set(found) else set(found)
-    missing = [name for name in REQUIRED if name not in given and name != "instrument"]
+    given = {*found, "instrument"} | ({"datetime"} if {"date", "time"} <= set(found) else set())
+    missing = [name for name in REQUIRED if name not in given]
     if missing:
         have, other = (printable(", ".join(names)) for names in (found.values(), ignored))
         raise DataError(
@@ -113,20 +123,56 @@ def read_table(
     row = file.first_row
     for batch in file.read(found):
         table = {name: batch[name] for name in found if name not in ("date", "time")}
-        stamps = batch["datetime"] if "datetime" in found else _joined(batch["date"], batch["time"])
-        if not pa.types.is_timestamp(stamps.type):
-            stamps = parse_stamps(_as_text(stamps, str(source)), str(source), datetime_format, row)
-        table["datetime"] = stamps
+        table["datetime"] = _stamps(batch, str(source), datetime_format, row)
         if only is not None:
-            table["instrument"] = pa.nulls(batch.num_rows, pa.string()).fill_null(only)
+            table["instrument"] = pa.repeat(pa.scalar(only, pa.string()), batch.num_rows)
         row += batch.num_rows
         yield pa.table(table)
 
 
 def only_instrument(path: Path, columns: Mapping[str, str] | None, pattern: str | None = None) -> str | None:
     """Return the instrument that a file's name stands for; None where the file has a column of instruments."""
-    names = (_Parquet(path) if suffix_of(path) == ".parquet" else _Text(path)).names
-    return None if "instrument" in match_columns(names, columns, str(path)) else instrument_of(path, pattern)
+    found = match_columns(_opened(path).names, columns, str(path))
+    return None if "instrument" in found else instrument_of(path, pattern)
+
+
+def match_columns(names: Sequence[str], columns: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """Return the file's column for each column of the schema, as ``{schema name: name in the file}``.
+
+    What `columns` says (``{name in the file: schema name}``) goes first. Other names match without regard to case,
+    surrounding blanks, ``<>`` and a leading ``$``; `ALIASES` are understood when the schema's own name is absent.
+    Without a datetime, ``date`` and ``time`` together make one, and either alone is taken for it.
+    """
+    columns = columns or {}
+    for name, wanted in columns.items():
+        if wanted not in TARGETS:
+            raise ConfigError(f"columns maps to {wanted!r}, which is not in the schema; {suggestion(wanted, TARGETS)}")
+        if name not in names:
+            raise DataError(f"{where} has no column {name!r}; it has {printable(', '.join(names))}.")
+    plain = {name: name.strip().strip("<>").removeprefix("$").lower() for name in names if name not in columns}
+    own = {name: word for name, word in plain.items() if word in TARGETS}
+    aliased = {name: ALIASES[word] for name, word in plain.items() if word in ALIASES}
+    found: dict[str, str] = {}
+    for meanings in (columns, own, aliased):
+        new: dict[str, str] = {}
+        for name in names:
+            target = meanings.get(name)
+            if target is None or target in found:
+                continue
+            if target in new:
+                both = f"{new[target]!r} and {name!r}"
+                raise DataError(f"{where}: columns {both} both mean {target}; choose with columns=...")
+            new[target] = name
+        found |= new
+    if "datetime" in found:
+        return {target: name for target, name in found.items() if target not in ("date", "time")}
+    if len({"date", "time"} & set(found)) == 1:
+        found["datetime"] = found.pop("date" if "date" in found else "time")
+    return found
+
+
+def _opened(path: Path) -> _Parquet | _Text:
+    return _Parquet(path) if suffix_of(path) == ".parquet" else _Text(path)
 
 
 class _Text:
@@ -135,8 +181,8 @@ class _Text:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with _opened(path) as file:
-                lines = re.split(rb"\r\n|\n|\r", file.read(_BEGIN).lstrip(b"\xef\xbb\xbf"))
+            with self._bytes() as file:
+                lines = re.split(rb"\r\n|\n|\r", file.read(1 << 16).lstrip(b"\xef\xbb\xbf"))
             skip = next((at + 1 for at, line in enumerate(lines) if line.strip()), 0)
             if not skip:
                 raise DataError(f"{path} is empty; remove it or write it again.")
@@ -152,20 +198,22 @@ class _Text:
             raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")
         self.first_row = skip + 1
         #: Values at the end of each row that have no name; they must be empty.
-        self.nameless = max(0, len(cells) - len(self.names))
+        self.nameless = [f"value {place + 1}" for place in range(len(self.names), len(cells))]
+
+    def _bytes(self) -> BufferedIOBase:
+        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
 
     def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         """Yield the columns `found` under their schema names: text, and numbers as float64."""
         keys = [str(number) for number in range(len(self.names))]
         for target, name in found.items():
             keys[self.names.index(name)] = target
-        nameless = [f"value {len(self.names) + number + 1}" for number in range(self.nameless)]
         types = {target: pa.string() if target in _TEXT else pa.float64() for target in found}
-        types |= dict.fromkeys(nameless, pa.string())
-        with _opened(self.path) as file:
+        types |= dict.fromkeys(self.nameless, pa.string())
+        with self._bytes() as file:
             row = self.first_row
-            for batch in read_delimited(file, [*keys, *nameless], types, str(self.path), skip=row - 1):
-                for name in nameless:
+            for batch in read_delimited(file, [*keys, *self.nameless], types, str(self.path), skip=row - 1):
+                for name in self.nameless:
                     filled = pc.index(pc.not_equal(pc.utf8_trim_whitespace(batch[name]), ""), True).as_py()
                     if filled >= 0:
                         raise DataError(
@@ -174,10 +222,6 @@ class _Text:
                         )
                 row += batch.num_rows
                 yield batch
-
-
-def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 class _Parquet:
@@ -193,7 +237,7 @@ class _Parquet:
     def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         """Yield the columns `found` under their schema names, with their types."""
         with self._refusing(), pq.ParquetFile(self.path, pre_buffer=False) as file:
-            for batch in file.iter_batches(_ROWS, columns=list(found.values())):
+            for batch in file.iter_batches(1 << 20, columns=list(found.values())):
                 batch.validate(full=True)
                 yield pa.RecordBatch.from_arrays([batch[name] for name in found.values()], list(found))
 
@@ -205,22 +249,25 @@ class _Parquet:
             raise DataError(f"{self.path} is not a readable Parquet file ({one_line(error)}); replace it.") from None
 
 
-def _joined(dates: pa.Array, times: pa.Array) -> pa.Array:
-    """Return date and time of day as text with a blank between them."""
-    if pa.types.is_timestamp(dates.type):
-        dates = dates.cast(pa.date32())
-    parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
-    return pc.binary_join_element_wise(*parts, " ")
-
-
-def _as_text(stamps: pa.Array, where: str) -> pa.Array:
+def _stamps(batch: pa.RecordBatch, where: str, datetime_format: str | None, row: int) -> pa.Array:
+    """Return the column datetime as timestamps, or date and time of day together."""
+    if "datetime" not in batch.schema.names:
+        dates, times = batch["date"], batch["time"]
+        if pa.types.is_timestamp(dates.type):
+            dates = dates.cast(pa.date32())
+        parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
+        return parse_stamps(pc.binary_join_element_wise(*parts, " "), where, datetime_format, row)
+    stamps = batch["datetime"]
     kind = stamps.type
+    if pa.types.is_timestamp(kind):
+        return stamps
     if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and stamps.null_count < len(stamps):
         raise DataError(
             f"{where}: column datetime holds numbers; convert them to timestamps first, for example with "
             "pandas.to_datetime(..., unit='ms')."
         )
     try:
-        return stamps.cast(pa.string())
+        text = stamps.cast(pa.string())
     except pa.ArrowException:
         raise DataError(f"{where}: column datetime holds {kind} and no stamps; write timestamps or text.") from None
+    return parse_stamps(text, where, datetime_format, row)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ class Archive:
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, list[int | str]] = field(default_factory=dict)
     ranges: bool = True
+    retry_after: str = "7"
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
@@ -42,11 +42,11 @@ def serve() -> Iterator[Archive]:
                 self.close_connection = True
                 return
             if fault == "stall":
-                time.sleep(1.0)
+                threading.Event().wait(1.0)
                 return
             if isinstance(fault, int):
                 self.send_response(fault)
-                self.send_header("Retry-After", "7")
+                self.send_header("Retry-After", archive.retry_after)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return

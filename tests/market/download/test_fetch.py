@@ -6,7 +6,6 @@ import errno
 import hashlib
 import io
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,14 +25,6 @@ def archive() -> Iterator[Archive]:
     with serve() as running:
         running.files["/f"] = CONTENT
         yield running
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Waits in no time and remembers how long."""
-    waited: list[float] = []
-    monkeypatch.setattr(time, "sleep", waited.append)
-    return waited
 
 
 def fetcher(**settings: float) -> Fetcher:
@@ -64,24 +55,21 @@ def test_a_later_process_goes_on_from_the_part(archive: Archive, tmp_path: Path)
     assert archive.asked("/f") == [None, "bytes=409600-"]
 
 
-def test_a_part_of_another_version_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(b"x" * 1000)
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        (b"x" * 1000, ["bytes=1000-", None]),  # of another version
+        (CONTENT, []),
+        (CONTENT + b"more", ["bytes=1000004-", None]),
+    ],
+)
+def test_a_part_is_gone_on_from_where_it_fits(
+    archive: Archive, tmp_path: Path, part: bytes, asked: list[str | None]
+) -> None:
+    (tmp_path / ".f.part").write_bytes(part)
     fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
     assert (tmp_path / "f").read_bytes() == CONTENT
-    assert archive.asked("/f") == ["bytes=1000-", None]
-
-
-def test_a_part_that_is_whole_is_not_asked_for(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(CONTENT)
-    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
-    assert (tmp_path / "f").read_bytes() == CONTENT
-    assert archive.seen == []
-
-
-def test_a_part_that_is_too_long_is_fetched_anew(archive: Archive, tmp_path: Path) -> None:
-    (tmp_path / ".f.part").write_bytes(CONTENT + b"more")
-    fetcher().file(f"{archive.url}/f", tmp_path / "f", SHA)
-    assert (tmp_path / "f").read_bytes() == CONTENT
+    assert archive.asked("/f") == asked
 
 
 def test_a_server_without_ranges_sends_all_of_it_again(archive: Archive, tmp_path: Path) -> None:
@@ -110,6 +98,12 @@ def test_the_server_says_how_long_to_wait(archive: Archive, pauses: list[float])
     archive.faults["/f"] = [429, 503]
     assert fetcher().small(f"{archive.url}/f") == CONTENT
     assert pauses == [7.0, 7.0]
+
+
+def test_a_wait_that_cannot_be_read_is_none(archive: Archive, pauses: list[float]) -> None:
+    archive.faults["/f"], archive.retry_after = [503], "soon"
+    assert fetcher().small(f"{archive.url}/f") == CONTENT
+    assert pauses == [1.0]
 
 
 def test_a_stalled_server_is_left(archive: Archive) -> None:

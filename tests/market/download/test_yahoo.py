@@ -12,7 +12,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, load_sessions
-from rlwb.market.download.yahoo import LIMITS, download_yahoo, yahoo_client
+from rlwb.market.download.yahoo import download_yahoo, yahoo_client
 
 NOW = dt.datetime(2026, 3, 11, 18, 2, 30, tzinfo=dt.UTC)  # 14:02:30 in New York, a Wednesday in summer time
 
@@ -42,7 +42,7 @@ class Client:
 
     def __call__(self, symbol: str, interval: str, first: dt.date, after: dt.date) -> pd.DataFrame:
         self.asked.append((symbol, interval, first, after))
-        return answer(first, after, LIMITS[interval].minutes, self.price)
+        return answer(first, after, int(pd.Timedelta(interval).total_seconds()) // 60, self.price)
 
 
 def get(directory: Path, interval: str = "5m", *, client: Any = None, now: dt.datetime = NOW, **settings: Any) -> Any:

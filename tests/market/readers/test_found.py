@@ -107,12 +107,6 @@ def test_what_pandas_noted_in_a_parquet_file_does_not_matter(tmp_path: Path) -> 
     assert len(read_bars(path)) == 2
 
 
-def test_lists_for_instruments_are_refused(tmp_path: Path) -> None:
-    pq.write_table(table(instrument=pa.array([[1], [2]])), tmp_path / "A.parquet")
-    with pytest.raises(DataError, match="instrument"):
-        load_sessions(tmp_path, Calendar.preset("us"))
-
-
 def test_a_pickled_table_without_rows_has_no_bars(tmp_path: Path) -> None:
     price_table(["A"], [1.0, 2.0]).iloc[:0].to_pickle(tmp_path / "A.pkl")
     assert len(read_bars(tmp_path, options={"trust_pickle": True})) == 0
@@ -205,9 +199,12 @@ def test_an_import_names_the_file_that_lacks_a_column(name: str, tmp_path: Path)
         import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
 
 
-def test_an_import_refuses_lists_for_instruments_as_a_reading_does(tmp_path: Path) -> None:
+def test_lists_for_instruments_are_refused(tmp_path: Path) -> None:
     pq.write_table(table(instrument=pa.array([["A"], ["A"]])), tmp_path / "A.parquet")
-    with pytest.raises(DataError, match=r"A\.parquet: column instrument holds list<.*; write ids as text"):
+    words = r"A\.parquet: column instrument holds list<.*; write ids as text"
+    with pytest.raises(DataError, match=words):
+        load_sessions(tmp_path, Calendar.preset("us"))
+    with pytest.raises(DataError, match=words):
         import_bars([tmp_path / "A.parquet"], tmp_path / "made", calendar=Calendar.preset("us"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, load_sessions, read_bars
-from rlwb.market.readers.lobster_bars import Events, make_bars
+from rlwb.market.readers.lobster import make_bars
 from tests.market.readers.sources import BOOK, LOBSTER_NAME, MESSAGES, lobster
 
 ONE = "1001000,50,1000000,100"
@@ -160,16 +160,16 @@ def test_a09_halted_ticks_reach_the_panel(tmp_path: Path) -> None:
     assert sessions.report.counts["quote_only"] == 1
 
 
-def slow_bars(events: Events, start: float, end: float, length: int) -> list[dict[str, Any]]:
+def slow_bars(events: dict[str, np.ndarray], start: float, end: float, length: int) -> list[dict[str, Any]]:
     """The specification: one bar after the other, one event after the other."""
     bars = []
     for begin in range(int(start // length) * length, int(np.ceil(end / length)) * length, length):
         last = begin + length >= end
-        inside = [row for row, time in enumerate(events.time) if begin <= time and (time < begin + length or last)]
-        before = [row for row, time in enumerate(events.time) if time < begin + length or last]
+        inside = [row for row, time in enumerate(events["time"]) if begin <= time and (time < begin + length or last)]
+        before = [row for row, time in enumerate(events["time"]) if time < begin + length or last]
         if not before:
             continue
-        traded = [(events.price[row], events.size[row]) for row in inside if events.type[row] in (4, 5)]
+        traded = [(events["price"][row], events["size"][row]) for row in inside if events["type"][row] in (4, 5)]
         volume = sum(size for _, size in traded)
         prices = [price for price, _ in traded] or [np.nan]
         bars.append(
@@ -181,8 +181,8 @@ def slow_bars(events: Events, start: float, end: float, length: int) -> list[dic
                 "close": prices[-1],
                 "volume": volume,
                 "vwap": sum(price * size for price, size in traded) / volume if traded else np.nan,
-                "bid": events.bid[before[-1]],
-                "ask_size": events.ask_size[before[-1]],
+                "bid": events["bid"][before[-1]],
+                "ask_size": events["ask_size"][before[-1]],
             }
         )
     return bars
@@ -199,9 +199,17 @@ def test_fast_bars_are_those_of_the_slow_loop(rows: list[tuple[int, int, int]], 
     start, end = 36_000.0 - 60 * (offset % 7), 37_200.0 + 60 * (offset % 3)
     time, kind, size = (np.array(column) for column in zip(*rows, strict=True))
     price = 100 + size / 100
-    events = Events(
-        36_000.0 + time, kind, size, price, np.full(len(rows), np.nan), price - 1, size, price + 1, size + 1
-    )
+    events = {
+        "time": 36_000.0 + time,
+        "type": kind,
+        "size": size,
+        "price": price,
+        "halt": np.full(len(rows), np.nan),
+        "bid": price - 1,
+        "bid_size": size,
+        "ask": price + 1,
+        "ask_size": size + 1,
+    }
     starts, fields = make_bars(events, start, end, length)
     expected = slow_bars(events, start, end, length)
     assert starts.tolist() == [bar["start"] for bar in expected]

@@ -14,7 +14,7 @@ import yaml
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.sources import CalendarSettings
-from rlwb.market.readers.lookup import TABLE, find_reader
+from rlwb.market.readers.base import TABLE, find_reader
 from rlwb.parts import names
 from tests.market.readers.sources import SOURCES
 

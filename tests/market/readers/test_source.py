@@ -15,7 +15,7 @@ import pytest
 from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, import_bars, load_sessions, read_bars
-from rlwb.market.readers.lookup import find_reader, recognise
+from rlwb.market.readers.base import find_reader, recognise
 from rlwb.market.source import Unit, open_source
 from tests.market.helpers import day_bars
 from tests.market.readers.sources import SOURCES, binance, lean, qlib, write_qlib
@@ -52,9 +52,9 @@ def test_a_plain_function_in_a_file_reads_a_source(mine: Path) -> None:
     assert bars["close"].dtype == np.float64
     assert bars["open"].isna().all()
     assert read_bars(mine, kind=kind, options={"step": 2})["datetime"].dt.minute.tolist() == [0, 2, 4, 6] * 2
-    with pytest.raises(ConfigError, match=r"no option 'steps'; did you mean step"):
+    with pytest.raises(ConfigError, match=r"no setting steps; did you mean step"):
         read_bars(mine, kind=kind, options={"steps": 2})
-    with pytest.raises(ConfigError, match=r"option step is '2'"):
+    with pytest.raises(ConfigError, match=r"step of reader .* is '2'"):
         read_bars(mine, kind=kind, options={"step": "2"})
     with pytest.raises(DataError, match="no instrument B; the nearest of its 2 names is"):
         read_bars(mine, kind=kind, instruments=["B"])
