@@ -70,16 +70,11 @@ def feature_names() -> tuple[str, ...]:
 
 def check_name(name: str) -> None:
     """Raise `ConfigError`, with the names nearest to it, unless `name` can be a feature's; no code is run."""
-    if name in _FEATURES or is_own(name):
+    if name in _FEATURES or ":" in str(name) or name in parts.names("feature"):
         return
     near = difflib.get_close_matches(str(name), _FEATURES, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(_FEATURES)}."
     raise ConfigError(f"there is no feature {name!r}; {hint} Your own is file.py:Name or package.module:Name.")
-
-
-def is_own(name: str) -> bool:
-    """Tell whether `name` is an installed package's feature, ``file.py:Name`` or ``package.module:Name``."""
-    return name not in _FEATURES and (":" in str(name) or name in parts.names("feature"))
 
 
 def find_feature(name: str) -> Feature:

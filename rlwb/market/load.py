@@ -8,9 +8,10 @@ import inspect
 import json
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -98,15 +99,19 @@ def load_sessions(
     selection = {"instruments": instruments, "start": start, "end": end}
     reading["kind"] = kind
 
-    def build(found: Report, place: Path | None, **rest: Any) -> Sessions:
-        with _data_set(path, stored, calendar, instruments, reading, found) as directory:
+    def build(report: Report, place: Path | None, **rest: Any) -> Sessions:
+        with tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
+            directory = path if stored else Path(folder) / "set"
+            if not stored:
+                done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
+                report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
             bars = Stored(directory, **selection)
-            report = found.merge(bars.told())
+            report.absorb(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
-            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, _short(report), files)
+            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, report, files)
             if place is None:
                 return builder.whole()
-            save_parts(builder, place, conclude=builder.conclude, replace_anything=True, **rest)
+            save_parts(builder, place, conclude=builder.conclude, **rest)
             return Sessions.open(place, verify=False)
 
     if cache_dir is None:
@@ -124,32 +129,8 @@ def load_sessions(
             except DataError as error:
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
+                shutil.rmtree(directory)
         return build(report, directory, settings=settings, source=str(source))
-
-
-@contextmanager
-def _data_set(
-    path: Path,
-    stored: bool,
-    calendar: Calendar,
-    instruments: Sequence[str] | None,
-    reading: Mapping[str, Any],
-    report: Report,
-) -> Iterator[Path]:
-    """Yield the data set of a source, a temporary one unless it is one."""
-    with nullcontext(path) if stored else tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
-        if not stored:
-            directory = Path(folder) / "set"
-            done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
-            report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
-        yield path if stored else Path(folder) / "set"
-
-
-def _short(report: Report) -> Report:
-    """Return a report with one example of each kind."""
-    short = Report()
-    short.absorb(report)
-    return short
 
 
 def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:

@@ -24,10 +24,12 @@ def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
     rows
         Row numbers, int of shape ``(n,)``.
     """
-    source = _source(array)
-    if source is None or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
+    source: Any = array
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if not isinstance(source, mmap.mmap) or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
         return
-    begin = _address(array) - _address(np.frombuffer(source, dtype=np.uint8))
+    begin = array.ctypes.data - np.frombuffer(source, dtype=np.uint8).ctypes.data
     distinct = np.unique(rows)
     cuts = np.flatnonzero(np.diff(distinct) > 1)
     first, last = distinct[np.append(0, cuts + 1)], distinct[np.append(cuts, len(distinct) - 1)]
@@ -36,15 +38,3 @@ def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
     with suppress(OSError):  # it is advice; what the system will not take it does not need
         for start, size in zip(low.tolist(), length.tolist(), strict=True):
             source.madvise(mmap.MADV_WILLNEED, start, size)
-
-
-def _source(array: np.ndarray) -> mmap.mmap | None:
-    owner: Any = array
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    return owner if isinstance(owner, mmap.mmap) else None
-
-
-def _address(array: np.ndarray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address

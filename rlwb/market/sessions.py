@@ -111,8 +111,7 @@ class Sessions:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.directory is not None:  # other processes map the same files instead of holding copies
             return _reopen, (self.directory, self.fingerprint)
-        parts = (self.calendar, self.instruments, self.dates, self.num_ticks, dict(self.fields))
-        return _rebuild, (*parts, self.halted, self.factor, self.report)
+        return _of_arrays, (self.as_arrays(), self.calendar, self.report, None)
 
     @cached_property
     def index(self) -> SessionIndex:
@@ -165,16 +164,8 @@ class Sessions:
         rows = np.asarray(rows)
         keep = np.zeros(len(self), dtype=bool)
         keep[rows if len(rows) else rows.astype(np.int64)] = True
-        return Sessions(
-            self.calendar,
-            self.instruments[keep],
-            self.dates[keep],
-            self.num_ticks[keep],
-            {name: array[keep] for name, array in self.fields.items()},
-            halted=None if self.halted is None else self.halted[keep],
-            factor=None if self.factor is None else self.factor[keep],
-            report=self.report,
-        )
+        arrays = {name: array[keep] for name, array in self.as_arrays().items()}
+        return _of_arrays(arrays, self.calendar, self.report, None)
 
     def without_fields(self) -> Sessions:
         """Return the sessions without their bars: instruments, dates, lengths and factors."""
@@ -210,7 +201,6 @@ def save_parts(
     directory: str | os.PathLike[str],
     *,
     conclude: Callable[[Sessions], Report] | None = None,
-    replace_anything: bool = False,
     **extra: Any,
 ) -> Path:
     """Write one panel that comes in parts and need not fit into memory.
@@ -222,8 +212,6 @@ def save_parts(
         their reports are added.
     conclude
         Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
-    replace_anything
-        Whether a folder that holds something else may be replaced.
     extra
         What else goes into the panel's JSON file.
     """
@@ -250,7 +238,7 @@ def save_parts(
             **extra,
         }
 
-    return write_arrays(arrays(), directory, finish, replace_anything=replace_anything)
+    return write_arrays(arrays(), directory, finish)
 
 
 def join_sessions(parts: Sequence[Sessions], report: Report) -> Sessions:
@@ -290,16 +278,3 @@ def _reopen(directory: Path, fingerprint: str) -> Sessions:
     if sessions.fingerprint != fingerprint:
         raise DataError(f"the panel in {directory} was replaced by another since it was opened; open it again.")
     return sessions
-
-
-def _rebuild(
-    calendar: Calendar,
-    instruments: np.ndarray,
-    dates: np.ndarray,
-    num_ticks: np.ndarray,
-    fields: dict[str, np.ndarray],
-    halted: np.ndarray | None,
-    factor: np.ndarray | None,
-    report: Report,
-) -> Sessions:
-    return Sessions(calendar, instruments, dates, num_ticks, fields, halted=halted, factor=factor, report=report)

@@ -10,7 +10,6 @@ import pytest
 from rlwb.errors import DataError
 from rlwb.market import Calendar, Report, Sessions
 from rlwb.market.sessions import save_parts
-from rlwb.market.store import _Growing, checksum_of
 
 SMALL = Calendar(segments=(("10:00", "10:03"),), infer_early_close_minutes=0)
 
@@ -42,7 +41,10 @@ def test_parts_make_the_panel_that_the_whole_makes(tmp_path: Path, halted: bool)
     files = sorted(path.name for path in (tmp_path / "whole").glob("*.npy"))
     assert len(files) == 5 + halted
     for name in files:
-        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        content = (tmp_path / "parts" / name).read_bytes()
+        assert content == (tmp_path / "whole" / name).read_bytes()
+        np.save(tmp_path / "numpy.npy", np.load(tmp_path / "parts" / name))
+        assert content == (tmp_path / "numpy.npy").read_bytes(), "the file that NumPy writes"
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,3 @@ def test_an_error_in_a_part_leaves_the_old_panel(tmp_path: Path) -> None:
         save_parts(broken(), tmp_path / "panel")
     assert Sessions.open(tmp_path / "panel").fingerprint == old.fingerprint
     assert [path.name for path in tmp_path.iterdir()] == ["panel"]
-
-
-def test_a_growing_array_is_the_file_that_numpy_writes(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).random((100_003, 2))
-    growing = _Growing(tmp_path / "grown.npy", values.dtype, (2,))
-    for piece in np.array_split(values, 7):
-        growing.add(piece)
-    assert growing.close() == checksum_of(values) == growing.close()
-    np.save(tmp_path / "saved.npy", values)
-    assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -37,47 +36,10 @@ class Merged(NamedTuple):
     conflicts: pd.DataFrame
 
 
-class Keys:
-    """Instruments and stamps of bars, to find others by.
-
-    Parameters
-    ----------
-    bars
-        Sorted, each stamp once.
-    """
-
-    def __init__(self, bars: Bars) -> None:
-        self.bars = bars
-
-    @cached_property
-    def _stamps(self) -> np.ndarray:
-        return np.unique(self.bars.stamp)
-
-    @cached_property
-    def _keys(self) -> np.ndarray:
-        return self._key(self.bars.code, np.searchsorted(self._stamps, self.bars.stamp))
-
-    def __len__(self) -> int:
-        return len(self.bars)
-
-    def holds(self, other: Bars) -> np.ndarray:
-        """Tell for each bar of `other` whether there is one of its instrument and stamp; bool of shape ``(other,)``."""
-        if not len(self) or not len(other):
-            return np.zeros(len(other), dtype=bool)
-        name, known_name = _place(self.bars.names, other.names)
-        stamp, known_stamp = _place(self._stamps, other.stamp)
-        key = self._key(name[other.code], stamp)
-        found = self._keys[np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)] == key
-        return found & known_name[other.code] & known_stamp
-
-    def _key(self, code: np.ndarray, stamp: np.ndarray) -> np.ndarray:
-        return code.astype(np.int64) * len(self._stamps) + stamp
-
-
-def _place(sorted_: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each value lies among sorted ones, and whether it is one of them."""
-    at = np.minimum(np.searchsorted(sorted_, values), len(sorted_) - 1)
-    return at, sorted_[at] == values
+def keys_of(bars: Bars) -> pd.MultiIndex:
+    """Return the instrument and stamp of each bar, to find others by."""
+    names = pd.Categorical.from_codes(bars.code, categories=pd.Index(bars.names.tolist(), dtype=object))
+    return pd.MultiIndex.from_arrays([names, bars.stamp])
 
 
 def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep") -> Merged:

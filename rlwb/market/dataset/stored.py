@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +92,7 @@ class Stored:
         shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
         plan = self._plan(shift)
         for low, high in _cuts(plan):
-            yield self._read(plan, low, high)
+            yield self._read(_Plan(plan.names, *(column[low:high] for column in plan[1:])))
         if (self.directory / STATE).read_bytes() != self._before:
             raise DataError(f"bars were imported into {self.directory} while it was read; read it again.")
 
@@ -122,10 +123,10 @@ class Stored:
         found = {}
         for name in self.files:
             try:
-                for _ in read_file(self._path(name)).iter_batches(_GROUP_ROWS * 8):
+                for _ in read_groups(self._path(name)):
                     pass
-            except (DataError, pa.ArrowException, OSError) as error:
-                found[name] = str(error if isinstance(error, DataError) else _damaged(self._path(name), error))
+            except DataError as error:
+                found[name] = str(error)
         return found
 
     def _path(self, name: str) -> Path:
@@ -134,9 +135,7 @@ class Stored:
     def _plan(self, shift: int) -> _Plan:
         pieces: list[tuple[np.ndarray, ...]] = []
         for number, name in enumerate(self.files):
-            keys = _batches(self._path(name), ["instrument", "datetime"])
-            first = 0
-            for table in keys:
+            for first, table in read_groups(self._path(name), ["instrument", "datetime"]):
                 text = table["instrument"].combine_chunks()
                 day = (table["datetime"].to_numpy().view(np.int64) - shift) // DAY
                 code = text.indices.to_numpy()
@@ -144,7 +143,6 @@ class Stored:
                 names = np.array(text.dictionary.to_pylist(), dtype=np.str_)[code[begins]]
                 count = np.diff(np.append(begins, len(code)))
                 pieces.append((names, day[begins], np.full(len(begins), number), first + begins, count))
-                first += len(code)
         if not pieces:
             return _Plan(np.empty(0, np.str_), *(np.empty(0, np.int64) for _ in range(5)))
         text, day, file, begins, count = (np.concatenate(column) for column in zip(*pieces, strict=True))
@@ -159,17 +157,17 @@ class Stored:
         order = order[np.lexsort((file[order], day[order], code[order]))]
         return _Plan(names, code[order], day[order], file[order], begins[order], count[order])
 
-    def _read(self, plan: _Plan, low: int, high: int) -> Bars:
-        """Return the bars of the pieces `low` up to `high`."""
+    def _read(self, plan: _Plan) -> Bars:
+        """Return the bars of some pieces."""
         parts = []
         columns = ["instrument", "datetime", *self.state.columns, "source", "row"]
-        for number in np.unique(plan.file[low:high]).tolist():
-            mine = plan.file[low:high] == number
-            first, count = plan.first[low:high][mine], plan.bars[low:high][mine]
-            begin, end = int(first.min()), int((first + count).max())
-            rows = np.repeat(first - begin - np.cumsum(count) + count, count) + np.arange(count.sum())
-            table = pa.concat_tables(_batches(self._path(self.files[number]), columns, begin, end))
-            bars = Bars.from_table(table, self.state.columns)
+        for number in np.unique(plan.file).tolist():
+            mine = plan.file == number
+            begin, count = plan.first[mine], plan.bars[mine]
+            low, high = int(begin.min()), int((begin + count).max())
+            groups = list(read_groups(self._path(self.files[number]), columns, partial(_holds, low, high)))
+            rows = np.repeat(begin - groups[0][0] - np.cumsum(count) + count, count) + np.arange(count.sum())
+            bars = Bars.from_table(pa.concat_tables([table for _, table in groups]), self.state.columns)
             parts.append(bars if len(rows) == len(bars) else bars.take(rows))
         return join(parts).arrange()
 
@@ -189,56 +187,55 @@ def write_file(path: Path, bars: Bars) -> None:
     )
 
 
-def read_file(path: Path) -> pq.ParquetFile:
-    """Open a file of bars; one that is missing or damaged is a `DataError`."""
+def read_groups(
+    path: Path, columns: list[str] | None = None, wanted: Callable[[int, pq.RowGroupMetaData], bool] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the row groups of a file of bars, each with the row of the file that it begins with.
+
+    Parameters
+    ----------
+    columns
+        Those to read; all by default.
+    wanted
+        Takes the first row and the metadata of a group and tells whether to read it; all by default.
+
+    Raises
+    ------
+    DataError
+        For a file that is missing or damaged.
+    """
     try:
-        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, read_dictionary=["instrument"])
+        with pq.ParquetFile(
+            path, pre_buffer=False, page_checksum_verification=True, read_dictionary=["instrument"]
+        ) as file:
+            first = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if wanted is None or wanted(first, group):
+                    yield first, file.read_row_group(number, columns=columns, use_threads=False)
+                first += group.num_rows
     except FileNotFoundError:
         raise DataError(f"{path} is missing; import its sources into a new folder.") from None
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} is damaged ({why}); import its sources into a new folder.") from None
 
 
-def read_whole(path: Path) -> Bars:
-    """Return all bars of a file."""
-    return Bars.from_table(pa.concat_tables(_batches(path, None)))
+def _holds(low: int, high: int, first: int, group: pq.RowGroupMetaData) -> bool:
+    """Tell whether a group that begins with row `first` holds rows from `low` up to, not including, `high`."""
+    return first < high and first + int(group.num_rows) > low
 
 
 def overlapping(path: Path, names: np.ndarray, first: int, last: int) -> Iterator[Bars]:
     """Yield the row groups of a file that may hold bars of `names` (sorted) from stamp `first` to `last`."""
-    with read_file(path) as file:
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            text, stamp = (group.column(index).statistics for index in range(2))
-            low, high = (int(np.datetime64(value, "us").astype(np.int64)) for value in (stamp.min, stamp.max))
-            at = np.searchsorted(names, text.min)
-            if at < len(names) and names[at] <= text.max and low <= last and high >= first:
-                try:
-                    yield Bars.from_table(file.read_row_group(number, use_threads=False))
-                except (pa.ArrowException, OSError) as error:
-                    raise _damaged(path, error) from None
 
+    def may_hold(_: int, group: pq.RowGroupMetaData) -> bool:
+        text, stamp = (group.column(index).statistics for index in range(2))
+        low, high = (int(np.datetime64(value, "us").astype(np.int64)) for value in (stamp.min, stamp.max))
+        at = np.searchsorted(names, text.min)
+        return bool(at < len(names) and names[at] <= text.max and low <= last and high >= first)
 
-def _batches(path: Path, columns: list[str] | None, first: int = 0, last: int | None = None) -> Iterator[pa.Table]:
-    """Yield the rows `first` up to `last` of a file, a row group at a time."""
-    with read_file(path) as file:
-        begin = 0
-        for number in range(file.num_row_groups):
-            count = file.metadata.row_group(number).num_rows
-            end = begin + count if last is None else min(last, begin + count)
-            if begin + count > first and begin < end:
-                try:
-                    table = file.read_row_group(number, columns=columns, use_threads=False)
-                except (pa.ArrowException, OSError) as error:
-                    raise _damaged(path, error) from None
-                skip = max(0, first - begin)
-                yield table.slice(skip, end - begin - skip)
-            begin += count
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    why = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"{path} is damaged ({why}); import its sources into a new folder.")
+    return (Bars.from_table(table) for _, table in read_groups(path, wanted=may_hold))
 
 
 def _cuts(plan: _Plan) -> Iterator[tuple[int, int]]:

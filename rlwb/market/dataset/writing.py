@@ -11,9 +11,9 @@ import pandas as pd
 
 from rlwb.files import atomic_path, write_json
 from rlwb.market.bars import Bars, join
-from rlwb.market.dataset.merge import Keys, OnConflict, merge
+from rlwb.market.dataset.merge import OnConflict, keys_of, merge
 from rlwb.market.dataset.state import BARS, CONFLICTS, LISTED, STATE, Imported, State
-from rlwb.market.dataset.stored import overlapping, read_whole, write_file
+from rlwb.market.dataset.stored import overlapping, read_groups, write_file
 from rlwb.market.findings import Report
 
 #: Rows of sources that are put together in one file.
@@ -104,9 +104,7 @@ class Writer:
         """
         names = {source.number: source.name for source in self._pending.sources}
         alone = merge(new, self._found, names, self._on_conflict)
-        keys = Keys(alone.bars)
-        same = {name: self._same(name, keys) for name in self.state.files} if len(alone.bars) else {}
-        same = {name: bars for name, bars in same.items() if len(bars)}
+        same = self._stored_under(alone.bars)
         if not same:
             return alone.bars, alone.conflicts, {}
         old = join(list(same.values()))
@@ -116,20 +114,27 @@ class Writer:
         stays[both.origin[is_old & ~both.changed]] = True
         told = pd.concat([alone.conflicts, both.conflicts], ignore_index=True)
         leaving: dict[str, Bars] = {}
-        for name, first in zip(same, np.cumsum([0, *map(len, same.values())]), strict=False):
-            mine = old.take(slice(int(first), int(first) + len(same[name])))
-            left = mine.take(~stays[first : first + len(mine)])
+        end = 0
+        for name, mine in same.items():
+            begin, end = end, end + len(mine)
+            left = mine.take(~stays[begin:end])
             if len(left):
-                whole = read_whole(self.directory / BARS / name)
-                leaving[name] = whole.take(~Keys(left).holds(whole))
+                whole = join([Bars.from_table(table) for _, table in read_groups(self.directory / BARS / name)])
+                leaving[name] = whole.take(keys_of(left).get_indexer(keys_of(whole)) < 0)
         return both.bars.take(~is_old | both.changed), told, leaving
 
-    def _same(self, name: str, keys: Keys) -> Bars:
-        """Return the bars of a file whose keys are among `keys`."""
-        path, bars = self.directory / BARS / name, keys.bars
-        groups = overlapping(path, bars.names, int(bars.stamp.min()), int(bars.stamp.max()))
-        found = [group.take(keys.holds(group)) for group in groups]
-        return join(found) if found else bars.take(slice(0, 0))
+    def _stored_under(self, bars: Bars) -> dict[str, Bars]:
+        """Return the stored bars that have instrument and stamp of one of `bars`, by the file that they are in."""
+        if not len(bars):
+            return {}
+        keys, span = keys_of(bars), (int(bars.stamp.min()), int(bars.stamp.max()))
+        found = {}
+        for name in self.state.files:
+            groups = overlapping(self.directory / BARS / name, bars.names, *span)
+            same = [group.take(keys.get_indexer(keys_of(group)) >= 0) for group in groups]
+            if any(map(len, same)):
+                found[name] = join(same)
+        return found
 
 
 def _next_name(*taken: Mapping[str, int]) -> str:
