@@ -59,10 +59,6 @@ class Imported:
     rows: int = 0
     complete: bool = False
 
-    def is_same(self, other: Imported) -> bool:
-        """Tell whether both are the same content, read the same way."""
-        return (self.sha256, self.settings) == (other.sha256, other.settings)
-
 
 @dataclass(frozen=True)
 class State:

@@ -16,7 +16,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
-from rlwb.market.dataset import state, stored, writing
+from rlwb.market.dataset import importing, state, stored
 from rlwb.market.quality import check_bars
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
@@ -42,7 +42,7 @@ NAMES = [
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make files of 20 rows in groups of 7, so that a few bars cross all borders."""
     monkeypatch.setattr(stored, "_GROUP_ROWS", 7)
-    monkeypatch.setattr(writing, "BATCH_ROWS", 20)
+    monkeypatch.setattr(importing, "BATCH_ROWS", 20)
 
 
 def test_names_survive_as_text(tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from rlwb.market import Calendar, import_bars
-from rlwb.market.dataset import state, stored, writing
+from rlwb.market.dataset import importing, state, stored
 from tests.market.dataset.helpers import CLOCK
 
-stored._GROUP_ROWS, writing.BATCH_ROWS = 7, 20
+stored._GROUP_ROWS, importing.BATCH_ROWS = 7, 20
 place, step, when = sys.argv[3], int(sys.argv[4]), iter(range(10**6))
-room = {"write_file": writing, "write_json": writing, "replace": Path, "unlink": Path, "fsync": os}[place]
+room = {"write_file": importing, "write_json": importing, "replace": Path, "unlink": Path, "fsync": os}[place]
 real = getattr(room, place)
 
 def die(*words):
@@ -203,14 +203,14 @@ def test_a_data_set_that_is_not_finished_is_not_a_market(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_bars(CLOCK, ["A", "B"], DAYS).to_parquet(tmp_path / "bars.parquet")
-    write, calls = writing.write_file, iter(range(9))
+    write, calls = importing.write_file, iter(range(9))
 
     def stumble(*words):  # type: ignore[no-untyped-def]
         if next(calls) == 2:
             raise KeyboardInterrupt
         write(*words)
 
-    monkeypatch.setattr(writing, "write_file", stumble)
+    monkeypatch.setattr(importing, "write_file", stumble)
     with pytest.raises(KeyboardInterrupt):
         import_bars([tmp_path / "bars.parquet"], tmp_path / "set", calendar=CLOCK)
     assert 0 < read_state(tmp_path / "set").sources[0].rows < 60
