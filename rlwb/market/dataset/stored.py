@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,17 +25,6 @@ PART_BARS = 1 << 20
 #: Rows that are read of a file at least; small, because a part takes a few of each of many files.
 _GROUP_ROWS = 1 << 14
 _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
-
-
-class _Plan(NamedTuple):
-    """Where the sessions lie; arrays of shape ``(pieces,)``, sorted by instrument and day."""
-
-    names: np.ndarray  # of the instruments, sorted
-    code: np.ndarray
-    day: np.ndarray
-    file: np.ndarray  # index into the data set's files
-    first: np.ndarray  # row of the file
-    bars: np.ndarray  # how many
 
 
 class Stored:
@@ -79,8 +68,8 @@ class Stored:
         self.files = [name for name in self.state.files if name not in leave_out]
         self.is_whole = instruments is None and start is None and end is None
         self._wanted = [instruments] if isinstance(instruments, str) else instruments
-        self._first = None if start is None else int(day_of(start).astype(np.int64))
-        self._last = None if end is None else int(day_of(end).astype(np.int64))
+        self._first = -np.inf if start is None else int(day_of(start).astype(np.int64))
+        self._last = np.inf if end is None else int(day_of(end).astype(np.int64))
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
@@ -90,9 +79,8 @@ class Stored:
         """
         calendar = calendar or self.state.calendar
         shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
-        plan = self._plan(shift)
-        for low, high in _cuts(plan):
-            yield self._read(_Plan(plan.names, *(column[low:high] for column in plan[1:])))
+        for pieces in self._plan(shift):
+            yield self._read(pieces)
         if (self.directory / STATE).read_bytes() != self._before:
             raise DataError(f"bars were imported into {self.directory} while it was read; read it again.")
 
@@ -132,44 +120,57 @@ class Stored:
     def _path(self, name: str) -> Path:
         return self.directory / BARS / name
 
-    def _plan(self, shift: int) -> _Plan:
-        pieces: list[tuple[np.ndarray, ...]] = []
+    def _plan(self, shift: int) -> Iterator[pd.DataFrame]:
+        """Yield where the sessions of each part lie: instrument, day, file (number), first (row of it), and bars."""
+        found = []
         for number, name in enumerate(self.files):
             for first, table in read_groups(self._path(name), ["instrument", "datetime"]):
                 text = table["instrument"].combine_chunks()
                 day = (table["datetime"].to_numpy().view(np.int64) - shift) // DAY
                 code = text.indices.to_numpy()
                 begins = np.flatnonzero(np.append(True, (np.diff(code) != 0) | (np.diff(day) != 0)))
-                names = np.array(text.dictionary.to_pylist(), dtype=np.str_)[code[begins]]
-                count = np.diff(np.append(begins, len(code)))
-                pieces.append((names, day[begins], np.full(len(begins), number), first + begins, count))
-        if not pieces:
-            return _Plan(np.empty(0, np.str_), *(np.empty(0, np.int64) for _ in range(5)))
-        text, day, file, begins, count = (np.concatenate(column) for column in zip(*pieces, strict=True))
-        names, code = np.unique(text, return_inverse=True)
-        keep = np.ones(len(day), dtype=bool)
+                names = text.dictionary.to_numpy(zero_copy_only=False)[code[begins]]
+                bars = np.diff(np.append(begins, len(code)))
+                columns = {"instrument": names, "day": day[begins], "file": number, "first": first + begins}
+                found.append(pd.DataFrame({**columns, "bars": bars}))
+        if not found:
+            return
+        plan = pd.concat(found, ignore_index=True).astype({"instrument": "category"})
+        keep = plan["day"].between(self._first, self._last)
         if self._wanted is not None:
-            check_found(self._wanted, names.tolist(), self.directory)
-            keep &= np.isin(names, list(self._wanted))[code]
-        keep &= True if self._first is None else day >= self._first
-        keep &= True if self._last is None else day <= self._last
-        order = np.flatnonzero(keep)
-        order = order[np.lexsort((file[order], day[order], code[order]))]
-        return _Plan(names, code[order], day[order], file[order], begins[order], count[order])
+            check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self.directory)
+            keep &= plan["instrument"].isin(self._wanted)
+        plan = plan[keep].sort_values(["instrument", "day", "file"])
+        for _, pieces in plan.groupby(_part_of(plan)):
+            yield pieces
 
-    def _read(self, plan: _Plan) -> Bars:
-        """Return the bars of some pieces."""
+    def _read(self, pieces: pd.DataFrame) -> Bars:
         parts = []
         columns = ["instrument", "datetime", *self.state.columns, "source", "row"]
-        for number in np.unique(plan.file).tolist():
-            mine = plan.file == number
-            begin, count = plan.first[mine], plan.bars[mine]
-            low, high = int(begin.min()), int((begin + count).max())
-            groups = list(read_groups(self._path(self.files[number]), columns, partial(_holds, low, high)))
+        for number, mine in pieces.groupby("file"):
+            begin, count = mine["first"].to_numpy(), mine["bars"].to_numpy()
+            span = int(begin.min()), int((begin + count).max())
+            groups = list(read_groups(self._path(self.files[number]), columns, partial(_holds, *span)))
             rows = np.repeat(begin - groups[0][0] - np.cumsum(count) + count, count) + np.arange(count.sum())
             bars = Bars.from_table(pa.concat_tables([table for _, table in groups]), self.state.columns)
             parts.append(bars if len(rows) == len(bars) else bars.take(rows))
         return join(parts).arrange()
+
+
+def _part_of(plan: pd.DataFrame) -> np.ndarray:
+    """Return the number of each piece's part: whole sessions, and whole instruments as far as they fit."""
+    sessions = plan.groupby(["instrument", "day"], observed=True)["bars"].agg(["sum", "size"])
+    parts: list[int] = []
+    part = held = 0
+    for _, sizes in sessions["sum"].groupby(level="instrument", observed=True):
+        if held and held + sizes.sum() > PART_BARS:
+            part, held = part + 1, 0
+        for size in sizes.tolist():
+            if held and held + size > PART_BARS:
+                part, held = part + 1, 0
+            held += size
+            parts.append(part)
+    return np.repeat(parts, sessions["size"])
 
 
 def write_file(path: Path, bars: Bars) -> None:
@@ -236,24 +237,3 @@ def overlapping(path: Path, names: np.ndarray, first: int, last: int) -> Iterato
         return bool(at < len(names) and names[at] <= text.max and low <= last and high >= first)
 
     return (Bars.from_table(table) for _, table in read_groups(path, wanted=may_hold))
-
-
-def _cuts(plan: _Plan) -> Iterator[tuple[int, int]]:
-    """Yield the first and last piece of each part: whole sessions, and whole instruments as far as they fit."""
-    if not len(plan.code):
-        return
-    new_session = np.append(True, (np.diff(plan.code) != 0) | (np.diff(plan.day) != 0))
-    starts = np.flatnonzero(new_session)
-    new_name = np.append(True, np.diff(plan.code[starts]) != 0)
-    bars = np.add.reduceat(plan.bars, starts)
-    total = np.append(0, np.cumsum(bars))
-    stops = np.append(starts[1:], len(plan.code))
-    names = np.append(np.flatnonzero(new_name), len(starts))
-    at = 0
-    while at < len(starts):
-        most = max(at + 1, int(np.searchsorted(total, total[at] + PART_BARS, side="right")) - 1)
-        whole = names[(names > at) & (names <= most)]
-        following = names[names > at][0]
-        end = int(whole[-1]) if len(whole) else min(most, int(following))
-        yield int(starts[at]), int(stops[end - 1])
-        at = end
