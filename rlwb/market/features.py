@@ -57,17 +57,6 @@ class FeatureSettings:
             raise ConfigError(f"scaling is {self.scaling!r}; write 'standard' or 'robust'.")
 
 
-def raw_column(sessions: Sessions, name: str) -> np.ndarray:
-    """Return one feature before normalisation, float64 of shape ``(S, T)``, NaN where the bar has no value.
-
-    A value at tick t depends on ticks up to t of its session and on earlier sessions, on nothing else.
-    """
-    feature = find_feature(name)
-    feature.check_fields(tuple(sessions.fields))
-    none = np.empty((0, sessions.calendar.num_ticks))
-    return np.concatenate([none, *_raw_blocks(References(sessions), feature, np.arange(len(sessions)))])
-
-
 def _raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Return the raw values of `rows`, some sessions at a time, each float64 of shape ``(n, T)``."""
     return (feature(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
@@ -212,7 +201,7 @@ class MarketFeatures:
             feature.check_fields(tuple(sessions.fields))
         if normaliser is None:
             rows = np.arange(len(sessions))[fit_rows]
-            normaliser = Normaliser.stream(
+            normaliser = Normaliser.fit(
                 columns,
                 [partial(_raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",

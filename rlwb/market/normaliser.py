@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,16 +46,10 @@ class Normaliser:
             raise DataError(f"the normaliser's scale {self.scale} must be above 0.")
 
     @classmethod
-    def fit(cls, values: np.ndarray, columns: tuple[str, ...]) -> Normaliser:
-        """Take mean and standard deviation of what is present in `values`, float of shape ``(S, T, C)``.
+    def fit(cls, columns: tuple[str, ...], sources: Sequence[Source], *, robust: bool = False) -> Normaliser:
+        """Take mean and standard deviation of what is present of each column; NaN is left out.
 
-        NaN is left out. A column without any value is a `DataError`.
-        """
-        return cls.stream(columns, [partial(iter, [values[..., index]]) for index in range(len(columns))])
-
-    @classmethod
-    def stream(cls, columns: tuple[str, ...], sources: Sequence[Source], *, robust: bool = False) -> Normaliser:
-        """`fit` for columns that need not fit into memory: what is present of one is put into a temporary file, mapped.
+        Columns need not fit into memory: what is present of one is put into a temporary file and mapped.
 
         Parameters
         ----------
@@ -65,6 +58,11 @@ class Normaliser:
         robust
             Take the median, and 0.7413 times the distance between the quartiles, which a quarter of the values cannot
             move. Where the quartiles meet, it is the standard deviation still.
+
+        Raises
+        ------
+        DataError
+            For a column without any value.
         """
         means, scales = [], []
         for name, source in zip(columns, sources, strict=True):
