@@ -12,15 +12,16 @@ from rlwb.market.sessions import Sessions
 
 _WHOLE = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 100)
 #: Shares that so many become, as (new, old); shares are also joined, but hardly ever by a fraction.
-RATIOS = ((5, 4), (4, 3), (3, 2), (5, 3), (5, 2), *((n, 1) for n in _WHOLE), *((1, n) for n in _WHOLE))
+RATIOS = sorted(
+    ((5, 4), (4, 3), (3, 2), (5, 3), (5, 2), *((n, 1) for n in _WHOLE), *((1, n) for n in _WHOLE)),
+    key=lambda ratio: ratio[0] / ratio[1],
+)
 #: How far the overnight move may lie from the ratio, as a share: prices also move by themselves.
 _PRICE_TOLERANCE = 0.04
 #: How far turnover in money may lie from the usual, as a factor: a split leaves it as it is, news does not.
 _TURNOVER_TOLERANCE = 3.0
 #: Earlier sessions that make the usual volume.
 _USUAL_SESSIONS = 5
-#: Overnight moves that are compared with all ratios at once.
-_BLOCK = 1 << 14
 COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_before", "open_after", "volume_ratio")
 
 
@@ -53,8 +54,9 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
     ratios = np.array([new / old for new, old in RATIOS])
     with np.errstate(invalid="ignore", divide="ignore"):
         fall = np.log(close * price_ratio(sessions, before, later) / opening)
-        nearest, distance = _nearest(fall, np.log(ratios))
-        close_to = distance <= np.log1p(_PRICE_TOLERANCE)
+        steps = np.log(ratios)
+        nearest = np.searchsorted((steps[1:] + steps[:-1]) / 2, fall)
+        close_to = np.abs(fall - steps[nearest]) <= np.log1p(_PRICE_TOLERANCE)
         grown = volume[later] / _usual(volume, later, sessions.first[later])
         turnover = np.abs(np.log(grown / ratios[nearest]))
         inverse = (turnover < np.abs(np.log(grown))) & (turnover <= np.log(_TURNOVER_TOLERANCE))
@@ -83,17 +85,6 @@ def describe_splits(table: pd.DataFrame) -> str:
         for row in table.itertuples()
     ]
     return "\n".join([*lines, SPLIT_ADVICE + "."])
-
-
-def _nearest(values: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of `choices` is nearest to each value, and how far it is; some values at a time."""
-    index, distance = np.zeros(len(values), dtype=np.int64), np.empty(len(values))
-    for low in range(0, len(values), _BLOCK):
-        part = slice(low, low + _BLOCK)
-        away = np.abs(values[part, None] - choices[None, :])
-        index[part] = np.argmin(np.where(np.isfinite(away), away, np.inf), axis=1)
-        distance[part] = away[np.arange(len(away)), index[part]]
-    return index, distance
 
 
 def _usual(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:

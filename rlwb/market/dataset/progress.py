@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
+from tqdm.auto import tqdm
+
 
 class BarProgress:
     """Takes the calls of `rlwb.market.dataset.importing.import_bars` and `rlwb.market.quality.check_bars`.
@@ -26,7 +28,7 @@ class BarProgress:
         self._every = every
         self._bar: Any = None
         self._name = ""
-        self._before = 0
+        self._rows = 0
         self._said = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -37,22 +39,14 @@ class BarProgress:
             self._bar.close()
 
     def __call__(self, name: str, rows: int, total: int | None) -> None:
-        if self._drawn:
-            self._draw(name, rows, total)
-            return
-        before = self._before if name == self._name else 0
+        if name != self._name:
+            self.__exit__()
+            self._name, self._rows = name, 0
+            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True) if self._drawn else None
         now = time.monotonic()
-        if now - self._said >= self._every:
+        if self._bar is not None:
+            self._bar.update(rows - self._bar.n)
+        elif now - self._said >= self._every:
             of = "" if total is None else f" of {total:,}"
-            self._echo(f"{name}: {rows:,}{of} bars, {(rows - before) / (now - self._said):,.0f} bars/s")
-            self._name, self._before, self._said = name, rows, now
-
-    def _draw(self, name: str, rows: int, total: int | None) -> None:
-        from tqdm.auto import tqdm
-
-        if self._bar is None or name != self._name:
-            if self._bar is not None:
-                self._bar.close()
-            self._name = name
-            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True)
-        self._bar.update(rows - self._bar.n)
+            self._echo(f"{name}: {rows:,}{of} bars, {(rows - self._rows) / (now - self._said):,.0f} bars/s")
+            self._rows, self._said = rows, now
