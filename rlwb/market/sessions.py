@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,16 @@ from rlwb.market.index import SessionIndex
 from rlwb.market.schema import FIELDS
 from rlwb.market.store import Arrays, checksum_of, open_arrays, write_arrays
 
+_TYPES: dict[str, Any] = {
+    "instruments": np.str_,
+    "dates": "datetime64[D]",
+    "num_ticks": np.int32,
+    "halted": bool,
+    "factor": np.float64,
+}
 
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Sessions:
     """All sessions (one instrument on one day) of a market on one clock; immutable.
 
@@ -49,38 +59,25 @@ class Sessions:
         Where the arrays are mapped from, when they are.
     """
 
-    def __init__(
-        self,
-        calendar: Calendar,
-        instruments: np.ndarray,
-        dates: np.ndarray,
-        num_ticks: np.ndarray,
-        fields: Mapping[str, np.ndarray],
-        *,
-        halted: np.ndarray | None = None,
-        factor: np.ndarray | None = None,
-        report: Report | None = None,
-        directory: Path | None = None,
-    ) -> None:
-        self.calendar = calendar
-        self.instruments = _read_only(np.asarray(instruments, dtype=np.str_))
-        self.dates = _read_only(np.asarray(dates, dtype="datetime64[D]"))
-        self.num_ticks = _read_only(np.asarray(num_ticks, dtype=np.int32))
-        names = [name for name in FIELDS if name in fields]
-        self.fields: Mapping[str, np.ndarray] = MappingProxyType(
-            {name: _read_only(np.asarray(fields[name], dtype=np.float64)) for name in names}
-        )
-        self.halted = None if halted is None else _read_only(np.asarray(halted, dtype=bool))
-        self.factor = None if factor is None else _read_only(np.asarray(factor, dtype=np.float64))
-        self.report = report if report is not None else Report()
-        self.directory = directory
-        self._check()
-        self._frozen = True
+    calendar: Calendar
+    instruments: np.ndarray
+    dates: np.ndarray
+    num_ticks: np.ndarray
+    fields: Mapping[str, np.ndarray]
+    halted: np.ndarray | None = field(default=None, kw_only=True)
+    factor: np.ndarray | None = field(default=None, kw_only=True)
+    report: Report = field(default_factory=Report, kw_only=True)
+    directory: Path | None = field(default=None, kw_only=True)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_frozen", False):
-            raise AttributeError(f"Sessions are immutable; {name} cannot be set. Use select() or build anew.")
-        super().__setattr__(name, value)
+    def __post_init__(self) -> None:
+        for name, kind in _TYPES.items():
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, _read_only(np.asarray(values, dtype=kind)))
+        given = {name: np.asarray(self.fields[name], dtype=np.float64) for name in FIELDS if name in self.fields}
+        fields = MappingProxyType({name: _read_only(values) for name, values in given.items()})
+        object.__setattr__(self, "fields", fields)
+        self._check()
 
     def _check(self) -> None:
         count, ticks = len(self.instruments), self.calendar.num_ticks

@@ -95,9 +95,8 @@ class Stored:
             "instrument": pd.Categorical.from_codes(bars.code.astype(np.int32), categories=names),
             "datetime": bars.stamp.view("datetime64[us]").astype("datetime64[ns]"),
             **bars.values,
-            **({} if bars.halted is None else {"halted": bars.halted}),
         }
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns if bars.halted is None else {**columns, "halted": bars.halted})
 
     def told(self) -> Report:
         """Return what the imports found, with the number of rows that they dropped; of a selection nothing."""
