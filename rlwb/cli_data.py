@@ -86,7 +86,7 @@ def import_(
     from rlwb.experiment.notebook import is_attended
     from rlwb.files import write_json
     from rlwb.market import import_bars
-    from rlwb.market.dataset.progress import BarProgress
+    from rlwb.market.dataset.importing import BarProgress
 
     with BarProgress(bar=is_attended(), echo=typer.echo) as progress:
         done = import_bars(
@@ -132,7 +132,7 @@ def check(
     """
     from rlwb.experiment.notebook import is_attended
     from rlwb.files import write_json
-    from rlwb.market.dataset.progress import BarProgress
+    from rlwb.market.dataset.importing import BarProgress
     from rlwb.market.quality import check_bars
 
     with BarProgress(bar=is_attended(), echo=partial(typer.echo, err=True)) as progress:

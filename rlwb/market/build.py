@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.actions import session_factors
 from rlwb.market.bars import Bars, bars_of, table_of
 from rlwb.market.calendar import Calendar
 from rlwb.market.calendar_check import CalendarCheck
 from rlwb.market.cleaning import Cleaning
 from rlwb.market.dataset.merge import merge
-from rlwb.market.factors import of_sessions
 from rlwb.market.findings import Finding, Report
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions, join_sessions
@@ -188,7 +188,7 @@ class PanelBuilder:
         names, dates, length = names[~sparse], dates[~sparse], length[~sparse]
         names = names.astype(f"U{np.char.str_len(names).max(initial=1)}")  # as wide as the longest that is left
         factor = bars.values.get("factor")
-        factor = None if factor is None else of_sessions(factor[kept], target, names, dates)
+        factor = None if factor is None else session_factors(factor[kept], target, names, dates)
         panel = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=report)
         at = tick_index(calendar, shape[0], target, tick, kept)
         inspect_ticks(panel, bars, at, cleaning.widened, report, self._files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.findings import Report
 from rlwb.market.index import SessionIndex
 from rlwb.market.schema import FIELDS
-from rlwb.market.store import Arrays, checksum_of, open_arrays, write_arrays
+from rlwb.market.store import Arrays, checksum_of, new_arrays, open_arrays
 
 _TYPES: dict[str, Any] = {
     "instruments": np.str_,
@@ -52,7 +52,7 @@ class Sessions:
         Bool of shape ``(S, T)``, or None when the bars do not say.
     factor
         Adjustment factor of each session, float64 of shape ``(S,)``, or None when the bars do not say; what is compared
-        across sessions goes by it (`rlwb.market.factors`).
+        across sessions goes by it (`rlwb.market.actions`).
     report
         What was dropped, repaired and noticed on the way here.
     directory
@@ -214,28 +214,22 @@ def save_parts(
     """
     calendar: Calendar | None = None
     report = Report()
-
-    def arrays() -> Iterator[dict[str, np.ndarray]]:
-        nonlocal calendar
+    with new_arrays(directory) as writer:
         for part in parts:
             if calendar not in (None, part.calendar):
                 raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
             calendar = part.calendar
             report.absorb(part.report)
-            yield part.as_arrays()
-
-    def finish(mapped: Arrays, checksums: dict[str, str]) -> dict[str, Any]:
+            writer.add(part.as_arrays())
+        arrays, checksums = writer.finish()
         assert calendar is not None
-        panel = _of_arrays(mapped, calendar, report, None)
+        panel = _of_arrays(arrays, calendar, report, None)
         found = report if conclude is None else conclude(panel)
-        return {
-            "fingerprint": _fingerprint(calendar, checksums),
-            "calendar": calendar.as_dict(),
-            "report": found.as_dict(),
-            **extra,
-        }
-
-    return write_arrays(arrays(), directory, finish)
+        fingerprint = _fingerprint(calendar, checksums)
+        writer.conclude(
+            {"fingerprint": fingerprint, "calendar": calendar.as_dict(), "report": found.as_dict(), **extra}
+        )
+    return Path(directory).absolute()
 
 
 def join_sessions(parts: Sequence[Sessions], report: Report) -> Sessions:

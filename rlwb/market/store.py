@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from rlwb.files import write_json
 META = "sessions.json"
 FORMAT = 2
 _VERIFIED = ".verified.json"
+_PAGE = mmap.PAGESIZE
 #: The coarsest clock of the file systems in use on Linux ticks in 10 ms: a later write has other times than one before.
 _CLOCK_SECONDS = 0.02
 _Hash = partial(hashlib.blake2b, digest_size=16)
@@ -34,33 +36,17 @@ def is_panel(source: str | os.PathLike[str]) -> bool:
     return (Path(source) / META).is_file()
 
 
-def write_arrays(
-    parts: Iterable[Arrays],
-    directory: str | os.PathLike[str],
-    conclude: Callable[[Arrays, dict[str, str]], Mapping[str, Any]],
-) -> Path:
-    """Write arrays, which come in parts and need not fit into memory, to `directory`, replacing those that are there.
-
-    Parameters
-    ----------
-    parts
-        One or more, with the same names; arrays of one name are put together along their first axis.
-    conclude
-        Called when all is written with the arrays, mapped, and their checksums; returns what goes into the JSON file.
-    """
+@contextmanager
+def new_arrays(directory: str | os.PathLike[str]) -> Iterator[ArrayWriter]:
+    """Yield what writes arrays to `directory`; they are there, in place of older ones, when all went well."""
     target = Path(directory).absolute()
     if target.exists() and not is_panel(target) and (not target.is_dir() or any(target.iterdir())):
         raise DataError(f"{target} exists and is not a saved panel; choose another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    writer = ArrayWriter(temporary)
     try:
-        checksums = _write(temporary, parts)
-        verified = _marks(temporary, checksums)
-        time.sleep(_CLOCK_SECONDS)
-        meta = conclude(_map(temporary, checksums), checksums)
-        files = {name: {"bytes": verified[name][0], "checksum": checksum} for name, checksum in checksums.items()}
-        write_json(temporary / META, {"format": FORMAT, **meta, "files": files})
-        write_json(temporary / _VERIFIED, verified)
+        yield writer
         temporary.chmod(0o755)
         old = temporary.with_suffix(".old")
         if target.exists():  # it goes only when the new one is complete
@@ -68,8 +54,8 @@ def write_arrays(
         temporary.replace(target)
         shutil.rmtree(old, ignore_errors=True)
     finally:
+        writer.close()
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def open_arrays(
@@ -111,6 +97,84 @@ def checksum_of(array: np.ndarray) -> str:
     return _Hash("\0".join(array.tolist()).encode() if is_text else np.ascontiguousarray(array).data).hexdigest()
 
 
+def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
+    """Ask the system to read `rows` of a mapped array, all at once; an array in memory is left alone.
+
+    Where a row is not in memory, touching it makes the system wait for it and for megabytes around it, which is right
+    for a pass over all rows and ruins a draw of some. What is asked for is read alone, and side by side.
+
+    Parameters
+    ----------
+    array
+        Of shape ``(S, …)``, C-contiguous.
+    rows
+        Row numbers, int of shape ``(n,)``.
+    """
+    source: Any = array
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if not isinstance(source, mmap.mmap) or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    begin = array.ctypes.data - np.frombuffer(source, dtype=np.uint8).ctypes.data
+    distinct = np.unique(rows)
+    cuts = np.flatnonzero(np.diff(distinct) > 1)
+    first, last = distinct[np.append(0, cuts + 1)], distinct[np.append(cuts, len(distinct) - 1)]
+    low = (begin + first * array.strides[0]) // _PAGE * _PAGE
+    length = begin + (last + 1) * array.strides[0] - low
+    with suppress(OSError):  # it is advice; what the system will not take it does not need
+        for start, size in zip(low.tolist(), length.tolist(), strict=True):
+            source.madvise(mmap.MADV_WILLNEED, start, size)
+
+
+class ArrayWriter:
+    """Writes arrays that come in parts and need not fit into memory; see `new_arrays`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, _Growing] = {}
+        self._texts: dict[str, list[np.ndarray]] = {}  # whose width is known at the end
+
+    def add(self, arrays: Arrays) -> None:
+        """Put arrays behind those of their names, along the first axis; the names are the same each time."""
+        known = self._files.keys() | self._texts.keys()
+        if known and known != arrays.keys():
+            raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
+        for name, values in arrays.items():
+            if values.dtype.kind == "U":
+                self._texts.setdefault(name, []).append(values)
+            else:
+                self._grow(name, values)
+
+    def finish(self) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """Return the arrays, mapped, and their checksums, when all is added."""
+        if not self._files:
+            raise DataError("a panel of no parts cannot be saved; give at least one.")
+        texts = {name: np.concatenate(pieces) for name, pieces in self._texts.items()}
+        for name, values in texts.items():
+            self._grow(name, values)
+        checksums = {name: file.finish() for name, file in self._files.items()}
+        checksums |= {name: checksum_of(values) for name, values in texts.items()}
+        self._verified = _marks(self._folder, checksums)
+        time.sleep(_CLOCK_SECONDS)
+        return _map(self._folder, checksums), checksums
+
+    def conclude(self, meta: Mapping[str, Any]) -> None:
+        """Write the JSON file with `meta` in it."""
+        files = {name: {"bytes": marks[0], "checksum": marks[-1]} for name, marks in self._verified.items()}
+        write_json(self._folder / META, {"format": FORMAT, **meta, "files": files})
+        write_json(self._folder / _VERIFIED, self._verified)
+
+    def close(self) -> None:
+        """Close all files."""
+        for growing in self._files.values():
+            growing.file.close()
+
+    def _grow(self, name: str, values: np.ndarray) -> None:
+        if name not in self._files:
+            self._files[name] = _Growing(self._folder / f"{name}.npy", values)
+        self._files[name].add(values)
+
+
 class _Growing:
     """A .npy file whose number of rows is known when it is closed.
 
@@ -141,37 +205,6 @@ class _Growing:
     def _write_header(self) -> None:
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": tuple(self._shape)}
         np.lib.format.write_array_header_1_0(self.file, header)
-
-
-def _write(folder: Path, parts: Iterable[Arrays]) -> dict[str, str]:
-    """Write all parts; return the checksum of each array."""
-    with ExitStack() as stack:
-        files: dict[str, _Growing] = {}
-        texts: dict[str, list[np.ndarray]] = {}  # whose width is known at the end
-
-        def grow(name: str, values: np.ndarray) -> None:
-            if name not in files:
-                files[name] = _Growing(folder / f"{name}.npy", values)
-                stack.callback(files[name].file.close)
-            files[name].add(values)
-
-        known: set[str] = set()
-        for arrays in parts:
-            if known and known != set(arrays):
-                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
-            known = set(arrays)
-            for name, values in arrays.items():
-                if values.dtype.kind == "U":
-                    texts.setdefault(name, []).append(values)
-                else:
-                    grow(name, values)
-        if not known:
-            raise DataError("a panel of no parts cannot be saved; give at least one.")
-        whole = {name: np.concatenate(pieces) for name, pieces in texts.items()}
-        for name, values in whole.items():
-            grow(name, values)
-        checksums = {name: file.finish() for name, file in files.items()}
-        return checksums | {name: checksum_of(values) for name, values in whole.items()}
 
 
 def _map(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.market.mapped import prefetch
+from rlwb.market.store import prefetch
 
 SIZE, HEADER = 60, 128
 
