@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -67,10 +68,9 @@ def _market() -> Sessions:
 
 def _changed(market: Sessions, future: np.ndarray, rng: np.random.Generator) -> Sessions:
     fields = {name: np.where(future, _draw(name, future.shape, rng), old) for name, old in market.fields.items()}
-    panel = (market.calendar, market.instruments, market.dates, market.num_ticks)
     assert market.factor is not None
     factor = np.where(future[:, 0], rng.uniform(0.5, 2.0, len(market)), market.factor)
-    return Sessions(*panel, fields, halted=market.halted, factor=factor)
+    return replace(market, fields=fields, factor=factor)
 
 
 def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -10,8 +10,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import day_of
-from rlwb.market.dataset.importing import check_label, import_bars
+from rlwb.market.dataset.importing import import_bars
 from rlwb.market.dataset.state import STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
@@ -118,10 +118,11 @@ def load_sessions(
         return build(Report(), None)
     settings = {"calendar": calendar.as_dict(), "reading": {**reading, **selection}, "building": vars(how)}
     directory = Path(cache_dir) / _cache_key(path, stored, reading, settings)
-    if directory.exists():
-        with suppress(DataError):
-            return Sessions.open(directory)
-    with _only_one(directory):
+    with suppress(DataError):
+        return Sessions.open(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time builds it; the lock goes with the process
         report = Report()
         if directory.exists():
             try:
@@ -174,15 +175,6 @@ def _refuse_options(options: Mapping[str, Any], where: str) -> None:
         raise ConfigError(f"{where}, where {unused} has no effect; drop it, or set kind.")
 
 
-@contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Let one process at a time build this panel; the lock goes with the process that holds it."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / f".{directory.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this package."""
     digest = hashlib.blake2b(digest_size=12)
@@ -192,7 +184,6 @@ def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: M
         digest.update((path / STATE).read_bytes())
         return digest.hexdigest()
     source = open_source(path, **reading)
-    check_label(source, Calendar(**settings["calendar"]))
     digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
     for file in source.files:
         name = os.path.relpath(file, path.parent)  # the folders say what the files are

@@ -153,22 +153,18 @@ def import_bars(
         opened = [open_source(source, **reading) for source in sources]
         if not opened:
             raise DataError("there is nothing to import; name files or folders of bars.")
+        label = importing.state.calendar.label
         for one in opened:
-            check_label(one, importing.state.calendar)
+            if one.label not in (None, label):
+                raise ConfigError(
+                    f"{one.path} is read as {one.kind}, whose stamps name the {one.label} of a bar, and the "
+                    f"calendar's label is {label!r}; set it to {one.label!r}."
+                )
         for one in opened:
             importing.read(one, {name: value for name, value in reading.items() if value})
         importing.flush()
     importing.done.seconds = time.monotonic() - begun
     return importing.done
-
-
-def check_label(source: Source, calendar: Calendar) -> None:
-    """Raise `ConfigError` where a reader's stamps do not name what the calendar's label says."""
-    if source.label not in (None, calendar.label):
-        raise ConfigError(
-            f"{source.path} is read as {source.kind}, whose stamps name the {source.label} of a bar, and the "
-            f"calendar's label is {calendar.label!r}; set it to {source.label!r}."
-        )
 
 
 class _Importing:
