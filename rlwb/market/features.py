@@ -173,7 +173,8 @@ class MarketFeatures:
         """Make the features of all `sessions`.
 
         Up to `KEPT_BYTES` they are made at once; beyond, when they are asked for, to the same bits. Either way the
-        sessions are read block by block, so that they may be mapped and larger than memory.
+        sessions are read block by block, so that they may be mapped and larger than memory; statistics take 8 bytes a
+        training bar in the folder of temporary files for the time of a column.
 
         Parameters
         ----------
