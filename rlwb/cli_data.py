@@ -111,7 +111,7 @@ def import_(
     """
     from rlwb.experiment.notebook import is_attended
     from rlwb.market import import_bars
-    from rlwb.market.dataset.progress import BarProgress
+    from rlwb.market.dataset.importing import BarProgress
 
     with BarProgress(bar=is_attended(), echo=typer.echo) as progress:
         done = import_bars(sources, out, on_conflict=on_conflict, progress=progress, **reading)
@@ -136,7 +136,7 @@ def check(
     Exit codes: 0 sound, 3 not sound, 2 nothing that could be checked.
     """
     from rlwb.experiment.notebook import is_attended
-    from rlwb.market.dataset.progress import BarProgress
+    from rlwb.market.dataset.importing import BarProgress
     from rlwb.market.quality import check_bars
 
     with BarProgress(bar=is_attended(), echo=partial(typer.echo, err=True)) as progress:

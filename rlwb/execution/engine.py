@@ -46,8 +46,8 @@ from rlwb.execution.prices import check_data, half_spreads, tick_prices
 from rlwb.execution.rows import Rows
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import Sessions
-from rlwb.market.mapped import prefetch
 from rlwb.market.references import previous_close
+from rlwb.market.store import prefetch
 
 _NO_ROWS = np.empty((0, 0))
 

@@ -1,27 +1,81 @@
-"""Splits that the bars show and nobody stated: found and told, never adjusted."""
+"""Splits and dividends: factors that the bars state, and splits that they show and nobody stated.
+
+A session's adjusted price is its price times its factor, its adjusted volume is its volume over it: the convention of
+Qlib's ``$factor``. Panels hold prices and volumes as they were traded, because limits, lots and fees are about those,
+and the factor stands beside them, one a session. Only ratios of factors count, not the day that prices are adjusted to.
+
+Splits that nobody stated are found and told, never adjusted.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from rlwb.market.factors import price_ratio
+from rlwb.errors import DataError
 from rlwb.market.findings import SPLIT_ADVICE
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions
 
+#: How far the factors of one session's bars may lie apart, as a share: they are often stored in single precision.
+_ROUNDING = 1e-5
 _WHOLE = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 100)
 #: Shares that so many become, as (new, old); shares are also joined, but hardly ever by a fraction.
-RATIOS = ((5, 4), (4, 3), (3, 2), (5, 3), (5, 2), *((n, 1) for n in _WHOLE), *((1, n) for n in _WHOLE))
+RATIOS = sorted(
+    ((5, 4), (4, 3), (3, 2), (5, 3), (5, 2), *((n, 1) for n in _WHOLE), *((1, n) for n in _WHOLE)),
+    key=lambda ratio: ratio[0] / ratio[1],
+)
 #: How far the overnight move may lie from the ratio, as a share: prices also move by themselves.
 _PRICE_TOLERANCE = 0.04
 #: How far turnover in money may lie from the usual, as a factor: a split leaves it as it is, news does not.
 _TURNOVER_TOLERANCE = 3.0
 #: Earlier sessions that make the usual volume.
 _USUAL_SESSIONS = 5
-#: Overnight moves that are compared with all ratios at once.
-_BLOCK = 1 << 14
 COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_before", "open_after", "volume_ratio")
+
+
+def session_factors(factor: np.ndarray, row: np.ndarray, names: np.ndarray, dates: np.ndarray) -> np.ndarray:
+    """Return the factor of each session, float64 of shape ``(S,)``.
+
+    Parameters
+    ----------
+    factor
+        Of each bar, shape ``(bars,)``, sorted by session.
+    row
+        The session of each bar, of which every one of ``0..S-1`` has some.
+    names, dates
+        Instrument and date of the sessions, for messages.
+
+    Raises
+    ------
+    DataError
+        For a session whose bars have no factor above 0, or more than one.
+    """
+    if not len(row):
+        return np.empty(0)
+    first = np.flatnonzero(np.append(True, np.diff(row) != 0))
+    known = np.where(np.isfinite(factor) & (factor > 0), factor, np.nan)
+    low, high = np.fmin.reduceat(known, first), np.fmax.reduceat(known, first)
+    lacking = np.isnan(low)
+    if lacking.any():
+        at = int(np.argmax(lacking))
+        raise DataError(
+            f"{names[at]} has no factor above 0 on {dates[at]} (the first such session); fill the column "
+            "factor, or load the bars without it."
+        )
+    varying = high > low * (1 + _ROUNDING)
+    if varying.any():
+        at = int(np.argmax(varying))
+        raise DataError(
+            f"the factor of {names[at]} changes within {dates[at]}, from {low[at]:g} to {high[at]:g} "
+            "(the first such session); it must be one a session, since splits happen at night."
+        )
+    return low
+
+
+def price_ratio(sessions: Sessions, before: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return what a price of 1 in the sessions `before` is worth in those of `rows`, float64 of shape ``(n,)``."""
+    return np.ones(len(rows)) if sessions.factor is None else sessions.factor[before] / sessions.factor[rows]
 
 
 def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.DataFrame:
@@ -53,8 +107,9 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
     ratios = np.array([new / old for new, old in RATIOS])
     with np.errstate(invalid="ignore", divide="ignore"):
         fall = np.log(close * price_ratio(sessions, before, later) / opening)
-        nearest, distance = _nearest(fall, np.log(ratios))
-        close_to = distance <= np.log1p(_PRICE_TOLERANCE)
+        steps = np.log(ratios)
+        nearest = np.searchsorted((steps[1:] + steps[:-1]) / 2, fall)
+        close_to = np.abs(fall - steps[nearest]) <= np.log1p(_PRICE_TOLERANCE)
         grown = volume[later] / _usual(volume, later, sessions.first[later])
         turnover = np.abs(np.log(grown / ratios[nearest]))
         inverse = (turnover < np.abs(np.log(grown))) & (turnover <= np.log(_TURNOVER_TOLERANCE))
@@ -83,17 +138,6 @@ def describe_splits(table: pd.DataFrame) -> str:
         for row in table.itertuples()
     ]
     return "\n".join([*lines, SPLIT_ADVICE + "."])
-
-
-def _nearest(values: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of `choices` is nearest to each value, and how far it is; some values at a time."""
-    index, distance = np.zeros(len(values), dtype=np.int64), np.empty(len(values))
-    for low in range(0, len(values), _BLOCK):
-        part = slice(low, low + _BLOCK)
-        away = np.abs(values[part, None] - choices[None, :])
-        index[part] = np.argmin(np.where(np.isfinite(away), away, np.inf), axis=1)
-        distance[part] = away[np.arange(len(away)), index[part]]
-    return index, distance
 
 
 def _usual(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:

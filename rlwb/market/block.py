@@ -10,9 +10,9 @@ import numpy as np
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.calendar import Calendar
-from rlwb.market.mapped import prefetch
 from rlwb.market.references import References
 from rlwb.market.schema import PRICES
+from rlwb.market.store import prefetch
 
 
 class Block:

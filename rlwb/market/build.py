@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.actions import session_factors
 from rlwb.market.bars import Bars, bars_of, table_of
 from rlwb.market.calendar import Calendar
 from rlwb.market.calendar_check import CalendarCheck
 from rlwb.market.cleaning import Cleaning
 from rlwb.market.dataset.merge import merge
-from rlwb.market.factors import of_sessions
 from rlwb.market.findings import Finding, Report
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions, join_sessions
@@ -52,9 +52,7 @@ class Building:
             raise ConfigError(f"prices is {self.prices!r}; write 'traded' or 'adjusted'.")
 
 
-def build_sessions(
-    frame: pd.DataFrame, calendar: Calendar, *, report: Report | None = None, **options: Any
-) -> Sessions:
+def build_sessions(frame: pd.DataFrame, calendar: Calendar, **options: Any) -> Sessions:
     """Validate bars and lay them on the clock.
 
     Parameters
@@ -65,16 +63,13 @@ def build_sessions(
         The clock. A date on which hardly any instrument trades in the last `calendar.infer_early_close_minutes` of the
         session is shortened to the tick in which the market fell silent, unless that takes more than half of the
         session or what is left is mostly empty.
-    report
-        Findings from reading, which the panel's report starts with.
     options
         Fields of `Building`.
     """
-    building, report = Building(**options), (report or Report()).merge(Report())
+    building, report = Building(**options), Report()
     bars = merge(bars_of(table_of(frame, report), calendar.timezone, report), report, {}).bars
     report.total("bars_read", len(frame) - len(bars))
-    builder = PanelBuilder(lambda: [bars], calendar, building, report, {})
-    return builder.whole()
+    return PanelBuilder(lambda: [bars], calendar, building, report, {}).whole()
 
 
 class PanelBuilder:
@@ -111,13 +106,15 @@ class PanelBuilder:
         self._tables: list[SessionTable] = []
 
     def __iter__(self) -> Iterator[Sessions]:
-        check, only, count = CalendarCheck(self._calendar), None, 0
+        check, first, count = CalendarCheck(self._calendar), None, 0
         for bars in self._parts():
             self.report.total("bars_read", len(bars))
             cleaning = self._clean(bars, self.report, check)
-            only, count = (cleaning if count == 0 else None), count + 1
+            first, count = (cleaning if count == 0 else None), count + 1
         ends = check.validate(self.report)
-        for cleaning in self._again() if only is None else [only]:
+        again = CalendarCheck(self._calendar)  # what it counts is known
+        for cleaning in [first] if first else (self._clean(bars, Report(), again) for bars in self._parts()):
+            cleaning.report = self.report
             part = self._lay(cleaning, ends)
             if len(part):
                 self._levels.append(Levels.of(part))
@@ -138,13 +135,6 @@ class PanelBuilder:
         panel = join_sessions(list(self), self.report)
         self.conclude(panel)
         return panel
-
-    def _again(self) -> Iterator[Cleaning]:
-        check = CalendarCheck(self._calendar)
-        for bars in self._parts():
-            cleaning = self._clean(bars, Report(), check)
-            cleaning.report = self.report
-            yield cleaning
 
     def _clean(self, bars: Bars, report: Report, check: CalendarCheck) -> Cleaning:
         cleaning = Cleaning(bars, self._calendar, report, self._files)
@@ -198,7 +188,7 @@ class PanelBuilder:
         names, dates, length = names[~sparse], dates[~sparse], length[~sparse]
         names = names.astype(f"U{np.char.str_len(names).max(initial=1)}")  # as wide as the longest that is left
         factor = bars.values.get("factor")
-        factor = None if factor is None else of_sessions(factor[kept], target, names, dates)
+        factor = None if factor is None else session_factors(factor[kept], target, names, dates)
         panel = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=report)
         at = tick_index(calendar, shape[0], target, tick, kept)
         inspect_ticks(panel, bars, at, cleaning.widened, report, self._files)

@@ -1,17 +1,30 @@
-"""The features there are by name, and how to add one."""
+"""The features there are by name, how to add one, and the trial that each of one's own must stand.
+
+A feature sees nothing of later ticks, later sessions or its neighbours (`check_causal`).
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from rlwb import parts
 from rlwb.errors import ConfigError
 from rlwb.market.block import Block, Feature
+from rlwb.market.calendar import Calendar
 from rlwb.market.catalogue import BUILT_IN
-from rlwb.market.causality import check_causal
+from rlwb.market.references import References
+from rlwb.market.schema import FIELDS, PRICES
+from rlwb.market.sessions import Sessions
+
+_INSTRUMENTS, _DAYS = 2, 7
+_TRIALS = 12
+#: Ticks without any bar at the start of the first session, which no reference of earlier sessions bridges.
+_SILENT = 4
 
 Function = Callable[[Block], np.ndarray]
 
@@ -70,16 +83,11 @@ def feature_names() -> tuple[str, ...]:
 
 def check_name(name: str) -> None:
     """Raise `ConfigError`, with the names nearest to it, unless `name` can be a feature's; no code is run."""
-    if name in _FEATURES or is_own(name):
+    if name in _FEATURES or ":" in str(name) or name in parts.names("feature"):
         return
     near = difflib.get_close_matches(str(name), _FEATURES, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(_FEATURES)}."
     raise ConfigError(f"there is no feature {name!r}; {hint} Your own is file.py:Name or package.module:Name.")
-
-
-def is_own(name: str) -> bool:
-    """Tell whether `name` is an installed package's feature, ``file.py:Name`` or ``package.module:Name``."""
-    return name not in _FEATURES and (":" in str(name) or name in parts.names("feature"))
 
 
 def find_feature(name: str) -> Feature:
@@ -110,3 +118,61 @@ def find_feature(name: str) -> Feature:
             check_causal(found)
         _LOADED[key] = found
     return _LOADED[key]
+
+
+def check_causal(feature: Feature, *, trials: int = _TRIALS, seed: int = 0) -> None:
+    """Raise `ConfigError` when a feature depends on what it must not know.
+
+    On a small random market with gaps, all bars from a random tick of a random day on are changed, appear or go
+    missing; every value before must stay as it was, to the last bit. So must the values of sessions that are computed
+    alone instead of together.
+    """
+    rng = np.random.default_rng(seed)
+    market = _market()
+    rows, ticks = np.arange(len(market)), market.calendar.num_ticks
+    values = feature(Block(References(market), rows))
+    alone = np.concatenate([feature(Block(References(market), rows[row : row + 1])) for row in rows])
+    if not np.array_equal(values, alone, equal_nan=True):
+        raise ConfigError(
+            f"feature {feature.name} of a session depends on which others are computed with it; let each row of the "
+            "block speak for itself."
+        )
+    cuts = zip(rng.integers(_DAYS, size=trials), rng.integers(ticks, size=trials), strict=True)
+    for day, tick in ((0, _SILENT - 1), *cuts):
+        number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
+        future = number >= day * ticks + tick
+        after = feature(Block(References(_changed(market, future, rng)), rows))
+        differ = ~future & ~((values == after) | (np.isnan(values) & np.isnan(after)))
+        if differ.any():
+            seen = int((day * ticks + tick - number[differ]).min())
+            raise ConfigError(
+                f"feature {feature.name} sees the future: changing bars {seen} ticks later changes it; use the columns "
+                "up to its own tick, and earlier sessions, alone."
+            )
+
+
+@cache
+def _market() -> Sessions:
+    """Random bars with every field, of which a tenth is missing, on a short day with a break."""
+    calendar = Calendar(segments=(("10:00", "10:24"), ("11:00", "11:24")), infer_early_close_minutes=0)
+    rng = np.random.default_rng(0)
+    count = _INSTRUMENTS * _DAYS
+    dates = np.datetime64("2024-01-08") + np.arange(_DAYS)
+    panel = (calendar, np.repeat(["A", "B"], _DAYS), np.tile(dates, _INSTRUMENTS), np.full(count, calendar.num_ticks))
+    fields = {name: _draw(name, (count, calendar.num_ticks), rng) for name in FIELDS}
+    for values in fields.values():
+        values[0, :_SILENT] = np.nan
+    halted = rng.random((count, calendar.num_ticks)) < 0.1
+    return Sessions(*panel, fields, halted=halted, factor=rng.uniform(0.5, 2.0, count))
+
+
+def _changed(market: Sessions, future: np.ndarray, rng: np.random.Generator) -> Sessions:
+    fields = {name: np.where(future, _draw(name, future.shape, rng), old) for name, old in market.fields.items()}
+    assert market.factor is not None
+    factor = np.where(future[:, 0], rng.uniform(0.5, 2.0, len(market)), market.factor)
+    return replace(market, fields=fields, factor=factor)
+
+
+def _draw(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    values = rng.uniform(5.0, 50.0, shape) if name in PRICES else rng.integers(0, 100, shape).astype(np.float64)
+    return np.where(rng.random(shape) < 0.1, np.nan, values)

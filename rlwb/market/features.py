@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -9,10 +10,10 @@ from typing import Literal
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.block import Block, Feature
 from rlwb.market.feature_registry import check_name, find_feature
-from rlwb.market.lazy_features import LazyFeatures, raw_blocks
 from rlwb.market.normaliser import Normaliser
-from rlwb.market.references import References
+from rlwb.market.references import References, blocks
 from rlwb.market.sessions import Sessions
 
 #: Features of more bytes than this (256 MiB) are not kept in memory; their rows are computed when they are asked for.
@@ -56,15 +57,46 @@ class FeatureSettings:
             raise ConfigError(f"scaling is {self.scaling!r}; write 'standard' or 'robust'.")
 
 
-def raw_column(sessions: Sessions, name: str) -> np.ndarray:
-    """Return one feature before normalisation, float64 of shape ``(S, T)``, NaN where the bar has no value.
+def _raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Return the raw values of `rows`, some sessions at a time, each float64 of shape ``(n, T)``."""
+    return (feature(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
 
-    A value at tick t depends on ticks up to t of its session and on earlier sessions, on nothing else.
-    """
-    feature = find_feature(name)
-    feature.check_fields(tuple(sessions.fields))
-    parts = list(raw_blocks(References(sessions), feature, np.arange(len(sessions))))
-    return np.concatenate(parts) if parts else np.empty((0, sessions.calendar.num_ticks))
+
+@dataclass(frozen=True)
+class _Computed:
+    """Reads like a float32 array of shape ``(S, T, C)``, of which only the rows asked for are made, block by block."""
+
+    references: References
+    features: tuple[Feature, ...]
+    normaliser: Normaliser
+    clip: float
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        sessions = self.references.sessions
+        return len(sessions), sessions.calendar.num_ticks, len(self.features)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        out = np.empty((len(rows), *self.shape[1:]), dtype=np.float32)
+        filled = 0
+        for part in blocks(rows, self.shape[1]):
+            block = Block(self.references, part)
+            for index, feature in enumerate(self.features):
+                value = (feature(block) - self.normaliser.mean[index]) / self.normaliser.scale[index]
+                np.clip(value, -self.clip, self.clip, out=value)
+                out[filled : filled + len(part), :, index] = np.where(block.in_session, _carry(value), 0.0)
+            filled += len(part)
+        return out
+
+
+def _carry(values: np.ndarray) -> np.ndarray:
+    """Replace NaN by the last value before it in the row, else 0."""
+    valid = np.isfinite(values)
+    if valid.all():
+        return values
+    last = np.maximum.accumulate(np.where(valid, np.arange(values.shape[1]), -1), axis=1)
+    carried = np.take_along_axis(values, np.maximum(last, 0), axis=1)
+    return np.where(last >= 0, carried, 0.0)
 
 
 class MarketFeatures:
@@ -90,7 +122,7 @@ class MarketFeatures:
     def __init__(
         self,
         columns: tuple[str, ...],
-        values: np.ndarray | LazyFeatures,
+        values: np.ndarray | _Computed,
         previous: np.ndarray,
         normaliser: Normaliser,
         source: str = "",
@@ -141,7 +173,8 @@ class MarketFeatures:
         """Make the features of all `sessions`.
 
         Up to `KEPT_BYTES` they are made at once; beyond, when they are asked for, to the same bits. Either way the
-        sessions are read block by block, so that they may be mapped and larger than memory.
+        sessions are read block by block, so that they may be mapped and larger than memory; statistics take 8 bytes a
+        training bar in the folder of temporary files for the time of a column.
 
         Parameters
         ----------
@@ -155,7 +188,7 @@ class MarketFeatures:
             raise ConfigError(
                 "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."
             )
-        features, references = [find_feature(name) for name in settings.columns], References(sessions)
+        features, references = tuple(map(find_feature, settings.columns)), References(sessions)
         columns = tuple(feature.name for feature in features)
         twice = next((name for name in columns if columns.count(name) > 1), None)
         if twice is not None:
@@ -169,12 +202,12 @@ class MarketFeatures:
             feature.check_fields(tuple(sessions.fields))
         if normaliser is None:
             rows = np.arange(len(sessions))[fit_rows]
-            normaliser = Normaliser.stream(
+            normaliser = Normaliser.fit(
                 columns,
-                [partial(raw_blocks, references, feature, rows) for feature in features],
+                [partial(_raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",
             )
-        computed = LazyFeatures(references, features, normaliser, settings.clip)
+        computed = _Computed(references, features, normaliser, settings.clip)
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
         previous = sessions.previous if settings.previous_day else np.full(len(sessions), -1, dtype=np.int32)
         return cls(

@@ -8,9 +8,10 @@ import inspect
 import json
 import logging
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import day_of
-from rlwb.market.dataset.importing import check_label, import_bars
+from rlwb.market.dataset.importing import import_bars
 from rlwb.market.dataset.state import STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
@@ -98,25 +99,30 @@ def load_sessions(
     selection = {"instruments": instruments, "start": start, "end": end}
     reading["kind"] = kind
 
-    def build(found: Report, place: Path | None, **rest: Any) -> Sessions:
-        with _data_set(path, stored, calendar, instruments, reading, found) as directory:
+    def build(report: Report, place: Path | None, **rest: Any) -> Sessions:
+        with tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
+            directory = path if stored else Path(folder) / "set"
+            if not stored:
+                done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
+                report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
             bars = Stored(directory, **selection)
-            report = found.merge(bars.told())
+            report.absorb(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
-            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, _short(report), files)
+            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, report, files)
             if place is None:
                 return builder.whole()
-            save_parts(builder, place, conclude=builder.conclude, replace_anything=True, **rest)
+            save_parts(builder, place, conclude=builder.conclude, **rest)
             return Sessions.open(place, verify=False)
 
     if cache_dir is None:
         return build(Report(), None)
     settings = {"calendar": calendar.as_dict(), "reading": {**reading, **selection}, "building": vars(how)}
     directory = Path(cache_dir) / _cache_key(path, stored, reading, settings)
-    if directory.exists():
-        with suppress(DataError):
-            return Sessions.open(directory)
-    with _only_one(directory):
+    with suppress(DataError):
+        return Sessions.open(directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time builds it; the lock goes with the process
         report = Report()
         if directory.exists():
             try:
@@ -124,32 +130,8 @@ def load_sessions(
             except DataError as error:
                 _log.warning("%s It is built again.", error)
                 report.add("cache_rebuilt", 1, str(directory))
+                shutil.rmtree(directory)
         return build(report, directory, settings=settings, source=str(source))
-
-
-@contextmanager
-def _data_set(
-    path: Path,
-    stored: bool,
-    calendar: Calendar,
-    instruments: Sequence[str] | None,
-    reading: Mapping[str, Any],
-    report: Report,
-) -> Iterator[Path]:
-    """Yield the data set of a source, a temporary one unless it is one."""
-    with nullcontext(path) if stored else tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
-        if not stored:
-            directory = Path(folder) / "set"
-            done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
-            report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
-        yield path if stored else Path(folder) / "set"
-
-
-def _short(report: Report) -> Report:
-    """Return a report with one example of each kind."""
-    short = Report()
-    short.absorb(report)
-    return short
 
 
 def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:
@@ -193,15 +175,6 @@ def _refuse_options(options: Mapping[str, Any], where: str) -> None:
         raise ConfigError(f"{where}, where {unused} has no effect; drop it, or set kind.")
 
 
-@contextmanager
-def _only_one(directory: Path) -> Iterator[None]:
-    """Let one process at a time build this panel; the lock goes with the process that holds it."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / f".{directory.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this package."""
     digest = hashlib.blake2b(digest_size=12)
@@ -211,7 +184,6 @@ def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: M
         digest.update((path / STATE).read_bytes())
         return digest.hexdigest()
     source = open_source(path, **reading)
-    check_label(source, Calendar(**settings["calendar"]))
     digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
     for file in source.files:
         name = os.path.relpath(file, path.parent)  # the folders say what the files are

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rlwb.errors import DataError
-from rlwb.market.quantiles import stream_quantiles
 
 #: Gives the values of a column, array by array.
 Source = Callable[[], Iterable[np.ndarray]]
-_LEAF = 1 << 18
 #: Standard deviation of a normal law over the distance between its quartiles.
 _NORMAL = 0.7413011092528009
 
@@ -47,41 +46,34 @@ class Normaliser:
             raise DataError(f"the normaliser's scale {self.scale} must be above 0.")
 
     @classmethod
-    def fit(cls, values: np.ndarray, columns: tuple[str, ...]) -> Normaliser:
-        """Take mean and standard deviation of what is present in `values`, float of shape ``(S, T, C)``.
+    def fit(cls, columns: tuple[str, ...], sources: Sequence[Source], *, robust: bool = False) -> Normaliser:
+        """Take mean and standard deviation of what is present of each column; NaN is left out.
 
-        NaN is left out. A column without any value is a `DataError`.
-        """
-        return cls.stream(columns, [partial(iter, [values[..., index]]) for index in range(len(columns))])
-
-    @classmethod
-    def stream(cls, columns: tuple[str, ...], sources: Sequence[Source], *, robust: bool = False) -> Normaliser:
-        """`fit` for columns that need not be in memory.
+        Columns need not fit into memory: what is present of one is put into a temporary file and mapped.
 
         Parameters
         ----------
         sources
-            One a column; each call gives all values of the column, in arrays of any shapes. Each is called three
-            times: to count, for the mean, and for the deviation from it; four times more when `robust`.
+            One a column; a call gives all values of the column, in arrays of any shapes. Called twice when `robust`.
         robust
             Take the median, and 0.7413 times the distance between the quartiles, which a quarter of the values cannot
             move. Where the quartiles meet, it is the standard deviation still.
 
-        Notes
-        -----
-        The sums are those of `numpy.sum` on all values at once, to the last bit, however they are cut into arrays.
+        Raises
+        ------
+        DataError
+            For a column without any value.
         """
         means, scales = [], []
         for name, source in zip(columns, sources, strict=True):
-            count = sum(len(present) for present in _present(source))
-            if not count:
-                raise DataError(
-                    f"feature {name} has no value in the training part; leave it out or check the training dates."
-                )
-            mean = stream_sum(_present(source), count) / count
-            deviation = np.sqrt(stream_sum(((values - mean) ** 2 for values in _present(source)), count) / count)
+            with _present(name, source) as values:
+                mean = float(values.sum()) / len(values)
+                np.subtract(values, mean, out=values)
+                np.square(values, out=values)
+                deviation = np.sqrt(float(values.sum()) / len(values))
             if robust:
-                low, mean, high = stream_quantiles(partial(_present, source), count, (0.25, 0.5, 0.75))
+                with _present(name, source) as values:
+                    low, mean, high = _quartiles(values)
                 deviation = (high - low) * _NORMAL if high > low else deviation
             means.append(mean)
             scales.append(deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0)
@@ -97,42 +89,24 @@ class Normaliser:
         return cls(tuple(values["columns"]), np.asarray(values["mean"]), np.asarray(values["scale"]))
 
 
-def _present(source: Source) -> Iterator[np.ndarray]:
-    return (values[np.isfinite(values)].astype(np.float64, copy=False) for values in source())
+@contextmanager
+def _present(name: str, source: Source) -> Iterator[np.ndarray]:
+    """Yield the finite values of a column, float64 of one axis, mapped from a file that goes afterwards."""
+    with tempfile.TemporaryFile() as file:
+        for values in source():
+            file.write(values[np.isfinite(values)].astype(np.float64, copy=False).data)
+        file.flush()
+        if not file.tell():
+            raise DataError(
+                f"feature {name} has no value in the training part; leave it out or check the training dates."
+            )
+        yield np.memmap(file, np.float64, "r+").view(np.ndarray)
 
 
-def stream_sum(parts: Iterable[np.ndarray], count: int) -> float:
-    """Return the sum of the `count` numbers that `parts` hold, float64 of one axis, as `numpy.sum` has it.
-
-    NumPy adds pairwise: it halves an array, at a multiple of 8, until few numbers are left (Higham, SIAM Journal on
-    Scientific Computing 14, 1993). Halving the stream at the same places leaves pieces small enough for NumPy itself.
-    """
-    stream = _Stream(parts)
-
-    def add(length: int) -> float:
-        if length <= _LEAF:
-            return float(stream.take(length).sum())
-        half = length // 2
-        half -= half % 8
-        return add(half) + add(length - half)
-
-    return add(count)
-
-
-class _Stream:
-    """Hands out numbers in arrays of the asked length."""
-
-    def __init__(self, parts: Iterable[np.ndarray]) -> None:
-        self._parts = iter(parts)
-        self._left = np.empty(0)
-
-    def take(self, length: int) -> np.ndarray:
-        if len(self._left) < length:
-            pieces = [self._left]
-            missing = length - len(self._left)
-            while missing > 0:
-                pieces.append(next(self._parts))
-                missing -= len(pieces[-1])
-            self._left = np.concatenate(pieces)
-        values, self._left = self._left[:length], self._left[length:]
-        return values
+def _quartiles(values: np.ndarray) -> list[float]:
+    """Return the quartiles, interpolated linearly; the values are put into another order."""
+    places = (len(values) - 1) * np.array([0.25, 0.5, 0.75])
+    below, above = np.floor(places).astype(np.int64), np.ceil(places).astype(np.int64)
+    values.partition(np.unique([below, above]))
+    found: list[float] = (values[below] + (values[above] - values[below]) * (places - below)).tolist()
+    return found

@@ -10,7 +10,7 @@
 | bid_size, ask_size | float, optional | shares (units) at the best quote |
 | vwap | float, optional | volume-weighted mean price of the tick |
 | halted | bool, optional | True where trading was halted |
-| factor | float, optional | one a session: adjusted price = price * factor (`rlwb.market.factors`) |
+| factor | float, optional | one a session: adjusted price = price * factor (`rlwb.market.actions`) |
 
 NaN means missing. A tick without a row is one in which nothing was traded.
 """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,9 +19,18 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.findings import Report
 from rlwb.market.index import SessionIndex
 from rlwb.market.schema import FIELDS
-from rlwb.market.store import Arrays, checksum_of, open_arrays, write_arrays
+from rlwb.market.store import Arrays, checksum_of, new_arrays, open_arrays
+
+_TYPES: dict[str, Any] = {
+    "instruments": np.str_,
+    "dates": "datetime64[D]",
+    "num_ticks": np.int32,
+    "halted": bool,
+    "factor": np.float64,
+}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Sessions:
     """All sessions (one instrument on one day) of a market on one clock; immutable.
 
@@ -42,45 +52,32 @@ class Sessions:
         Bool of shape ``(S, T)``, or None when the bars do not say.
     factor
         Adjustment factor of each session, float64 of shape ``(S,)``, or None when the bars do not say; what is compared
-        across sessions goes by it (`rlwb.market.factors`).
+        across sessions goes by it (`rlwb.market.actions`).
     report
         What was dropped, repaired and noticed on the way here.
     directory
         Where the arrays are mapped from, when they are.
     """
 
-    def __init__(
-        self,
-        calendar: Calendar,
-        instruments: np.ndarray,
-        dates: np.ndarray,
-        num_ticks: np.ndarray,
-        fields: Mapping[str, np.ndarray],
-        *,
-        halted: np.ndarray | None = None,
-        factor: np.ndarray | None = None,
-        report: Report | None = None,
-        directory: Path | None = None,
-    ) -> None:
-        self.calendar = calendar
-        self.instruments = _read_only(np.asarray(instruments, dtype=np.str_))
-        self.dates = _read_only(np.asarray(dates, dtype="datetime64[D]"))
-        self.num_ticks = _read_only(np.asarray(num_ticks, dtype=np.int32))
-        names = [name for name in FIELDS if name in fields]
-        self.fields: Mapping[str, np.ndarray] = MappingProxyType(
-            {name: _read_only(np.asarray(fields[name], dtype=np.float64)) for name in names}
-        )
-        self.halted = None if halted is None else _read_only(np.asarray(halted, dtype=bool))
-        self.factor = None if factor is None else _read_only(np.asarray(factor, dtype=np.float64))
-        self.report = report if report is not None else Report()
-        self.directory = directory
-        self._check()
-        self._frozen = True
+    calendar: Calendar
+    instruments: np.ndarray
+    dates: np.ndarray
+    num_ticks: np.ndarray
+    fields: Mapping[str, np.ndarray]
+    halted: np.ndarray | None = field(default=None, kw_only=True)
+    factor: np.ndarray | None = field(default=None, kw_only=True)
+    report: Report = field(default_factory=Report, kw_only=True)
+    directory: Path | None = field(default=None, kw_only=True)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if getattr(self, "_frozen", False):
-            raise AttributeError(f"Sessions are immutable; {name} cannot be set. Use select() or build anew.")
-        super().__setattr__(name, value)
+    def __post_init__(self) -> None:
+        for name, kind in _TYPES.items():
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, _read_only(np.asarray(values, dtype=kind)))
+        given = {name: np.asarray(self.fields[name], dtype=np.float64) for name in FIELDS if name in self.fields}
+        fields = MappingProxyType({name: _read_only(values) for name, values in given.items()})
+        object.__setattr__(self, "fields", fields)
+        self._check()
 
     def _check(self) -> None:
         count, ticks = len(self.instruments), self.calendar.num_ticks
@@ -111,8 +108,7 @@ class Sessions:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.directory is not None:  # other processes map the same files instead of holding copies
             return _reopen, (self.directory, self.fingerprint)
-        parts = (self.calendar, self.instruments, self.dates, self.num_ticks, dict(self.fields))
-        return _rebuild, (*parts, self.halted, self.factor, self.report)
+        return _of_arrays, (self.as_arrays(), self.calendar, self.report, None)
 
     @cached_property
     def index(self) -> SessionIndex:
@@ -165,16 +161,8 @@ class Sessions:
         rows = np.asarray(rows)
         keep = np.zeros(len(self), dtype=bool)
         keep[rows if len(rows) else rows.astype(np.int64)] = True
-        return Sessions(
-            self.calendar,
-            self.instruments[keep],
-            self.dates[keep],
-            self.num_ticks[keep],
-            {name: array[keep] for name, array in self.fields.items()},
-            halted=None if self.halted is None else self.halted[keep],
-            factor=None if self.factor is None else self.factor[keep],
-            report=self.report,
-        )
+        arrays = {name: array[keep] for name, array in self.as_arrays().items()}
+        return _of_arrays(arrays, self.calendar, self.report, None)
 
     def without_fields(self) -> Sessions:
         """Return the sessions without their bars: instruments, dates, lengths and factors."""
@@ -210,7 +198,6 @@ def save_parts(
     directory: str | os.PathLike[str],
     *,
     conclude: Callable[[Sessions], Report] | None = None,
-    replace_anything: bool = False,
     **extra: Any,
 ) -> Path:
     """Write one panel that comes in parts and need not fit into memory.
@@ -222,35 +209,27 @@ def save_parts(
         their reports are added.
     conclude
         Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
-    replace_anything
-        Whether a folder that holds something else may be replaced.
     extra
         What else goes into the panel's JSON file.
     """
     calendar: Calendar | None = None
     report = Report()
-
-    def arrays() -> Iterator[dict[str, np.ndarray]]:
-        nonlocal calendar
+    with new_arrays(directory) as writer:
         for part in parts:
             if calendar not in (None, part.calendar):
                 raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
             calendar = part.calendar
             report.absorb(part.report)
-            yield part.as_arrays()
-
-    def finish(mapped: Arrays, checksums: dict[str, str]) -> dict[str, Any]:
+            writer.add(part.as_arrays())
+        arrays, checksums = writer.finish()
         assert calendar is not None
-        panel = _of_arrays(mapped, calendar, report, None)
+        panel = _of_arrays(arrays, calendar, report, None)
         found = report if conclude is None else conclude(panel)
-        return {
-            "fingerprint": _fingerprint(calendar, checksums),
-            "calendar": calendar.as_dict(),
-            "report": found.as_dict(),
-            **extra,
-        }
-
-    return write_arrays(arrays(), directory, finish, replace_anything=replace_anything)
+        fingerprint = _fingerprint(calendar, checksums)
+        writer.conclude(
+            {"fingerprint": fingerprint, "calendar": calendar.as_dict(), "report": found.as_dict(), **extra}
+        )
+    return Path(directory).absolute()
 
 
 def join_sessions(parts: Sequence[Sessions], report: Report) -> Sessions:
@@ -290,16 +269,3 @@ def _reopen(directory: Path, fingerprint: str) -> Sessions:
     if sessions.fingerprint != fingerprint:
         raise DataError(f"the panel in {directory} was replaced by another since it was opened; open it again.")
     return sessions
-
-
-def _rebuild(
-    calendar: Calendar,
-    instruments: np.ndarray,
-    dates: np.ndarray,
-    num_ticks: np.ndarray,
-    fields: dict[str, np.ndarray],
-    halted: np.ndarray | None,
-    factor: np.ndarray | None,
-    report: Report,
-) -> Sessions:
-    return Sessions(calendar, instruments, dates, num_ticks, fields, halted=halted, factor=factor, report=report)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from rlwb.market.actions import suspected_splits
+from rlwb.market.actions import price_ratio, suspected_splits
 from rlwb.market.bars import Bars
 from rlwb.market.calendar import Calendar
 from rlwb.market.clock import text_of
-from rlwb.market.factors import price_ratio
 from rlwb.market.findings import Finding, Report, counted
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions

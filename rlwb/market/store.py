@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ from rlwb.files import write_json
 META = "sessions.json"
 FORMAT = 2
 _VERIFIED = ".verified.json"
-_CHUNK = 1 << 22
+_PAGE = mmap.PAGESIZE
 #: The coarsest clock of the file systems in use on Linux ticks in 10 ms: a later write has other times than one before.
 _CLOCK_SECONDS = 0.02
+_Hash = partial(hashlib.blake2b, digest_size=16)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -33,43 +36,26 @@ def is_panel(source: str | os.PathLike[str]) -> bool:
     return (Path(source) / META).is_file()
 
 
-def write_arrays(
-    parts: Iterable[Arrays],
-    directory: str | os.PathLike[str],
-    conclude: Callable[[Arrays, dict[str, str]], Mapping[str, Any]],
-    *,
-    replace_anything: bool = False,
-) -> Path:
-    """Write arrays, which come in parts and need not fit into memory, to `directory`, replacing those that are there.
-
-    Parameters
-    ----------
-    parts
-        One or more, with the same names; arrays of one name are put together along their first axis.
-    conclude
-        Called when all is written with the arrays, mapped, and their checksums; returns what goes into the JSON file.
-    replace_anything
-        Whether a folder that holds something else may be replaced (a cache, whose folders are its own).
-    """
+@contextmanager
+def new_arrays(directory: str | os.PathLike[str]) -> Iterator[ArrayWriter]:
+    """Yield what writes arrays to `directory`; they are there, in place of older ones, when all went well."""
     target = Path(directory).absolute()
-    foreign = target.exists() and not (target / META).exists() and (not target.is_dir() or any(target.iterdir()))
-    if foreign and not replace_anything:
+    if target.exists() and not is_panel(target) and (not target.is_dir() or any(target.iterdir())):
         raise DataError(f"{target} exists and is not a saved panel; choose another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    writer = ArrayWriter(temporary)
     try:
-        checksums = _write(temporary, parts)
-        stats = _stats(temporary, checksums)
-        time.sleep(_CLOCK_SECONDS)
-        meta = conclude(_map(temporary, checksums), checksums)
-        files = {name: {"bytes": stats[name][0], "checksum": checksum} for name, checksum in checksums.items()}
-        write_json(temporary / META, {"format": FORMAT, **meta, "files": files})
-        write_json(temporary / _VERIFIED, {name: [*stats[name], checksums[name]] for name in checksums})
+        yield writer
         temporary.chmod(0o755)
-        _swap(temporary, target)
+        old = temporary.with_suffix(".old")
+        if target.exists():  # it goes only when the new one is complete
+            target.replace(old)
+        temporary.replace(target)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
+        writer.close()
         shutil.rmtree(temporary, ignore_errors=True)
-    return target
 
 
 def open_arrays(
@@ -86,20 +72,16 @@ def open_arrays(
         meta = json.loads((path / META).read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise DataError(f"the panel in {path} was saved in another format; build it again from the bars.")
-        stated = {name: file["checksum"] for name, file in meta["files"].items()}
-        for name, file in meta["files"].items():
-            size = (path / f"{name}.npy").stat().st_size
-            if size != file["bytes"]:
-                raise ValueError(f"{name}.npy has {size} bytes, not {file['bytes']}")
-        if verify and not _is_verified(path, stated):
-            stats = _stats(path, stated)
+        checksums = {name: file["checksum"] for name, file in meta["files"].items()}
+        found = _marks(path, checksums)
+        if verify and found != _verified(path):
             time.sleep(_CLOCK_SECONDS)
-            for name, checksum in stated.items():
+            for name, checksum in checksums.items():
                 if _checksum(path / f"{name}.npy") != checksum:
                     raise ValueError(f"the checksum of {name}.npy differs")
             with suppress(OSError):  # a panel that can only be read is verified each time
-                write_json(path / _VERIFIED, {name: [*stats[name], stated[name]] for name in stated})
-        return meta, _map(path, stated)
+                write_json(path / _VERIFIED, found)
+        return meta, _map(path, checksums)
     except FileNotFoundError as error:
         raise DataError(f"{path} holds no complete panel ({Path(error.filename or META).name} is missing).") from None
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -108,7 +90,86 @@ def open_arrays(
 
 def checksum_of(array: np.ndarray) -> str:
     """Return the hash of an array's values; of text, whatever its width."""
-    return hashlib.blake2b(_bytes(array), digest_size=16).hexdigest()
+    is_text = array.dtype.kind == "U"
+    return _Hash("\0".join(array.tolist()).encode() if is_text else np.ascontiguousarray(array).data).hexdigest()
+
+
+def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
+    """Ask the system to read `rows` of a mapped array, all at once; an array in memory is left alone.
+
+    Where a row is not in memory, touching it makes the system wait for it and for megabytes around it, which is right
+    for a pass over all rows and ruins a draw of some. What is asked for is read alone, and side by side.
+
+    Parameters
+    ----------
+    array
+        Of shape ``(S, …)``, C-contiguous.
+    rows
+        Row numbers, int of shape ``(n,)``.
+    """
+    source: Any = array
+    while isinstance(source, np.ndarray):
+        source = source.base
+    if not isinstance(source, mmap.mmap) or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
+        return
+    begin = array.ctypes.data - np.frombuffer(source, dtype=np.uint8).ctypes.data
+    distinct = np.unique(rows)
+    cuts = np.flatnonzero(np.diff(distinct) > 1)
+    first, last = distinct[np.append(0, cuts + 1)], distinct[np.append(cuts, len(distinct) - 1)]
+    low = (begin + first * array.strides[0]) // _PAGE * _PAGE
+    length = begin + (last + 1) * array.strides[0] - low
+    with suppress(OSError):  # it is advice; what the system will not take it does not need
+        for start, size in zip(low.tolist(), length.tolist(), strict=True):
+            source.madvise(mmap.MADV_WILLNEED, start, size)
+
+
+class ArrayWriter:
+    """Writes arrays that come in parts and need not fit into memory; see `new_arrays`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, _Growing] = {}
+        self._texts: dict[str, list[np.ndarray]] = {}  # whose width is known at the end
+
+    def add(self, arrays: Arrays) -> None:
+        """Put arrays behind those of their names, along the first axis; the names are the same each time."""
+        known = self._files.keys() | self._texts.keys()
+        if known and known != arrays.keys():
+            raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
+        for name, values in arrays.items():
+            if values.dtype.kind == "U":
+                self._texts.setdefault(name, []).append(values)
+            else:
+                self._grow(name, values)
+
+    def finish(self) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        """Return the arrays, mapped, and their checksums, when all is added."""
+        if not self._files:
+            raise DataError("a panel of no parts cannot be saved; give at least one.")
+        texts = {name: np.concatenate(pieces) for name, pieces in self._texts.items()}
+        for name, values in texts.items():
+            self._grow(name, values)
+        checksums = {name: file.finish() for name, file in self._files.items()}
+        checksums |= {name: checksum_of(values) for name, values in texts.items()}
+        self._verified = _marks(self._folder, checksums)
+        time.sleep(_CLOCK_SECONDS)
+        return _map(self._folder, checksums), checksums
+
+    def conclude(self, meta: Mapping[str, Any]) -> None:
+        """Write the JSON file with `meta` in it."""
+        files = {name: {"bytes": marks[0], "checksum": marks[-1]} for name, marks in self._verified.items()}
+        write_json(self._folder / META, {"format": FORMAT, **meta, "files": files})
+        write_json(self._folder / _VERIFIED, self._verified)
+
+    def close(self) -> None:
+        """Close all files."""
+        for growing in self._files.values():
+            growing.file.close()
+
+    def _grow(self, name: str, values: np.ndarray) -> None:
+        if name not in self._files:
+            self._files[name] = _Growing(self._folder / f"{name}.npy", values)
+        self._files[name].add(values)
 
 
 class _Growing:
@@ -117,63 +178,30 @@ class _Growing:
     NumPy pads the header, so that the first axis can grow in place (`numpy.lib.format`).
     """
 
-    def __init__(self, path: Path, dtype: np.dtype, row: tuple[int, ...]) -> None:
-        self._dtype, self._row, self._length = dtype, row, 0
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._file = path.open("wb")
-        self._begins = self._write_header()
+    def __init__(self, path: Path, like: np.ndarray) -> None:
+        self._dtype, self._shape = like.dtype, [0, *like.shape[1:]]
+        self._digest = _Hash()
+        self.file = path.open("wb")
+        self._write_header()
 
     def add(self, rows: np.ndarray) -> None:
         content = np.ascontiguousarray(rows, dtype=self._dtype).data
-        self._file.write(content)
+        self.file.write(content)
         self._digest.update(content)
-        self._length += len(rows)
+        self._shape[0] += len(rows)
 
-    def close(self) -> str:
-        """Write the final length, and all to the disk; return the checksum."""
-        if not self._file.closed:
-            self._file.seek(0)
-            assert self._write_header() == self._begins
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+    def finish(self) -> str:
+        """Write the final length, and all to the disk; return the checksum of the bytes."""
+        self.file.seek(0)
+        self._write_header()
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
         return self._digest.hexdigest()
 
-    def _write_header(self) -> int:
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._length, *self._row)}
-        np.lib.format.write_array_header_1_0(self._file, header)
-        return self._file.tell()
-
-
-def _write(folder: Path, parts: Iterable[Arrays]) -> dict[str, str]:
-    """Write all parts; return the checksum of each array."""
-    with ExitStack() as stack:
-        files: dict[str, _Growing] = {}
-        texts: dict[str, list[np.ndarray]] = {}  # whose width is known at the end
-        known: set[str] | None = None
-        for arrays in parts:
-            if known is not None and known != set(arrays):
-                raise DataError("the parts of a panel differ in calendar or fields; save them as panels of their own.")
-            for name, values in arrays.items():
-                if values.dtype.kind == "U":
-                    texts.setdefault(name, []).append(values)
-                    continue
-                if known is None:
-                    files[name] = _Growing(folder / f"{name}.npy", values.dtype, values.shape[1:])
-                    stack.callback(files[name].close)
-                files[name].add(values)
-            known = set(arrays)
-        if known is None:
-            raise DataError("a panel of no parts cannot be saved; give at least one.")
-        checksums = {name: file.close() for name, file in files.items()}
-        for name, pieces in texts.items():
-            whole = np.concatenate(pieces)
-            with (folder / f"{name}.npy").open("wb") as file:
-                np.save(file, whole)
-                file.flush()
-                os.fsync(file.fileno())
-            checksums[name] = checksum_of(whole)
-    return checksums
+    def _write_header(self) -> None:
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": tuple(self._shape)}
+        np.lib.format.write_array_header_1_0(self.file, header)
 
 
 def _map(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -184,46 +212,23 @@ def _checksum(path: Path) -> str:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if array.dtype.kind == "U":
         return checksum_of(np.array(array))
-    digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
-        file.seek(path.stat().st_size - array.nbytes)
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        file.seek(-array.nbytes, os.SEEK_END)
+        return hashlib.file_digest(file, _Hash).hexdigest()
 
 
-def _bytes(array: np.ndarray) -> bytes | memoryview:
-    return "\0".join(array.tolist()).encode() if array.dtype.kind == "U" else np.ascontiguousarray(array).data
+def _marks(folder: Path, checksums: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Return of each file what changes when it is written, its size, times and inode, and its stated checksum."""
+    marks = {}
+    for name, checksum in checksums.items():
+        stat = (folder / f"{name}.npy").stat()
+        marks[name] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, checksum]
+    return marks
 
 
-def _stats(path: Path, names: Iterable[str]) -> dict[str, list[int]]:
-    """Return what changes when a file is written: its size, times and inode."""
-    stats = {name: (path / f"{name}.npy").stat() for name in names}
-    return {name: [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for name, stat in stats.items()}
-
-
-def _is_verified(path: Path, checksums: Mapping[str, str]) -> bool:
-    """Tell whether the files are those that had `checksums` when they were last read."""
+def _verified(folder: Path) -> Any:
+    """Return the marks of the files when their checksums last fitted."""
     try:
-        verified = json.loads((path / _VERIFIED).read_text(encoding="utf-8"))
+        return json.loads((folder / _VERIFIED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    stats = _stats(path, checksums)
-    return bool(verified == {name: [*stats[name], checksums[name]] for name in stats})
-
-
-def _swap(temporary: Path, target: Path) -> None:
-    """Move `temporary` to `target`; an older panel there goes only when the new one is complete."""
-    if not target.exists():
-        temporary.replace(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-    try:
-        target.replace(old / "panel")
-        try:
-            temporary.replace(target)
-        except OSError:
-            (old / "panel").replace(target)
-            raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+        return None

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.market import Calendar
+from rlwb.market import Calendar, Sessions
+from rlwb.market.block import Block
+from rlwb.market.feature_registry import find_feature
+from rlwb.market.references import References
 
 
 def day_bars(
@@ -51,3 +54,8 @@ def random_bars(
             bars["volume"] = rng.integers(0, 5000, len(bars)).astype(float)
             days.append(bars[rng.random(len(bars)) < keep])
     return pd.concat(days, ignore_index=True)
+
+
+def raw_column(sessions: Sessions, name: str) -> np.ndarray:
+    """Return one feature before normalisation, of shape ``(S, T)``, NaN where the bar has no value."""
+    return find_feature(name)(Block(References(sessions), np.arange(len(sessions))))

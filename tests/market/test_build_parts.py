@@ -20,7 +20,7 @@ from tests.market.helpers import day_bars, random_bars
 CN = Calendar(segments=(("09:30", "10:30"), ("13:00", "14:00")), tick_minutes=2)
 NIGHT = Calendar.preset("crypto", tick_minutes=60, label="end")
 DAYS = ["2024-01-29", "2024-01-30", "2024-01-31", "2024-02-01", "2024-02-02", "2024-02-05", "2024-02-06", "2024-02-07"]
-SIZES = [1, 40, 150, 10**6]
+SIZES = [1, 150, 10**6]
 
 
 def hard_bars() -> pd.DataFrame:

@@ -22,10 +22,9 @@ from rlwb.market import (
 )
 from rlwb.market.block import Block, Feature
 from rlwb.market.catalogue import BUILT_IN
-from rlwb.market.causality import check_causal
-from rlwb.market.features import raw_column
+from rlwb.market.feature_registry import check_causal
 from rlwb.market.references import References
-from tests.market.helpers import day_bars, random_bars
+from tests.market.helpers import day_bars, random_bars, raw_column
 
 SMALL = Calendar(segments=(("10:00", "10:04"),), infer_early_close_minutes=0)
 

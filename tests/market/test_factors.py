@@ -15,10 +15,9 @@ from rlwb.market import Calendar, MarketFeatures, Sessions, build_sessions, load
 from rlwb.market.actions import suspected_splits
 from rlwb.market.block import Block
 from rlwb.market.catalogue import BUILT_IN
-from rlwb.market.features import raw_column
 from rlwb.market.references import References, previous_close
 from tests.execution.markets import order, run
-from tests.market.helpers import day_bars, random_bars
+from tests.market.helpers import day_bars, random_bars, raw_column
 
 CLOCK = Calendar(segments=(("10:00", "10:04"),), infer_early_close_minutes=0)
 DATES = ["2024-01-03", "2024-01-04", "2024-01-05"]

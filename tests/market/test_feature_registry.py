@@ -21,7 +21,7 @@ from rlwb.market import (
 )
 from rlwb.market.catalogue import BUILT_IN
 from rlwb.market.feature_registry import find_feature
-from rlwb.market.features import raw_column
+from tests.market.helpers import raw_column
 
 RANGE = """
 import numpy as np

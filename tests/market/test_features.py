@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Sessions, build_sessions
 from rlwb.market.catalogue import BUILT_IN
-from rlwb.market.features import raw_column
-from tests.market.helpers import day_bars, random_bars
+from tests.market.helpers import day_bars, random_bars, raw_column
 
 SMALL = Calendar(segments=(("10:00", "10:04"), ("11:00", "11:04")), infer_early_close_minutes=0)
 NAMES = tuple(BUILT_IN)

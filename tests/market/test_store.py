@@ -1,16 +1,20 @@
-"""A panel that is saved in parts."""
+"""A panel that is saved in parts, and what is asked of the system for rows of a mapped array."""
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rlwb.errors import DataError
 from rlwb.market import Calendar, Report, Sessions
 from rlwb.market.sessions import save_parts
-from rlwb.market.store import _Growing, checksum_of
+from rlwb.market.store import prefetch
 
 SMALL = Calendar(segments=(("10:00", "10:03"),), infer_early_close_minutes=0)
 
@@ -42,7 +46,10 @@ def test_parts_make_the_panel_that_the_whole_makes(tmp_path: Path, halted: bool)
     files = sorted(path.name for path in (tmp_path / "whole").glob("*.npy"))
     assert len(files) == 5 + halted
     for name in files:
-        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        content = (tmp_path / "parts" / name).read_bytes()
+        assert content == (tmp_path / "whole" / name).read_bytes()
+        np.save(tmp_path / "numpy.npy", np.load(tmp_path / "parts" / name))
+        assert content == (tmp_path / "numpy.npy").read_bytes(), "the file that NumPy writes"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +82,59 @@ def test_an_error_in_a_part_leaves_the_old_panel(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["panel"]
 
 
-def test_a_growing_array_is_the_file_that_numpy_writes(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).random((100_003, 2))
-    growing = _Growing(tmp_path / "grown.npy", values.dtype, (2,))
-    for piece in np.array_split(values, 7):
-        growing.add(piece)
-    assert growing.close() == checksum_of(values) == growing.close()
-    np.save(tmp_path / "saved.npy", values)
-    assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()
+SIZE, HEADER = 60, 128
+
+
+class Recorder(mmap.mmap):
+    """A map that remembers what is asked of it."""
+
+    asked: list[tuple[int, int]]
+
+    def madvise(self, option: int, start: int, length: int) -> None:  # type: ignore[override]
+        assert option == mmap.MADV_WILLNEED
+        self.asked.append((start, length))
+        super().madvise(option, start, length)
+
+
+@pytest.fixture(scope="module")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+    path = tmp_path_factory.mktemp("mapped") / "rows.bin"
+    path.write_bytes(bytes(HEADER + SIZE * 1000 * 8))
+    with path.open("rb") as file:
+        return Recorder(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(st.integers(0, 999), max_size=30), first=st.integers(0, 5))
+def test_the_pages_of_the_rows_are_asked_for_and_no_others(recorder: Recorder, rows: list[int], first: int) -> None:
+    recorder.asked = []
+    array: np.ndarray = np.ndarray((1000, SIZE), dtype=np.float64, buffer=recorder, offset=HEADER)
+    wanted = [row for row in rows if row < 1000 - first]
+    prefetch(array[first:], np.array(wanted, dtype=np.int32))  # a view that begins later
+    pages: set[int] = set()
+    for start, length in recorder.asked:
+        assert start % mmap.PAGESIZE == 0
+        pages |= set(range(start // mmap.PAGESIZE, (start + length - 1) // mmap.PAGESIZE + 1))
+    expected: set[int] = set()
+    for row in wanted:
+        low = HEADER + (row + first) * SIZE * 8
+        expected |= set(range(low // mmap.PAGESIZE, (low + SIZE * 8 - 1) // mmap.PAGESIZE + 1))
+    assert pages == expected
+
+
+def test_rows_in_a_row_are_asked_for_at_once(recorder: Recorder) -> None:
+    recorder.asked = []
+    array: np.ndarray = np.ndarray((1000, SIZE), dtype=np.float64, buffer=recorder, offset=HEADER)
+    prefetch(array, np.array([7, 5, 6, 6, 900]))
+    assert len(recorder.asked) == 2
+
+
+def test_arrays_in_memory_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefetch(np.zeros((3, 2)), np.array([0, 2]))
+    np.save(tmp_path / "a.npy", np.arange(6.0).reshape(3, 2))
+    mapped: Any = np.load(tmp_path / "a.npy", mmap_mode="r").view(np.ndarray)
+    prefetch(mapped, np.array([], dtype=np.int64))
+    prefetch(mapped, np.array([2]))
+    monkeypatch.delattr(mmap, "MADV_WILLNEED", raising=False)  # as on systems without it
+    prefetch(mapped, np.array([2]))
+    assert mapped[2].tolist() == [4.0, 5.0]

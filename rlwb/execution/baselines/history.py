@@ -8,7 +8,7 @@ from rlwb.errors import ConfigError
 from rlwb.execution.engine import Engine
 from rlwb.execution.state import Known
 from rlwb.market import Sessions
-from rlwb.market.factors import price_ratio
+from rlwb.market.actions import price_ratio
 
 
 def check_days(days: int) -> int:

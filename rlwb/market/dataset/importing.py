@@ -8,14 +8,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
+from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.bars import bars_of
+from rlwb.files import atomic_path, write_json
+from rlwb.market.bars import Bars, bars_of, join
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.merge import OnConflict
+from rlwb.market.dataset.merge import OnConflict, keys_of, merge
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -27,13 +31,15 @@ from rlwb.market.dataset.state import (
     only_one,
     read_state,
 )
-from rlwb.market.dataset.writing import Writer
+from rlwb.market.dataset.stored import overlapping, read_groups, write_file
 from rlwb.market.findings import Report, counted
 from rlwb.market.readers.table import only_instrument
-from rlwb.market.source import TABLE, Source, open_source
+from rlwb.market.source import TABLE, Source, Unit, open_source
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
+#: Rows of sources that are put together in one file.
+BATCH_ROWS = 1 << 20
 
 
 @dataclass
@@ -143,88 +149,222 @@ def import_bars(
         "instruments": instruments,
     }
     with only_one(directory):
-        writer = Writer(directory, _state_of(directory, calendar), on_conflict)
-        before = writer.state.bars
+        importing = _Importing(directory, _state_of(directory, calendar), on_conflict, progress)
         opened = [open_source(source, **reading) for source in sources]
         if not opened:
             raise DataError("there is nothing to import; name files or folders of bars.")
+        label = importing.state.calendar.label
         for one in opened:
-            check_label(one, writer.state.calendar)
-        done = ImportResult(directory, writer.state, report=writer.report)
-        for one in opened:
-            _import(one, {name: value for name, value in reading.items() if value}, writer, done, progress)
-        writer.flush()
-        done.bars, done.conflicts, done.state = writer.state.bars - before, writer.conflicts, writer.state
-    done.seconds = time.monotonic() - begun
-    return done
-
-
-def check_label(source: Source, calendar: Calendar) -> None:
-    """Raise `ConfigError` where a reader's stamps do not name what the calendar's label says."""
-    if source.label not in (None, calendar.label):
-        raise ConfigError(
-            f"{source.path} is read as {source.kind}, whose stamps name the {source.label} of a bar, and the "
-            f"calendar's label is {calendar.label!r}; set it to {source.label!r}."
-        )
-
-
-def _import(
-    source: Source, settings: dict[str, Any], writer: Writer, done: ImportResult, progress: Progress | None
-) -> None:
-    """Read what is new of one source."""
-    for unit in source.units:
-        before = _stamps(unit.files)
-        number = max((one.number for one in writer.sources), default=0) + 1
-        entry = _entry(unit.path, unit.files, source, settings, number)
-        known = next((one for one in writer.sources if one.is_same(entry)), None)
-        if known is not None and known.complete:
-            done.known.append(entry.name)
-            continue
-        entry, report = known or entry, Report(limit=LISTED)
-        total = _rows_of(unit.path)
-        row = 0
-        for table in replace(source, report=report).batches([unit.path]):
-            at = max(0, entry.rows - row)
-            while at < table.num_rows:
-                piece = table.slice(at, writer.room)
-                first = row + at + 1 if source.kind == TABLE else None
-                bars = bars_of(
-                    piece,
-                    writer.state.calendar.timezone,
-                    report,
-                    source=entry.number,
-                    file=entry.name,
-                    first=first,
+            if one.label not in (None, label):
+                raise ConfigError(
+                    f"{one.path} is read as {one.kind}, whose stamps name the {one.label} of a bar, and the "
+                    f"calendar's label is {label!r}; set it to {one.label!r}."
                 )
-                entry = writer.add(bars, entry, piece.num_rows)
-                done.rows += piece.num_rows
-                at += piece.num_rows
-                if progress is not None:
-                    progress(entry.name, entry.rows, total)
-            row += table.num_rows
-        if _stamps(unit.files) != before:
-            raise DataError(f"{unit.path} changed while it was read; import it again, into a new folder.")
-        writer.end(entry, report)
-        done.added.append(entry.name)
+        for one in opened:
+            importing.read(one, {name: value for name, value in reading.items() if value})
+        importing.flush()
+    importing.done.seconds = time.monotonic() - begun
+    return importing.done
 
 
-def _entry(path: Path, files: Sequence[Path], source: Source, settings: dict[str, Any], number: int) -> Imported:
-    """Return what is known of a source before it is read; takes a pass over its content."""
-    known = {**settings, "kind": source.kind}
-    only = (
-        only_instrument(path, settings.get("columns"), settings.get("instrument_pattern"))
-        if known["kind"] == TABLE
-        else None
-    )
-    if only is not None:
-        known["instrument"] = only
-    size = sum(file.stat().st_size for file in files)
-    if list(files) == [path]:
-        digest = _sha256(path)
-    else:
-        lines = [f"{os.path.relpath(file, path)}\0{_sha256(file)}\n" for file in files]
-        digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return Imported(number, path.name, str(path.absolute()), size, digest, known)
+class _Importing:
+    """Reads sources, merges their bars with what is stored, and writes files of `BATCH_ROWS` rows.
+
+    With each file goes the state that names it, so that a kill loses what was read since and nothing else.
+    """
+
+    def __init__(self, directory: Path, state: State, on_conflict: OnConflict, progress: Progress | None) -> None:
+        self.done = ImportResult(directory, state)
+        self.state = state  # with what is not written yet; `done` has what is
+        self._directory = directory
+        self._on_conflict = on_conflict
+        self._progress = progress
+        self._held: list[Bars] = []
+        self._rows = 0
+        self._found = Report(limit=LISTED)
+        for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
+            (directory / folder).mkdir(exist_ok=True)
+            for path in (directory / folder).iterdir():
+                if path.name not in known:  # what a killed import left
+                    path.unlink()
+
+    def read(self, source: Source, settings: dict[str, Any]) -> None:
+        """Read what is new of one source."""
+        for unit in source.units:
+            before = _stamps(unit.files)
+            entry = self._entry(unit, source, settings)
+            if entry.complete:
+                self.done.known.append(unit.path.name)
+                continue
+            report = Report(limit=LISTED)
+            total = pq.read_metadata(unit.path).num_rows if unit.path.suffix.lower() == ".parquet" else None
+            row = 0
+            for table in replace(source, report=report).batches([unit.path]):
+                at = max(0, entry.rows - row)
+                while at < table.num_rows:
+                    piece = table.slice(at, BATCH_ROWS - self._rows)
+                    first = row + at + 1 if source.kind == TABLE else None
+                    zone = self.state.calendar.timezone
+                    bars = bars_of(piece, zone, report, source=entry.number, file=entry.name, first=first)
+                    entry = replace(entry, rows=entry.rows + piece.num_rows)
+                    self._add(bars, entry, piece.num_rows)
+                    at += piece.num_rows
+                    if self._progress is not None:
+                        self._progress(entry.name, entry.rows, total)
+                row += table.num_rows
+            if _stamps(unit.files) != before:
+                raise DataError(f"{unit.path} changed while it was read; import it again, into a new folder.")
+            self.state = self.state.with_source(replace(entry, complete=True))
+            self._found = self._found.merge(report)
+            self.done.added.append(entry.name)
+
+    def flush(self) -> None:
+        """Write what was collected, then the state."""
+        if self.state == self.done.state:
+            return
+        files, conflicts = dict(self.state.files), dict(self.state.conflicts)
+        losing: list[str] = []
+        if self._held:
+            bars, told, stays = self._settle(join(self._held))
+            self._held, self._rows, losing = [], 0, list(stays)
+            for part in (bars, *stays.values()):
+                if len(part):
+                    name = _next_name(files, conflicts)
+                    with atomic_path(self._directory / BARS / name) as path:
+                        write_file(path, part)
+                    files[name] = len(part)
+            if len(told):
+                name = _next_name(files, conflicts)
+                with atomic_path(self._directory / CONFLICTS / name) as path:
+                    told.to_parquet(path, index=False)
+                conflicts[name] = len(told)
+                self.done.conflicts += len(told)
+        files = {name: count for name, count in files.items() if name not in losing}
+        report = self.state.report.merge(self._found)
+        self.done.report.absorb(self._found)
+        self._found = Report(limit=LISTED)
+        self.state = replace(self.state, files=files, conflicts=conflicts, report=report)
+        write_json(self._directory / BARS / STATE, self.state.as_dict())  # where a kill leaves nothing behind
+        (self._directory / BARS / STATE).replace(self._directory / STATE)
+        self.done.bars += self.state.bars - self.done.state.bars
+        self.done.state = self.state
+        for name in losing:
+            (self._directory / BARS / name).unlink()
+
+    def _entry(self, unit: Unit, source: Source, settings: dict[str, Any]) -> Imported:
+        """Return what is known of a source, from an earlier import or new; takes a pass over its content."""
+        path, known = unit.path, {**settings, "kind": source.kind}
+        if source.kind == TABLE:
+            only = only_instrument(path, settings.get("columns"), settings.get("instrument_pattern"))
+            known |= {} if only is None else {"instrument": only}
+        if unit.files == (path,):
+            digest = _sha256(path)
+        else:
+            lines = [f"{os.path.relpath(file, path)}\0{_sha256(file)}\n" for file in unit.files]
+            digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+        for one in self.state.sources:
+            if (one.sha256, one.settings) == (digest, known):
+                return one
+        number = max((one.number for one in self.state.sources), default=0) + 1
+        size = sum(file.stat().st_size for file in unit.files)
+        return Imported(number, path.name, str(path.absolute()), size, digest, known)
+
+    def _add(self, bars: Bars, source: Imported, rows: int) -> None:
+        """Take bars of `rows` rows of a source that is read so far."""
+        self._held.append(bars)
+        self._rows += rows
+        self.done.rows += rows
+        columns = {*self.state.columns, *bars.values, *(() if bars.halted is None else ("halted",))}
+        self.state = replace(self.state.with_source(source), columns=tuple(sorted(columns)))
+        if self._rows == BATCH_ROWS:
+            self.flush()
+
+    def _settle(self, new: Bars) -> tuple[Bars, pd.DataFrame, dict[str, Bars]]:
+        """Merge new bars with those that are stored under the same stamps.
+
+        Returns the bars to write, the conflicts, and of each file that loses bars those that stay.
+        """
+        names = {source.number: source.name for source in self.state.sources}
+        alone = merge(new, self._found, names, self._on_conflict)
+        same = self._stored_under(alone.bars)
+        if not same:
+            return alone.bars, alone.conflicts, {}
+        old = join(list(same.values()))
+        both = merge(join([old, alone.bars]), self._found, names, self._on_conflict)
+        is_old = both.origin < len(old)
+        stays = np.zeros(len(old), dtype=bool)
+        stays[both.origin[is_old & ~both.changed]] = True
+        told = pd.concat([alone.conflicts, both.conflicts], ignore_index=True)
+        leaving: dict[str, Bars] = {}
+        end = 0
+        for name, mine in same.items():
+            begin, end = end, end + len(mine)
+            left = mine.take(~stays[begin:end])
+            if len(left):
+                whole = join([Bars.from_table(table) for _, table in read_groups(self._directory / BARS / name)])
+                leaving[name] = whole.take(keys_of(left).get_indexer(keys_of(whole)) < 0)
+        return both.bars.take(~is_old | both.changed), told, leaving
+
+    def _stored_under(self, bars: Bars) -> dict[str, Bars]:
+        """Return the stored bars that have instrument and stamp of one of `bars`, by the file that they are in."""
+        if not len(bars):
+            return {}
+        keys, span = keys_of(bars), (int(bars.stamp.min()), int(bars.stamp.max()))
+        found = {}
+        for name in self.done.state.files:
+            groups = overlapping(self._directory / BARS / name, bars.names, *span)
+            same = [group.take(keys.get_indexer(keys_of(group)) >= 0) for group in groups]
+            if any(map(len, same)):
+                found[name] = join(same)
+        return found
+
+
+def _next_name(*taken: Mapping[str, int]) -> str:
+    """Return the name of the next file, by numbers that are never used twice."""
+    return f"{max((int(name.partition('.')[0]) for names in taken for name in names), default=0) + 1:06d}.parquet"
+
+
+class BarProgress:
+    """Takes the calls of `import_bars` and `rlwb.market.quality.check_bars`: a bar where someone watches, else lines.
+
+    Parameters
+    ----------
+    bar
+        Whether to draw a bar with bars a second.
+    echo
+        Says a line, where no bar is drawn.
+    every
+        Seconds between two lines.
+    """
+
+    def __init__(self, *, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> None:
+        self._drawn = bar
+        self._echo = echo
+        self._every = every
+        self._bar: Any = None
+        self._name = ""
+        self._rows = 0
+        self._said = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def __call__(self, name: str, rows: int, total: int | None) -> None:
+        if name != self._name:
+            self.__exit__()
+            self._name, self._rows = name, 0
+            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True) if self._drawn else None
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(rows - self._bar.n)
+        elif now - self._said >= self._every:
+            of = "" if total is None else f" of {total:,}"
+            self._echo(f"{name}: {rows:,}{of} bars, {(rows - self._rows) / (now - self._said):,.0f} bars/s")
+            self._rows, self._said = rows, now
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
@@ -235,10 +375,6 @@ def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _rows_of(path: Path) -> int | None:
-    return int(pq.read_metadata(path).num_rows) if path.suffix.lower() == ".parquet" else None
 
 
 def _check_place(directory: Path) -> None:

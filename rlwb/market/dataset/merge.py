@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from rlwb.market.bars import MAY, MUST, Bars
 from rlwb.market.findings import Report
 
 OnConflict = Literal["keep", "replace"]
-_KINDS = ("duplicate_identical", "duplicate_conflicting", "overlap_identical", "overlap_conflicting")
 
 
 class Merged(NamedTuple):
@@ -28,7 +27,7 @@ class Merged(NamedTuple):
     changed
         Whether a bar got an optional value from another of its stamp, bool of shape ``(bars,)``.
     conflicts
-        Pairs of bars that contradict each other (`conflict_table`).
+        Pairs of bars that contradict each other (`read_conflicts`).
     """
 
     bars: Bars
@@ -37,47 +36,10 @@ class Merged(NamedTuple):
     conflicts: pd.DataFrame
 
 
-class Keys:
-    """Instruments and stamps of bars, to find others by.
-
-    Parameters
-    ----------
-    bars
-        Sorted, each stamp once.
-    """
-
-    def __init__(self, bars: Bars) -> None:
-        self.bars = bars
-
-    @cached_property
-    def _stamps(self) -> np.ndarray:
-        return np.unique(self.bars.stamp)
-
-    @cached_property
-    def _keys(self) -> np.ndarray:
-        return self._key(self.bars.code, np.searchsorted(self._stamps, self.bars.stamp))
-
-    def __len__(self) -> int:
-        return len(self.bars)
-
-    def holds(self, other: Bars) -> np.ndarray:
-        """Tell for each bar of `other` whether there is one of its instrument and stamp; bool of shape ``(other,)``."""
-        if not len(self) or not len(other):
-            return np.zeros(len(other), dtype=bool)
-        name, known_name = _place(self.bars.names, other.names)
-        stamp, known_stamp = _place(self._stamps, other.stamp)
-        key = self._key(name[other.code], stamp)
-        found = self._keys[np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)] == key
-        return found & known_name[other.code] & known_stamp
-
-    def _key(self, code: np.ndarray, stamp: np.ndarray) -> np.ndarray:
-        return code.astype(np.int64) * len(self._stamps) + stamp
-
-
-def _place(sorted_: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each value lies among sorted ones, and whether it is one of them."""
-    at = np.minimum(np.searchsorted(sorted_, values), len(sorted_) - 1)
-    return at, sorted_[at] == values
+def keys_of(bars: Bars) -> pd.MultiIndex:
+    """Return the instrument and stamp of each bar, to find others by."""
+    names = pd.Categorical.from_codes(bars.code, categories=pd.Index(bars.names.tolist(), dtype=object))
+    return pd.MultiIndex.from_arrays([names, bars.stamp])
 
 
 def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep") -> Merged:
@@ -95,27 +57,19 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     files
         Names of the sources by number.
     """
-    order = np.arange(len(bars))
+    order = left = np.arange(len(bars))
     if not bars.is_sorted:
-        count_unsorted(bars, report, files)
+        _count_unsorted(bars, report, files)
         order = np.lexsort((bars.stamp, bars.code))
         bars = bars.take(order)
     changed = np.zeros(len(bars), dtype=bool)
-    left = np.arange(len(bars))
-    if not _same_stamp(bars, slice(None)).any():
-        return Merged(bars, order, changed, conflict_table(bars, left[:0], left[:0]))
-    found: dict[str, list[np.ndarray]] = {kind: [] for kind in _KINDS}
-    pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    values = {name: np.array(column) for name, column in bars.values.items()}
-    again = _same_stamp(bars, slice(None)) & (np.diff(bars.source) == 0)
-    if again.any():  # of one source, the last
-        old, later = np.flatnonzero(again), np.flatnonzero(again) + 1
-        same = _equal(values, old, later, strictly=True)
-        found["duplicate_identical"].append(old[same])
-        found["duplicate_conflicting"].append(old[~same])
-        left = np.flatnonzero(~np.append(again, False))
-        last = left[np.searchsorted(left, old)]
-        pairs.append((last[~same], old[~same]))
+    values = dict(bars.values)
+    old = np.flatnonzero(_same_stamp(bars, left) & (np.diff(bars.source) == 0))  # of one source, the last is kept
+    same = _equal(values, old, old + 1, strictly=True)
+    left = np.delete(left, old)
+    found = {"duplicate_identical": [old[same]], "duplicate_conflicting": [old[~same]]}
+    found |= {"overlap_identical": [], "overlap_conflicting": []}
+    pairs = [(left[np.searchsorted(left, old[~same])], old[~same])]
     while (repeated := _same_stamp(bars, left)).any():  # of several sources, the first and the second until one is left
         first = np.flatnonzero(repeated & ~np.append(False, repeated[:-1]))
         old, later = left[first], left[first + 1]
@@ -126,7 +80,7 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
         kept, other = np.where(takes, later, old), np.where(takes, old, later)
         pairs.append((kept[~same], other[~same]))
         for name in set(MAY) & set(values):
-            column = values[name]
+            column = values[name] = values[name].copy()
             filled = same & np.isnan(column[old]) & ~np.isnan(column[later])
             column[old[filled]] = column[later[filled]]
             changed[old[filled]] = True
@@ -135,18 +89,18 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
         at = np.sort(np.concatenate([left[:0], *rows]))
         report.count(kind, len(at))
         report.show(bars.finding(kind, int(row), files) for row in at[: max(0, report.room(kind))])
-    kept, other = (np.concatenate([left[:0], *side]) for side in zip(*pairs, strict=True)) if pairs else (left[:0],) * 2
-    final = Bars(bars.names, bars.code, bars.stamp, values, bars.halted, bars.source, bars.row)
+    kept, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    final = replace(bars, values=values)
     final = final if len(left) == len(final) else final.take(left)
-    return Merged(final, order[left], changed[left], conflict_table(bars, kept, other))
+    return Merged(final, order[left], changed[left], _conflict_table(bars, kept, other))
 
 
-def _same_stamp(bars: Bars, rows: np.ndarray | slice) -> np.ndarray:
+def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
     """Tell of each of `rows` but the last whether the next has its instrument and stamp."""
     return (np.diff(bars.code[rows]) == 0) & (np.diff(bars.stamp[rows]) == 0)
 
 
-def count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None:
+def _count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None:
     """Count the bars that are earlier than the one before them of their source and instrument."""
     code = bars.code
     by_name = np.argsort(code, kind="stable") if (np.diff(code) < 0).any() else np.arange(len(code))
@@ -157,7 +111,7 @@ def count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None
         report.show(bars.finding("unsorted", int(row), files) for row in at[: max(0, report.room("unsorted"))])
 
 
-def conflict_table(bars: Bars, kept: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+def _conflict_table(bars: Bars, kept: np.ndarray, other: np.ndarray) -> pd.DataFrame:
     """Return pairs of bars, one row a pair: instrument, datetime, and of each side source, row and the prices."""
     rank = np.argsort(kept, kind="stable")
     sides = {"kept": kept[rank], "other": other[rank]}

@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.bars import MUST
 from rlwb.market.calendar import Calendar
 from rlwb.market.findings import Report
 from rlwb.market.schema import SCHEMA_VERSION
@@ -42,12 +43,9 @@ class Imported:
     name, path, bytes, sha256
         What was read. Of several files, the hash is that of their names and hashes.
     settings
-        How it was read, and the instrument that its name stands for; the same content under other settings is another
-        source.
-    rows
-        Rows read so far.
-    complete
-        Whether it was read to the end.
+        How it was read, and the instrument that its name stands for; under others, the same content is another source.
+    rows, complete
+        Rows read so far, and whether those are all.
     """
 
     number: int
@@ -58,10 +56,6 @@ class Imported:
     settings: dict[str, Any]
     rows: int = 0
     complete: bool = False
-
-    def is_same(self, other: Imported) -> bool:
-        """Tell whether both are the same content, read the same way."""
-        return (self.sha256, self.settings) == (other.sha256, other.settings)
 
 
 @dataclass(frozen=True)
@@ -74,12 +68,10 @@ class State:
         The clock that the bars are meant for. Their stamps are local to its zone and named by its label.
     sources
         In the order of their import.
-    files
-        Names of the files of bars, in the order in which they were written, and the bars in each.
+    files, conflicts
+        Names of the files of bars and of conflicts, in the order in which they were written, and how many each holds.
     columns
         Columns of the schema, beside instrument and datetime, that any source has; sorted.
-    conflicts
-        Names of the files of conflicts, and the number in each.
     report
         What was dropped and repaired in all imports.
     """
@@ -165,8 +157,6 @@ def read_conflicts(directory: str | os.PathLike[str]) -> pd.DataFrame:
         instrument, datetime, and for the bar that was kept and the other one its source (number), row, open, high,
         low, close and volume, as ``kept_close`` and ``other_close``.
     """
-    from rlwb.market.bars import MUST
-
     files = sorted((Path(directory) / CONFLICTS).glob("*.parquet"))
     sides = [f"{side}_{name}" for side in ("kept", "other") for name in ("source", "row", *MUST)]
     empty = pd.DataFrame(columns=["instrument", "datetime", *sides])

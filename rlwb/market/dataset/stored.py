@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,17 +25,6 @@ PART_BARS = 1 << 20
 #: Rows that are read of a file at least; small, because a part takes a few of each of many files.
 _GROUP_ROWS = 1 << 14
 _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
-
-
-class _Plan(NamedTuple):
-    """Where the sessions lie; arrays of shape ``(pieces,)``, sorted by instrument and day."""
-
-    names: np.ndarray  # of the instruments, sorted
-    code: np.ndarray
-    day: np.ndarray
-    file: np.ndarray  # index into the data set's files
-    first: np.ndarray  # row of the file
-    bars: np.ndarray  # how many
 
 
 class Stored:
@@ -78,8 +68,8 @@ class Stored:
         self.files = [name for name in self.state.files if name not in leave_out]
         self.is_whole = instruments is None and start is None and end is None
         self._wanted = [instruments] if isinstance(instruments, str) else instruments
-        self._first = None if start is None else int(day_of(start).astype(np.int64))
-        self._last = None if end is None else int(day_of(end).astype(np.int64))
+        self._first = -np.inf if start is None else int(day_of(start).astype(np.int64))
+        self._last = np.inf if end is None else int(day_of(end).astype(np.int64))
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
@@ -89,9 +79,8 @@ class Stored:
         """
         calendar = calendar or self.state.calendar
         shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
-        plan = self._plan(shift)
-        for low, high in _cuts(plan):
-            yield self._read(plan, low, high)
+        for pieces in self._plan(shift):
+            yield self._read(pieces)
         if (self.directory / STATE).read_bytes() != self._before:
             raise DataError(f"bars were imported into {self.directory} while it was read; read it again.")
 
@@ -106,9 +95,8 @@ class Stored:
             "instrument": pd.Categorical.from_codes(bars.code.astype(np.int32), categories=names),
             "datetime": bars.stamp.view("datetime64[us]").astype("datetime64[ns]"),
             **bars.values,
-            **({} if bars.halted is None else {"halted": bars.halted}),
         }
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns if bars.halted is None else {**columns, "halted": bars.halted})
 
     def told(self) -> Report:
         """Return what the imports found, with the number of rows that they dropped; of a selection nothing."""
@@ -122,56 +110,66 @@ class Stored:
         found = {}
         for name in self.files:
             try:
-                for _ in read_file(self._path(name)).iter_batches(_GROUP_ROWS * 8):
+                for _ in read_groups(self._path(name)):
                     pass
-            except (DataError, pa.ArrowException, OSError) as error:
-                found[name] = str(error if isinstance(error, DataError) else _damaged(self._path(name), error))
+            except DataError as error:
+                found[name] = str(error)
         return found
 
     def _path(self, name: str) -> Path:
         return self.directory / BARS / name
 
-    def _plan(self, shift: int) -> _Plan:
-        pieces: list[tuple[np.ndarray, ...]] = []
+    def _plan(self, shift: int) -> Iterator[pd.DataFrame]:
+        """Yield where the sessions of each part lie: instrument, day, file (number), first (row of it), and bars."""
+        found = []
         for number, name in enumerate(self.files):
-            keys = _batches(self._path(name), ["instrument", "datetime"])
-            first = 0
-            for table in keys:
+            for first, table in read_groups(self._path(name), ["instrument", "datetime"]):
                 text = table["instrument"].combine_chunks()
                 day = (table["datetime"].to_numpy().view(np.int64) - shift) // DAY
                 code = text.indices.to_numpy()
                 begins = np.flatnonzero(np.append(True, (np.diff(code) != 0) | (np.diff(day) != 0)))
-                names = np.array(text.dictionary.to_pylist(), dtype=np.str_)[code[begins]]
-                count = np.diff(np.append(begins, len(code)))
-                pieces.append((names, day[begins], np.full(len(begins), number), first + begins, count))
-                first += len(code)
-        if not pieces:
-            return _Plan(np.empty(0, np.str_), *(np.empty(0, np.int64) for _ in range(5)))
-        text, day, file, begins, count = (np.concatenate(column) for column in zip(*pieces, strict=True))
-        names, code = np.unique(text, return_inverse=True)
-        keep = np.ones(len(day), dtype=bool)
+                names = text.dictionary.to_numpy(zero_copy_only=False)[code[begins]]
+                bars = np.diff(np.append(begins, len(code)))
+                columns = {"instrument": names, "day": day[begins], "file": number, "first": first + begins}
+                found.append(pd.DataFrame({**columns, "bars": bars}))
+        if not found:
+            return
+        plan = pd.concat(found, ignore_index=True).astype({"instrument": "category"})
+        keep = plan["day"].between(self._first, self._last)
         if self._wanted is not None:
-            check_found(self._wanted, names.tolist(), self.directory)
-            keep &= np.isin(names, list(self._wanted))[code]
-        keep &= True if self._first is None else day >= self._first
-        keep &= True if self._last is None else day <= self._last
-        order = np.flatnonzero(keep)
-        order = order[np.lexsort((file[order], day[order], code[order]))]
-        return _Plan(names, code[order], day[order], file[order], begins[order], count[order])
+            check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self.directory)
+            keep &= plan["instrument"].isin(self._wanted)
+        plan = plan[keep].sort_values(["instrument", "day", "file"])
+        for _, pieces in plan.groupby(_part_of(plan)):
+            yield pieces
 
-    def _read(self, plan: _Plan, low: int, high: int) -> Bars:
-        """Return the bars of the pieces `low` up to `high`."""
+    def _read(self, pieces: pd.DataFrame) -> Bars:
         parts = []
         columns = ["instrument", "datetime", *self.state.columns, "source", "row"]
-        for number in np.unique(plan.file[low:high]).tolist():
-            mine = plan.file[low:high] == number
-            first, count = plan.first[low:high][mine], plan.bars[low:high][mine]
-            begin, end = int(first.min()), int((first + count).max())
-            rows = np.repeat(first - begin - np.cumsum(count) + count, count) + np.arange(count.sum())
-            table = pa.concat_tables(_batches(self._path(self.files[number]), columns, begin, end))
-            bars = Bars.from_table(table, self.state.columns)
+        for number, mine in pieces.groupby("file"):
+            begin, count = mine["first"].to_numpy(), mine["bars"].to_numpy()
+            span = int(begin.min()), int((begin + count).max())
+            groups = list(read_groups(self._path(self.files[number]), columns, partial(_holds, *span)))
+            rows = np.repeat(begin - groups[0][0] - np.cumsum(count) + count, count) + np.arange(count.sum())
+            bars = Bars.from_table(pa.concat_tables([table for _, table in groups]), self.state.columns)
             parts.append(bars if len(rows) == len(bars) else bars.take(rows))
         return join(parts).arrange()
+
+
+def _part_of(plan: pd.DataFrame) -> np.ndarray:
+    """Return the number of each piece's part: whole sessions, and whole instruments as far as they fit."""
+    sessions = plan.groupby(["instrument", "day"], observed=True)["bars"].agg(["sum", "size"])
+    parts: list[int] = []
+    part = held = 0
+    for _, sizes in sessions["sum"].groupby(level="instrument", observed=True):
+        if held and held + sizes.sum() > PART_BARS:
+            part, held = part + 1, 0
+        for size in sizes.tolist():
+            if held and held + size > PART_BARS:
+                part, held = part + 1, 0
+            held += size
+            parts.append(part)
+    return np.repeat(parts, sessions["size"])
 
 
 def write_file(path: Path, bars: Bars) -> None:
@@ -189,74 +187,52 @@ def write_file(path: Path, bars: Bars) -> None:
     )
 
 
-def read_file(path: Path) -> pq.ParquetFile:
-    """Open a file of bars; one that is missing or damaged is a `DataError`."""
+def read_groups(
+    path: Path, columns: list[str] | None = None, wanted: Callable[[int, pq.RowGroupMetaData], bool] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the row groups of a file of bars, each with the row of the file that it begins with.
+
+    Parameters
+    ----------
+    columns
+        Those to read; all by default.
+    wanted
+        Takes the first row and the metadata of a group and tells whether to read it; all by default.
+
+    Raises
+    ------
+    DataError
+        For a file that is missing or damaged.
+    """
     try:
-        return pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True, read_dictionary=["instrument"])
+        with pq.ParquetFile(
+            path, pre_buffer=False, page_checksum_verification=True, read_dictionary=["instrument"]
+        ) as file:
+            first = 0
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                if wanted is None or wanted(first, group):
+                    yield first, file.read_row_group(number, columns=columns, use_threads=False)
+                first += group.num_rows
     except FileNotFoundError:
         raise DataError(f"{path} is missing; import its sources into a new folder.") from None
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from None
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path} is damaged ({why}); import its sources into a new folder.") from None
 
 
-def read_whole(path: Path) -> Bars:
-    """Return all bars of a file."""
-    return Bars.from_table(pa.concat_tables(_batches(path, None)))
+def _holds(low: int, high: int, first: int, group: pq.RowGroupMetaData) -> bool:
+    """Tell whether a group that begins with row `first` holds rows from `low` up to, not including, `high`."""
+    return first < high and first + int(group.num_rows) > low
 
 
 def overlapping(path: Path, names: np.ndarray, first: int, last: int) -> Iterator[Bars]:
     """Yield the row groups of a file that may hold bars of `names` (sorted) from stamp `first` to `last`."""
-    with read_file(path) as file:
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            text, stamp = (group.column(index).statistics for index in range(2))
-            low, high = (int(np.datetime64(value, "us").astype(np.int64)) for value in (stamp.min, stamp.max))
-            at = np.searchsorted(names, text.min)
-            if at < len(names) and names[at] <= text.max and low <= last and high >= first:
-                try:
-                    yield Bars.from_table(file.read_row_group(number, use_threads=False))
-                except (pa.ArrowException, OSError) as error:
-                    raise _damaged(path, error) from None
 
+    def may_hold(_: int, group: pq.RowGroupMetaData) -> bool:
+        text, stamp = (group.column(index).statistics for index in range(2))
+        low, high = (int(np.datetime64(value, "us").astype(np.int64)) for value in (stamp.min, stamp.max))
+        at = np.searchsorted(names, text.min)
+        return bool(at < len(names) and names[at] <= text.max and low <= last and high >= first)
 
-def _batches(path: Path, columns: list[str] | None, first: int = 0, last: int | None = None) -> Iterator[pa.Table]:
-    """Yield the rows `first` up to `last` of a file, a row group at a time."""
-    with read_file(path) as file:
-        begin = 0
-        for number in range(file.num_row_groups):
-            count = file.metadata.row_group(number).num_rows
-            end = begin + count if last is None else min(last, begin + count)
-            if begin + count > first and begin < end:
-                try:
-                    table = file.read_row_group(number, columns=columns, use_threads=False)
-                except (pa.ArrowException, OSError) as error:
-                    raise _damaged(path, error) from None
-                skip = max(0, first - begin)
-                yield table.slice(skip, end - begin - skip)
-            begin += count
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    why = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"{path} is damaged ({why}); import its sources into a new folder.")
-
-
-def _cuts(plan: _Plan) -> Iterator[tuple[int, int]]:
-    """Yield the first and last piece of each part: whole sessions, and whole instruments as far as they fit."""
-    if not len(plan.code):
-        return
-    new_session = np.append(True, (np.diff(plan.code) != 0) | (np.diff(plan.day) != 0))
-    starts = np.flatnonzero(new_session)
-    new_name = np.append(True, np.diff(plan.code[starts]) != 0)
-    bars = np.add.reduceat(plan.bars, starts)
-    total = np.append(0, np.cumsum(bars))
-    stops = np.append(starts[1:], len(plan.code))
-    names = np.append(np.flatnonzero(new_name), len(starts))
-    at = 0
-    while at < len(starts):
-        most = max(at + 1, int(np.searchsorted(total, total[at] + PART_BARS, side="right")) - 1)
-        whole = names[(names > at) & (names <= most)]
-        following = names[names > at][0]
-        end = int(whole[-1]) if len(whole) else min(most, int(following))
-        yield int(starts[at]), int(stops[end - 1])
-        at = end
+    return (Bars.from_table(table) for _, table in read_groups(path, wanted=may_hold))

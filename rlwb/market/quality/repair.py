@@ -30,7 +30,7 @@ def repair_bars(
         Kinds of findings whose bars are left out; a run then sees a tick without a trade.
     splits
         Whether bars before a suspected split get a column ``factor`` by which the days can be compared
-        (`rlwb.market.factors`). The prices stay as they were traded.
+        (`rlwb.market.actions`). The prices stay as they were traded.
 
     Returns
     -------

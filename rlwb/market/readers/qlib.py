@@ -58,7 +58,7 @@ def read_qlib(
     prices
         ``"stored"`` leaves prices and volumes as they are, mostly adjusted. ``"raw"`` divides prices by the column
         `factor` and multiplies volumes by it, which gives what was traded, and keeps the factor for comparisons across
-        days (`rlwb.market.factors`).
+        days (`rlwb.market.actions`).
     max_megabytes
         A calendar or list that is larger is refused before it is read further.
     """

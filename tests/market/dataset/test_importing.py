@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
-from rlwb.market.dataset import state, stored, writing
+from rlwb.market.dataset import importing, state, stored
 from rlwb.market.quality import check_bars
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
@@ -42,7 +42,7 @@ NAMES = [
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make files of 20 rows in groups of 7, so that a few bars cross all borders."""
     monkeypatch.setattr(stored, "_GROUP_ROWS", 7)
-    monkeypatch.setattr(writing, "BATCH_ROWS", 20)
+    monkeypatch.setattr(importing, "BATCH_ROWS", 20)
 
 
 def test_names_survive_as_text(tmp_path: Path) -> None:
@@ -143,26 +143,18 @@ def test_what_only_one_source_has_is_no_conflict(tmp_path: Path) -> None:
     assert load_sessions(tmp_path / "set").fingerprint == load_sessions(tmp_path / "more.parquet", CLOCK).fingerprint
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from rlwb.market import Calendar, import_bars
-from rlwb.market.dataset import state, stored, writing
-from tests.market.dataset.helpers import CLOCK
+def _import_and_die(files: list[Path], out: Path, place: str, step: int) -> None:
+    """Import and be killed at the given call, counted from 0, of a function that writes."""
+    room: Any = {"replace": Path, "unlink": Path, "fsync": os}.get(place, importing)
+    real, calls = getattr(room, place), iter(range(10**6))
 
-stored._GROUP_ROWS, writing.BATCH_ROWS = 7, 20
-place, step, when = sys.argv[3], int(sys.argv[4]), iter(range(10**6))
-room = {"write_file": writing, "write_json": writing, "replace": Path, "unlink": Path, "fsync": os}[place]
-real = getattr(room, place)
+    def die(*words: Any) -> Any:
+        if next(calls) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*words)
 
-def die(*words):
-    if next(when) == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*words)
-
-setattr(room, place, die)
-import_bars(sorted(Path(sys.argv[1]).iterdir()), sys.argv[2], calendar=CLOCK)
-"""
+    setattr(room, place, die)
+    import_bars(files, out, calendar=CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +176,13 @@ def test_a_killed_import_goes_on_to_the_same_bytes(tmp_path: Path, small: None, 
     bars = random_bars(CLOCK, ["A", "B"], DAYS)
     pd.concat([bars, bars.iloc[:2]]).sample(frac=1, random_state=1).to_parquet(source / "1.parquet", index=False)
     bars.iloc[20:40].assign(volume=7.0).to_csv(source / "2.csv", index=False)
-    code = subprocess.run(
-        [sys.executable, "-c", KILLED, str(source), str(tmp_path / "set"), place, str(step)],
-        cwd=Path(__file__).resolve().parents[3],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
-    assert code == -signal.SIGKILL
     files = sorted(source.iterdir())
+    killed = multiprocessing.get_context("fork").Process(
+        target=_import_and_die, args=(files, tmp_path / "set", place, step)
+    )
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     done = import_bars(files, tmp_path / "set", calendar=CLOCK)
     whole = import_bars(files, tmp_path / "whole", calendar=CLOCK)
     assert done.state.bars == whole.bars == 60
@@ -203,14 +194,14 @@ def test_a_data_set_that_is_not_finished_is_not_a_market(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random_bars(CLOCK, ["A", "B"], DAYS).to_parquet(tmp_path / "bars.parquet")
-    write, calls = writing.write_file, iter(range(9))
+    write, calls = importing.write_file, iter(range(9))
 
     def stumble(*words):  # type: ignore[no-untyped-def]
         if next(calls) == 2:
             raise KeyboardInterrupt
         write(*words)
 
-    monkeypatch.setattr(writing, "write_file", stumble)
+    monkeypatch.setattr(importing, "write_file", stumble)
     with pytest.raises(KeyboardInterrupt):
         import_bars([tmp_path / "bars.parquet"], tmp_path / "set", calendar=CLOCK)
     assert 0 < read_state(tmp_path / "set").sources[0].rows < 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlwb.market.dataset.progress import BarProgress
+from rlwb.market.dataset.importing import BarProgress
 
 
 def test_lines_are_said_now_and_then() -> None:
