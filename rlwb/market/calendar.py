@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of, time_at
-from rlwb.market.exchange import PRESETS, exchange_settings
+from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
+    "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},
+    "in": {"segments": (("09:15", "15:30"),), "timezone": "Asia/Kolkata"},
+    "crypto": {
+        "segments": (("00:00", "24:00"),),
+        "timezone": "UTC",
+        "weekdays": (0, 1, 2, 3, 4, 5, 6),
+        "infer_early_close_minutes": 0,
+    },
+}
+#: Dates that an exchange's calendar speaks for, as far as the package knows; fixed, so that a run tomorrow has today's.
+_FIRST, _LAST = pd.Timestamp("2000-01-01"), pd.Timestamp("2030-12-31")
 
 
 @dataclass(frozen=True)
@@ -66,8 +81,7 @@ class Calendar:
             set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
             closes = {str(day_of(day)): _time_text(close) for day, close in dict(self.early_closes).items()}
             set_(self, "early_closes", dict(sorted(closes.items())))
-            given: Any = self.closed
-            days = [given] if isinstance(given, str) else given
+            days = [self.closed] if isinstance(self.closed, str) else self.closed
             set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
             if self.covers is not None:
                 first, last = self.covers
@@ -91,8 +105,28 @@ class Calendar:
 
     @classmethod
     def exchange(cls, name: str, **settings: Any) -> Calendar:
-        """Return the calendar of an exchange such as ``"XNYS"``; see `rlwb.market.exchange.exchange_settings`."""
-        return cls(**exchange_settings(name, **settings))
+        """Return hours, holidays and early closes of an exchange, from the package exchange_calendars.
+
+        The segments are today's regular hours. A date on which it closed earlier (a half day, or the hours of former
+        years) is an early close; one on which it opened later lacks its first bars. Nothing is inferred from silence
+        unless `settings` say so.
+
+        Parameters
+        ----------
+        name
+            Market identifier code (ISO 10383), such as XNYS, XSHG or XLON, or another name that the package knows.
+        settings
+            Other fields. Dates in `closed` and `early_closes` are added to those of the exchange.
+
+        Raises
+        ------
+        ConfigError
+            When the package is missing, does not know the name, or knows it as a market whose sessions span midnight.
+        """
+        facts, closed = _exchange(name), settings.pop("closed", ())
+        closed = (*facts["closed"], *((closed,) if isinstance(closed, str) else closed))
+        early = {**facts["early_closes"], **settings.pop("early_closes", {})}
+        return cls(**{"infer_early_close_minutes": 0, **facts, **settings, "closed": closed, "early_closes": early})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""
@@ -163,11 +197,7 @@ class Calendar:
 
     def time_of(self, tick: int) -> dt.time:
         """Return the time of day at which `tick` starts; ``tick == T`` gives the close (00:00 for midnight)."""
-        return time_at(self.seconds_at(tick))
-
-    def end_time_of(self, tick: int) -> str:
-        """Return ``HH:MM`` at which `tick` ends (24:00 for midnight)."""
-        return text_of(int(self.tick_start[tick]) + self.tick_seconds)
+        return (dt.datetime.min + dt.timedelta(seconds=self.seconds_at(tick))).time()
 
     def cells(self, ticks_per_step: int) -> np.ndarray:
         """Return each tick's cell of the step grid, int32 of shape ``(T,)``.
@@ -184,23 +214,18 @@ class Calendar:
         return _frozen(np.cumsum(new) - 1, np.int32)
 
     def ticks_on(self, dates: np.ndarray) -> np.ndarray:
-        """Return the stated number of ticks on each date, int32 of the shape of `dates` (early closes applied)."""
-        if not self.early_closes:
-            return np.full(np.shape(dates), self.num_ticks, dtype=np.int32)
-        days, ticks = self._early_ticks
-        at = np.minimum(np.searchsorted(days, dates), len(days) - 1)
-        return np.where(days[at] == dates, ticks[at], self.num_ticks).astype(np.int32)
-
-    @cached_property
-    def _early_ticks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Dates that close early, sorted, and their ticks."""
-        ends = np.array([seconds_of(close) for close in self.early_closes.values()])
-        return np.array(list(self.early_closes), dtype="datetime64[D]"), self.end_ticks(ends)
+        """Return the stated number of ticks on each of `dates` ``(n,)``, int32 (early closes applied)."""
+        early = {day: self.end_tick(close) for day, close in self.early_closes.items()}
+        stated = pd.Series(early.values(), pd.DatetimeIndex(list(early)), dtype=np.int32)
+        return stated.reindex(pd.DatetimeIndex(dates), fill_value=self.num_ticks).to_numpy()
 
     def is_open(self, dates: np.ndarray) -> np.ndarray:
         """Tell for each date (datetime64[D]) whether it is a trading weekday that is not in `closed`."""
-        weekday = (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
-        return np.isin(weekday, self.weekdays) & ~np.isin(dates, np.array(self.closed, dtype="datetime64[D]"))
+        return np.is_busday(
+            dates,
+            weekmask=[day in self.weekdays for day in range(7)],
+            holidays=np.array(self.closed, dtype="datetime64[D]"),
+        )
 
 
 def _frozen(array: np.ndarray, dtype: Any) -> np.ndarray:
@@ -243,3 +268,56 @@ def _check(calendar: Calendar) -> None:
             raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")
     if calendar.covers is not None and calendar.covers[0] > calendar.covers[1]:
         raise ConfigError(f"covers is {calendar.covers}; give the first date before the last.")
+
+
+@cache
+def _exchange(name: str) -> dict[str, Any]:
+    """Return what the package says of an exchange, as settings of `Calendar`."""
+    calendar = _from_package(name)
+    opens, closes = calendar.open_times[-1][1], calendar.close_times[-1][1]
+    if calendar.open_offset or calendar.close_offset > (closes == dt.time()):
+        raise ConfigError(
+            f"sessions of {name} run through midnight, and one of rlwb's lies within a day; state segments instead for "
+            "the hours to use."
+        )
+    regular = int(seconds_of(closes)) + DAY_SECONDS * calendar.close_offset
+    edges = [opens, text_of(regular)]
+    if calendar.break_start_times:
+        edges[1:1] = [calendar.break_start_times[-1][1], calendar.break_end_times[-1][1]]
+    zone, ends = calendar.tz.key, calendar.schedule["close"]
+    days = pd.DatetimeIndex(ends.index)
+    seconds = (ends.dt.tz_convert(zone).dt.tz_localize(None) - days).dt.total_seconds().astype(int)
+    weekdays = sorted(set(days.dayofweek))
+    usual = pd.date_range(days[0], days[-1])
+    closed = usual[usual.dayofweek.isin(weekdays)].difference(days)
+    return {
+        "segments": tuple(zip(edges[::2], edges[1::2], strict=True)),
+        "timezone": zone,
+        "weekdays": tuple(weekdays),
+        "early_closes": {str(day.date()): text_of(end) for day, end in seconds[seconds < regular].items()},
+        "closed": tuple(closed.strftime("%Y-%m-%d")),
+        "covers": (str(days[0].date()), str(days[-1].date())),
+    }
+
+
+def _from_package(name: str) -> Any:
+    """Return the package's calendar, from `_FIRST` to `_LAST` as far as it knows."""
+    presets = f"(The presets are {', '.join(PRESETS)}.)"
+    try:
+        import exchange_calendars
+    except ImportError:
+        raise ConfigError(
+            f"the calendar of {name} comes from exchange_calendars, which is not installed; pip install "
+            f"'rlwb[calendars]' brings it, or state segments, timezone, closed and early_closes. {presets}"
+        ) from None
+    names = exchange_calendars.get_calendar_names(include_aliases=True)
+    if name not in names:
+        near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "give its code, such as XNYS, XSHG or XLON."
+        raise ConfigError(f"exchange_calendars has no exchange {name!r}; {hint} {presets}")
+    try:
+        return exchange_calendars.get_calendar(name, start=_FIRST, end=_LAST)
+    except ValueError:  # it does not know so much
+        kind = type(exchange_calendars.get_calendar(name))
+        first, last = kind.bound_min() or _FIRST, kind.bound_max() or _LAST
+        return exchange_calendars.get_calendar(name, start=max(_FIRST, first), end=min(_LAST, last))

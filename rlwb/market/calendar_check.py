@@ -7,6 +7,7 @@ import numpy as np
 from rlwb.errors import DataError
 from rlwb.market.calendar import Calendar
 from rlwb.market.cleaning import Cleaning
+from rlwb.market.clock import text_of
 from rlwb.market.findings import Finding, Report
 
 _MAX_OFF_GRID = 0.2
@@ -170,7 +171,7 @@ class CalendarCheck:
             early = trusted & ~stated
             if early.any():
                 first = int(np.argmax(early))
-                close = calendar.end_time_of(int(length[first]) - 1)
+                close = text_of(int(calendar.tick_start[int(length[first]) - 1]) + calendar.tick_seconds)
                 report.add("early_close_inferred", int(early.sum()), f"at {close}", date=str(dates[first]))
                 ends = np.where(early, length, ends)
         return ends

@@ -60,7 +60,6 @@ def test_time_of_a_tick_and_of_the_close() -> None:
     assert CN.time_of(0) == dt.time(9, 30)
     assert CN.time_of(120) == dt.time(13, 0)
     assert CN.time_of(240) == dt.time(15, 0)
-    assert CN.end_time_of(239) == "15:00"
     with pytest.raises(ConfigError, match="tick 241"):
         CN.time_of(241)
 
