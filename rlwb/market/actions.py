@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from rlwb.market.factors import price_ratio
-from rlwb.market.findings import SPLIT_ADVICE
-from rlwb.market.references import Levels
+from rlwb.market.findings import KINDS
+from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions
 
 _WHOLE = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 100)
@@ -45,7 +45,7 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
         One row a split, sorted by instrument and date: instrument, date, previous_date, split (text, new:old shares),
         ratio (shares that one became), close_before, open_after (prices of the bars), volume_ratio.
     """
-    levels = Levels.of(sessions) if levels is None else levels
+    levels = levels_of(sessions) if levels is None else levels
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
     close, opening = levels.close[before], levels.open[later]
@@ -82,7 +82,7 @@ def describe_splits(table: pd.DataFrame) -> str:
         f"{row.open_after:g} and the volume a tick times {row.volume_ratio:.3g}"
         for row in table.itertuples()
     ]
-    return "\n".join([*lines, SPLIT_ADVICE + "."])
+    return "\n".join([*lines, KINDS["split_suspected"].advice + "."])
 
 
 def _nearest(values: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -81,7 +81,8 @@ class Calendar:
             set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
             closes = {str(day_of(day)): _time_text(close) for day, close in dict(self.early_closes).items()}
             set_(self, "early_closes", dict(sorted(closes.items())))
-            days = [self.closed] if isinstance(self.closed, str) else self.closed
+            closed: Any = self.closed
+            days = [closed] if isinstance(closed, str) else closed
             set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
             if self.covers is not None:
                 first, last = self.covers

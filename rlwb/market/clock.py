@@ -54,7 +54,7 @@ def day_of(value: Any) -> np.datetime64:
             raise ValueError
         return np.datetime64("-".join(match.groups()), "D")
     except ValueError:
-        raise ConfigError(f"the date {value!r} is not of the form YYYY-MM-DD; write for example '2025-11-28'.") from None
+        raise ConfigError(f"the date {value!r} is not of the form YYYY-MM-DD, for example '2025-11-28'.") from None
 
 
 def text_of(seconds: int) -> str:

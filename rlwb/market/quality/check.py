@@ -194,7 +194,7 @@ def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, 
         builder.conclude(join_sessions(panels, found))
     except DataError as error:
         found.add("refused", 1, str(error))
-    names, days, share, zeros = builder.coverage()
+    share, zeros = builder.coverage()
     windows = {kind: _windows(stored, found.listed.get(kind, [])) for kind in _WINDOWED}
     return Quality(
         source,
@@ -202,10 +202,10 @@ def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, 
         state.bars,
         state.rows,
         found,
-        tuple(names.tolist()),
-        days,
-        share,
-        zeros,
+        tuple(share.index),
+        share.columns.to_numpy().astype("datetime64[D]"),
+        share.to_numpy(),
+        zeros.to_numpy(),
         {kind: found for kind, found in windows.items() if found},
     )
 
