@@ -71,8 +71,8 @@ class Bars:
     @property
     def is_sorted(self) -> bool:
         """Whether the bars are sorted by instrument and stamp."""
-        new, back = self.code[1:] > self.code[:-1], self.code[1:] < self.code[:-1]
-        return not (back | (~new & (self.stamp[1:] < self.stamp[:-1]))).any()
+        step = np.diff(self.code)
+        return not ((step < 0) | ((step == 0) & (np.diff(self.stamp) < 0))).any()
 
     def arrange(self) -> Bars:
         """Return the bars sorted by instrument and stamp; those of one stamp stay in their order."""
@@ -80,23 +80,24 @@ class Bars:
 
     def finding(self, kind: str, at: int, files: Mapping[int, str], what: str = "", value: float = np.nan) -> Finding:
         """Return a finding about the bar `at`; `files` are the names of sources by number."""
-        stamp = str(pd.Timestamp(int(self.stamp[at]), unit="us"))
-        row = int(self.row[at]) or None
-        name = str(self.names[self.code[at]])
-        return Finding(kind, what, name, stamp[:10], stamp, files.get(int(self.source[at])), row, float(value))
+        name, stamp = str(self.names[self.code[at]]), str(pd.Timestamp(int(self.stamp[at]), unit="us"))
+        file, row = files.get(int(self.source[at])), int(self.row[at]) or None
+        return Finding(kind, what, name, stamp[:10], stamp, file, row, float(value))
 
     def as_table(self) -> pa.Table:
         """Return the bars with every column of the schema, `source` and `row`; null where they are missing."""
-        code = pa.array(self.code.astype(np.int32))
-        columns = {
-            "instrument": pa.DictionaryArray.from_arrays(code, pa.array(self.names.tolist(), pa.string())),
-            "datetime": pa.array(self.stamp.view("datetime64[us]")),
-            **{name: _numbers(self, name) for name in NUMBERS},
-            "halted": pa.nulls(len(self), pa.bool_()) if self.halted is None else pa.array(self.halted),
-            "source": pa.array(self.source),
-            "row": pa.array(self.row, mask=self.row == 0),
-        }
-        return pa.table(columns)
+        names, values = pa.array(self.names.tolist(), pa.string()), self.values
+        lacking = pa.nulls(len(self), pa.float64())
+        return pa.table(
+            {
+                "instrument": pa.DictionaryArray.from_arrays(pa.array(self.code.astype(np.int32)), names),
+                "datetime": pa.array(self.stamp.view("datetime64[us]")),
+                **{name: pa.array(values[name], from_pandas=True) if name in values else lacking for name in NUMBERS},
+                "halted": pa.nulls(len(self), pa.bool_()) if self.halted is None else pa.array(self.halted),
+                "source": pa.array(self.source),
+                "row": pa.array(self.row, mask=self.row == 0),
+            }
+        )
 
     @classmethod
     def from_table(cls, table: pa.Table, columns: Iterable[str] | None = None) -> Bars:
@@ -120,14 +121,17 @@ def join(parts: Sequence[Bars]) -> Bars:
     if len(parts) == 1:
         return parts[0]
     names = np.unique(np.concatenate([part.names for part in parts]))
-    columns = [name for name in NUMBERS if any(name in part.values for part in parts)]
-    halted = any(part.halted is not None for part in parts)
+    halts = [np.zeros(len(part), dtype=bool) if part.halted is None else part.halted for part in parts]
     return Bars(
         names,
         np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts]),
         np.concatenate([part.stamp for part in parts]),
-        {name: np.concatenate([_column(part, name) for part in parts]) for name in columns},
-        np.concatenate([_halts(part) for part in parts]) if halted else None,
+        {
+            name: np.concatenate([part.values.get(name, np.broadcast_to(np.nan, len(part))) for part in parts])
+            for name in NUMBERS
+            if any(name in part.values for part in parts)
+        },
+        np.concatenate(halts) if any(part.halted is not None for part in parts) else None,
         np.concatenate([part.source for part in parts]),
         np.concatenate([part.row for part in parts]),
     )
@@ -161,7 +165,7 @@ def bars_of(
         names,
         code,
         stamp,
-        {name: _floats(table[name]) for name in NUMBERS if name in table.column_names},
+        {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in NUMBERS if name in table.column_names},
         None if halted is None else pc.fill_null(halted, False).to_numpy(zero_copy_only=False),
         np.full(length, source, dtype=np.int32),
         row,
@@ -229,24 +233,5 @@ def _local(column: pa.ChunkedArray, zone: str | None) -> tuple[np.ndarray, np.nd
         whole, rest = np.divmod(number, 1000)
         return whole, there, rest != 0
     reach = {"s": 1_000_000, "ms": 1000, "us": 1}[column.type.unit]
-    there = there & (np.abs(number) <= _LATEST // reach)
+    there &= np.abs(number) <= _LATEST // reach
     return np.where(there, number, 0) * reach, there, np.zeros(len(number), dtype=bool)
-
-
-def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return numbers
-
-
-def _numbers(bars: Bars, name: str) -> pa.Array:
-    found = bars.values.get(name)
-    return pa.nulls(len(bars), pa.float64()) if found is None else pa.array(found, from_pandas=True)
-
-
-def _column(bars: Bars, name: str) -> np.ndarray:
-    found = bars.values.get(name)
-    return np.full(len(bars), np.nan) if found is None else found
-
-
-def _halts(bars: Bars) -> np.ndarray:
-    return np.zeros(len(bars), dtype=bool) if bars.halted is None else bars.halted
