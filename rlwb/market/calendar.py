@@ -74,19 +74,20 @@ class Calendar:
     covers: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
+        closed: Any = self.closed
         try:
-            segments = tuple((_time_text(start), _time_text(end)) for start, end in self.segments)
-            set_(self, "segments", segments)
-            set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
             closes = {str(day_of(day)): _time_text(close) for day, close in dict(self.early_closes).items()}
-            set_(self, "early_closes", dict(sorted(closes.items())))
-            closed: Any = self.closed
             days = [closed] if isinstance(closed, str) else closed
-            set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
-            if self.covers is not None:
-                first, last = self.covers
-                set_(self, "covers", (str(day_of(first)), str(day_of(last))))
+            first, last = self.covers or (None, None)
+            clean: dict[str, Any] = {
+                "segments": tuple((_time_text(start), _time_text(end)) for start, end in self.segments),
+                "weekdays": tuple(sorted(set(self.weekdays))),
+                "early_closes": dict(sorted(closes.items())),
+                "closed": tuple(sorted(str(day_of(day)) for day in days)),
+                "covers": None if self.covers is None else (str(day_of(first)), str(day_of(last))),
+            }
+            for name, value in clean.items():
+                object.__setattr__(self, name, value)
             _check(self)
         except (TypeError, ValueError) as error:
             raise ConfigError(
@@ -208,10 +209,8 @@ class Calendar:
         """
         if not isinstance(ticks_per_step, (int, np.integer)) or ticks_per_step < 1:
             raise ConfigError(f"ticks_per_step is {ticks_per_step!r}; a step covers at least 1 tick, a whole number.")
-        new = np.zeros(self.num_ticks, dtype=bool)
-        for index in range(len(self.segments)):
-            ticks = np.flatnonzero(self.segment == index)
-            new[ticks[::ticks_per_step]] = True
+        first = np.searchsorted(self.segment, self.segment)  # tick of the same segment
+        new = (np.arange(self.num_ticks) - first) % ticks_per_step == 0
         return _frozen(np.cumsum(new) - 1, np.int32)
 
     def ticks_on(self, dates: np.ndarray) -> np.ndarray:
@@ -222,11 +221,8 @@ class Calendar:
 
     def is_open(self, dates: np.ndarray) -> np.ndarray:
         """Tell for each date (datetime64[D]) whether it is a trading weekday that is not in `closed`."""
-        return np.is_busday(
-            dates,
-            weekmask=[day in self.weekdays for day in range(7)],
-            holidays=np.array(self.closed, dtype="datetime64[D]"),
-        )
+        open_days, closed = np.isin(range(7), self.weekdays), np.array(self.closed, dtype="datetime64[D]")
+        return np.is_busday(dates, weekmask=open_days, holidays=closed)
 
 
 def _frozen(array: np.ndarray, dtype: Any) -> np.ndarray:

@@ -59,33 +59,22 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
 
 
 class Cleaning:
-    """Sorted bars while they are laid on the clock; each method drops or changes some and counts them.
+    """Bars while they are laid on the clock; each method drops or changes some and counts them.
 
     Parameters
     ----------
     bars
-        Sorted by instrument and stamp, each stamp once.
+        Sorted by instrument and stamp, each stamp once; `bars` is what is left of them, `at` where that lies.
     calendar
         The clock.
-    report
-        Where findings are counted.
-    files
-        Names of sources by number.
-
-    Attributes
-    ----------
-    bars, at : Bars, Place
-        What is left, and where it lies.
-    widened : ndarray of bool, of shape (bars,)
-        Bars whose high or low is not the source's own.
+    report, files
+        Where findings are counted, and the names of sources by number.
     """
 
     def __init__(self, bars: Bars, calendar: Calendar, report: Report, files: Mapping[int, str]) -> None:
-        self.bars = bars
-        self.calendar = calendar
-        self.report = report
-        self.files = files
-        self.at = place(bars.stamp, calendar)
+        self.bars, self.at = bars, place(bars.stamp, calendar)
+        self.report, self.files = report, files
+        #: Bars whose high or low is not the source's own, bool of shape ``(bars,)``.
         self.widened = np.zeros(len(bars), dtype=bool)
 
     def find(self, kind: str, mask: np.ndarray) -> None:
@@ -176,13 +165,7 @@ def _wrong(kind: str, bar: Mapping[str, float]) -> tuple[str, float]:
 
 
 class CalendarCheck:
-    """What all bars together show of label, bar length, dates and early closes: counted part by part, decided at last.
-
-    Parameters
-    ----------
-    calendar
-        The clock they are laid on.
-    """
+    """What all bars together show of a calendar's label, ticks, dates and closes: counted in parts, decided at last."""
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
@@ -256,7 +239,7 @@ class CalendarCheck:
         return early, self._calendar.ticks_on(dates).astype(np.int64)
 
     def validate(self, report: Report) -> tuple[np.ndarray, np.ndarray]:
-        """Refuse bars that do not fit; report a suspect label and early closes.
+        """Refuse bars of dates that the calendar does not cover, or of another length than its ticks; report the rest.
 
         The label is suspect when nearly every session has a bar at the edge that the other label would use, and hardly
         any at its own edge of the same segment.
@@ -265,11 +248,6 @@ class CalendarCheck:
         -------
         days, ticks : ndarray of int64, of shape (days,)
             The days that were seen, since 1970, sorted, and the ticks of each, early closes applied.
-
-        Raises
-        ------
-        DataError
-            For bars of dates that the calendar does not cover, and of another length than its ticks.
         """
         calendar, count, first = self._calendar, self._count, self._first
         if count["outside"]:
@@ -323,14 +301,7 @@ def _early_lengths(breadth: np.ndarray, calendar: Calendar, closing_auction: boo
     """Return for each day the ticks until the market fell silent, and whether that is an early close; both ``(days,)``.
 
     A tick counts when at least a third of the number of instruments that usually trade in a tick of that day trade in
-    it, so that a few late prints do not keep a closed market open.
-
-    Parameters
-    ----------
-    breadth
-        How many instruments trade in each tick, of shape ``(days, T)``.
-    closing_auction
-        Whether nearly every session has a bar stamped at the close, outside its ticks.
+    it (`breadth`, of shape ``(days, T)``), so that a few late prints do not keep a closed market open.
     """
     ticks = calendar.num_ticks
     usual = np.median(breadth[:, : max(1, ticks // 2)], axis=1)

@@ -7,7 +7,6 @@ lists the first of each kind by instrument, date, stamp, file and row (loading l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,32 +114,17 @@ def counted(count: int, unit: str) -> str:
     return f"{count:,} {head.removesuffix('s') if count == 1 else head}{space}{rest}"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One finding, and where it is.
+class Finding(NamedTuple):
+    """One finding, and where it is."""
 
-    Parameters
-    ----------
-    kind
-        A key of `KINDS`.
-    what
-        The value that is wrong, in words.
-    instrument, date, stamp
-        Where it is: id, ``YYYY-MM-DD``, and the stamp as text; None where it has none.
-    file, row
-        Where the bar came from; rows are counted from 1.
-    value
-        The price, volume, return, ratio or number that it is about; NaN without one.
-    """
-
-    kind: str
-    what: str = ""
+    kind: str  # a key of `KINDS`
+    what: str = ""  # the value that is wrong, in words
     instrument: str | None = None
-    date: str | None = None
-    stamp: str | None = None
-    file: str | None = None
-    row: int | None = None
-    value: float = float("nan")
+    date: str | None = None  # YYYY-MM-DD
+    stamp: str | None = None  # as text
+    file: str | None = None  # where the bar came from
+    row: int | None = None  # there, counted from 1
+    value: float = float("nan")  # the price, volume, return, ratio or number that it is about
 
     def place(self) -> str:
         """Return where it is and what it is, in words: ``A 2024-01-03 10:05:00 (a.csv row 6): close``."""
@@ -159,14 +143,7 @@ class Report:
     totals
         Numbers that are no findings: bars read and kept, sessions built.
     limit
-        How many findings of each kind are listed; all are counted.
-
-    Attributes
-    ----------
-    counts : dict of int
-        How many findings of each kind, by kind.
-    listed : dict of list of Finding
-        The first `limit` of each kind.
+        How many findings of each kind are in `listed`, by kind; `counts` has the numbers of all.
     """
 
     def __init__(self, totals: Mapping[str, int] | None = None, *, limit: int = 1) -> None:
@@ -262,7 +239,7 @@ class Report:
         findings = {}
         for kind, count in self.ordered().items():
             listed = [
-                {name: value for name, value in vars(finding).items() if value is not None and value == value}
+                {name: value for name, value in finding._asdict().items() if value is not None and value == value}
                 for finding in self.listed.get(kind, ())
             ]
             example = self.examples.get(kind, "")

@@ -71,7 +71,7 @@ def levels_of(sessions: Sessions) -> Levels:
     """Return the levels of a panel."""
     return Levels(
         _first_price(sessions, np.arange(len(sessions)), ("open", "close")),
-        _by_block(_last_valid, sessions.fields["close"]),
+        _by_block(last_valid, sessions.fields["close"]),
         _by_block(lambda volume: np.nansum(volume, axis=1), sessions.fields["volume"]),
         _mean_volume(sessions),
     )
@@ -82,7 +82,7 @@ def previous_close(sessions: Sessions) -> np.ndarray:
 
     Where the sessions have factors, it is what that close is worth in prices of today.
     """
-    return _earlier(sessions, _by_block(_last_valid, sessions.fields["close"]))
+    return _earlier(sessions, _by_block(last_valid, sessions.fields["close"]))
 
 
 def _by_block(function: Callable[..., np.ndarray], *fields: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
@@ -92,22 +92,25 @@ def _by_block(function: Callable[..., np.ndarray], *fields: np.ndarray, rows: np
     return np.concatenate([np.empty(0), *parts])
 
 
-def _last_valid(close: np.ndarray) -> np.ndarray:
+def last_valid(close: np.ndarray) -> np.ndarray:
+    """Return the last price of each row of ``(n, T)``, shape ``(n,)``; NaN where there is none."""
     valid = np.isfinite(close) & (close > 0)
     last = close.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
     return np.where(valid.any(axis=1), close[np.arange(len(close)), last], np.nan)
 
 
+def first_valid(price: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Return the first price of each row ``(n, T)``, shape ``(n,)``: in each tick, the first field that has one counts.
+
+    NaN where there is none.
+    """
+    for other in others:
+        price = np.where(np.isfinite(price), price, other)
+    return price[np.arange(len(price)), np.argmax(np.isfinite(price), axis=1)]
+
+
 def _first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Return the first price of the sessions in `rows`: in each tick, the first of `names` that has a value counts."""
-
-    def first(*fields: np.ndarray) -> np.ndarray:
-        anchors = fields[0]
-        for field in fields[1:]:
-            anchors = np.where(np.isfinite(anchors), anchors, field)
-        return anchors[np.arange(len(anchors)), np.argmax(np.isfinite(anchors), axis=1)]
-
-    return _by_block(first, *(sessions.fields[name] for name in names if name in sessions.fields), rows=rows)
+    return _by_block(first_valid, *(sessions.fields[name] for name in names if name in sessions.fields), rows=rows)
 
 
 def _mean_volume(sessions: Sessions) -> np.ndarray:

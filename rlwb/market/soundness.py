@@ -43,10 +43,8 @@ def inspect_ticks(
         The sessions.
     bars, at
         The bars they were made of, and the index of each tick's bar, int of shape ``(S, T)``; -1 where there is none.
-    widened
-        Bars whose high or low is not the source's own, bool of shape ``(bars,)``.
-    report, files
-        Where findings are counted, and the names of sources by number.
+    widened, report, files
+        See `rlwb.market.cleaning.Cleaning`.
     """
     close, calendar = panel.fields["close"], panel.calendar
     priced = np.isfinite(close)
@@ -148,8 +146,6 @@ def inspect_sessions(
         One row a session that has bars, those included that are too sparse to keep: instrument, day (since 1970),
         length in ticks, priced and zeros (ticks with a price, and those of them with a volume of 0), kept, and stamp,
         source and row of its first bar.
-    report, files
-        Where findings are counted, and the names of sources by number.
     """
     report.totals.update(instruments=len(panel.index.names), days=len(np.unique(panel.dates)))
     first = table.loc[table["kept"], ["stamp", "source", "row"]].to_numpy(np.int64)
