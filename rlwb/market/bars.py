@@ -21,6 +21,8 @@ MUST = REQUIRED[2:]
 NUMBERS = (*FIELDS, "factor")
 MAY = tuple(name for name in NUMBERS if name not in MUST)
 DAY = 86_400_000_000
+#: Columns of `Bars` that are always there.
+_PLAIN = ("code", "stamp", "source", "row")
 #: Stamps in microseconds that nanoseconds reach, as pandas has them.
 _EARLIEST, _LATEST = (int(stamp.value) // 1000 for stamp in (pd.Timestamp.min, pd.Timestamp.max))
 
@@ -58,15 +60,9 @@ class Bars:
 
     def take(self, index: np.ndarray | slice) -> Bars:
         """Return the bars of `index` (row numbers, a mask or a slice), in that order."""
-        return replace(
-            self,
-            code=self.code[index],
-            stamp=self.stamp[index],
-            values={name: column[index] for name, column in self.values.items()},
-            halted=None if self.halted is None else self.halted[index],
-            source=self.source[index],
-            row=self.row[index],
-        )
+        plain = {name: getattr(self, name)[index] for name in _PLAIN}
+        halted = None if self.halted is None else self.halted[index]
+        return replace(self, **plain, halted=halted, values={name: self.values[name][index] for name in self.values})
 
     @property
     def is_sorted(self) -> bool:
@@ -121,20 +117,16 @@ def join(parts: Sequence[Bars]) -> Bars:
     if len(parts) == 1:
         return parts[0]
     names = np.unique(np.concatenate([part.names for part in parts]))
+    plain = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PLAIN}
+    plain["code"] = np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts])
+    values = {
+        name: np.concatenate([part.values.get(name, np.broadcast_to(np.nan, len(part))) for part in parts])
+        for name in NUMBERS
+        if any(name in part.values for part in parts)
+    }
     halts = [np.zeros(len(part), dtype=bool) if part.halted is None else part.halted for part in parts]
-    return Bars(
-        names,
-        np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts]),
-        np.concatenate([part.stamp for part in parts]),
-        {
-            name: np.concatenate([part.values.get(name, np.broadcast_to(np.nan, len(part))) for part in parts])
-            for name in NUMBERS
-            if any(name in part.values for part in parts)
-        },
-        np.concatenate(halts) if any(part.halted is not None for part in parts) else None,
-        np.concatenate([part.source for part in parts]),
-        np.concatenate([part.row for part in parts]),
-    )
+    halted = np.concatenate(halts) if any(part.halted is not None for part in parts) else None
+    return Bars(names, values=values, halted=halted, **plain)
 
 
 def bars_of(
@@ -158,26 +150,21 @@ def bars_of(
     names, code = _codes(table["instrument"])
     stamp, there, fine = _local(table["datetime"], zone)
     there &= (stamp > _EARLIEST) & (stamp < _LATEST)
-    length = table.num_rows
-    row = np.zeros(length, np.int64) if first is None else np.arange(first, first + length)
-    halted = table["halted"] if "halted" in table.column_names else None
-    bars = Bars(
-        names,
-        code,
-        stamp,
-        {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in NUMBERS if name in table.column_names},
-        None if halted is None else pc.fill_null(halted, False).to_numpy(zero_copy_only=False),
-        np.full(length, source, dtype=np.int32),
-        row,
-    )
-    keep = np.ones(length, dtype=bool)
+    row = np.zeros(len(stamp), np.int64) if first is None else np.arange(first, first + len(stamp))
+    numbers = [name for name in NUMBERS if name in table.column_names]
+    values = {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in numbers}
+    halted = None
+    if "halted" in table.column_names:
+        halted = pc.fill_null(table["halted"], False).to_numpy(zero_copy_only=False)
+    bars = Bars(names, code, stamp, values, halted, np.full(len(stamp), source, dtype=np.int32), row)
+    keep = np.ones(len(stamp), dtype=bool)
     for kind, mask in (("instrument_missing", code < 0), ("datetime_missing", ~there), ("off_grid", fine)):
-        mask &= keep
-        if mask.any():
-            at = int(np.argmax(mask))
+        rows = np.flatnonzero(mask & keep)
+        if len(rows):
+            at = rows[0]
             name = str(names[code[at]]) if code[at] >= 0 else None
-            report.add(kind, int(mask.sum()), instrument=name, file=file or None, row=int(row[at]) or None)
-            keep &= ~mask
+            report.add(kind, len(rows), instrument=name, file=file or None, row=int(row[at]) or None)
+            keep[rows] = False
     return bars if keep.all() else bars.take(np.flatnonzero(keep))
 
 

@@ -165,8 +165,8 @@ class Calendar:
         return self._bounds[-1][1]
 
     @cached_property
-    def _bounds(self) -> tuple[tuple[int, int], ...]:
-        return tuple((int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments)
+    def _bounds(self) -> list[tuple[int, int]]:
+        return [(int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments]
 
     def first_tick(self, time: Any) -> int:
         """Return the first tick that starts at or after the session-local `time`, ``0..T``."""
@@ -244,13 +244,12 @@ def _check(calendar: Calendar) -> None:
     if not calendar.segments:
         raise ConfigError("segments is empty; state at least one opening and closing time.")
     last = 0
-    for start, end in calendar.segments:
-        begin, finish = seconds_of(start), seconds_of(end)
+    for (start, end), (begin, finish) in zip(calendar.segments, calendar._bounds, strict=True):
         if begin < last or finish <= begin:
             raise ConfigError(f"segment {start}-{end} does not follow in time; list segments of one day in order.")
-        if (finish - begin) % round(seconds):
+        if (finish - begin) % calendar.tick_seconds:
             raise ConfigError(f"segment {start}-{end} is not a whole number of ticks of {calendar.tick_minutes} min.")
-        last = int(finish)
+        last = finish
     if not calendar.weekdays or not set(calendar.weekdays) <= set(range(7)):
         raise ConfigError(f"weekdays is {calendar.weekdays}; give days from 0 (Monday) to 6.")
     if calendar.infer_early_close_minutes < 0:
@@ -263,8 +262,6 @@ def _check(calendar: Calendar) -> None:
     for day, close in calendar.early_closes.items():
         if calendar.end_tick(close) == 0:
             raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")
-    if calendar.covers is not None and calendar.covers[0] > calendar.covers[1]:
-        raise ConfigError(f"covers is {calendar.covers}; give the first date before the last.")
 
 
 @cache
