@@ -148,13 +148,14 @@ def inspect_sessions(
         source and row of its first bar.
     """
     report.totals.update(instruments=len(panel.index.names), days=len(np.unique(panel.dates)))
-    first = table.loc[table["kept"], ["stamp", "source", "row"]].to_numpy(np.int64)
+    kept = np.flatnonzero(table["kept"])
 
     def finding(kind: str, session: int, what: str = "", value: float = np.nan) -> Finding:
         """Return a finding about the first bar of one of the panel's sessions."""
-        stamp, source, row = first[session].tolist()
-        name, date, time = str(panel.instruments[session]), str(panel.dates[session]), pd.Timestamp(stamp, unit="us")
-        return Finding(kind, what, name, date, str(time), files.get(source), row or None, float(value))
+        first = table.iloc[kept[session]]
+        date, stamp = str(panel.dates[session]), str(pd.Timestamp(int(first["stamp"]), unit="us"))
+        file, row = files.get(int(first["source"])), int(first["row"]) or None
+        return Finding(kind, what, str(panel.instruments[session]), date, stamp, file, row, float(value))
 
     report.tell("no_volume", np.flatnonzero(levels.volume == 0), lambda session: finding("no_volume", session))
     later = np.flatnonzero(panel.previous >= 0)
