@@ -146,12 +146,12 @@ class Calendar:
     @cached_property
     def tick_start(self) -> np.ndarray:
         """Seconds since local midnight at which each tick starts, int64 of shape ``(T,)``."""
-        return _frozen(np.concatenate([np.arange(*bounds, self.tick_seconds) for bounds in self._bounds]), np.int64)
+        return _frozen(np.concatenate([np.arange(*edges, self.tick_seconds) for edges in self.bounds]), np.int64)
 
     @cached_property
     def segment(self) -> np.ndarray:
         """Index of each tick's segment, int32 of shape ``(T,)``."""
-        lengths = [(end - start) // self.tick_seconds for start, end in self._bounds]
+        lengths = [(end - start) // self.tick_seconds for start, end in self.bounds]
         return _frozen(np.repeat(np.arange(len(lengths)), lengths), np.int32)
 
     @cached_property
@@ -162,10 +162,11 @@ class Calendar:
     @cached_property
     def close_seconds(self) -> int:
         """Seconds since local midnight at which the regular session ends."""
-        return self._bounds[-1][1]
+        return self.bounds[-1][1]
 
     @cached_property
-    def _bounds(self) -> list[tuple[int, int]]:
+    def bounds(self) -> list[tuple[int, int]]:
+        """Seconds since local midnight at which each segment opens and closes."""
         return [(int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments]
 
     def first_tick(self, time: Any) -> int:
@@ -244,7 +245,7 @@ def _check(calendar: Calendar) -> None:
     if not calendar.segments:
         raise ConfigError("segments is empty; state at least one opening and closing time.")
     last = 0
-    for (start, end), (begin, finish) in zip(calendar.segments, calendar._bounds, strict=True):
+    for (start, end), (begin, finish) in zip(calendar.segments, calendar.bounds, strict=True):
         if begin < last or finish <= begin:
             raise ConfigError(f"segment {start}-{end} does not follow in time; list segments of one day in order.")
         if (finish - begin) % calendar.tick_seconds:

@@ -43,9 +43,7 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
     length = calendar.tick_seconds * _SECOND
     day, inner = np.divmod(stamp - length if calendar.label == "end" else stamp, DAY)
     first = np.searchsorted(calendar.segment, np.arange(len(calendar.segments)))
-    last = np.append(first[1:], calendar.num_ticks) - 1
-    opens = calendar.tick_start[first] * _SECOND
-    closes = calendar.tick_start[last] * _SECOND + length
+    opens, closes = np.array(calendar.bounds).T * _SECOND
     segment = np.maximum(np.searchsorted(opens, inner, side="right") - 1, 0)
     inside = (inner >= opens[segment]) & (inner < closes[segment])
     if calendar.label == "start":
