@@ -225,8 +225,8 @@ class CalendarCheck:
         if ticks:
             priced = np.isfinite(cleaning.bars.values["close"])
             key = np.searchsorted(days, cleaning.at.day) * ticks + cleaning.at.tick
-            for place, mask in enumerate((priced, priced & (cleaning.bars.values["volume"] != 0))):
-                breadth[:, place] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
+            for layer, mask in enumerate((priced, priced & (cleaning.bars.values["volume"] != 0))):
+                breadth[:, layer] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
         for day, count in zip(days.tolist(), breadth, strict=True):
             self._breadth[day] = self._breadth.get(day, 0) + count
 

@@ -148,10 +148,14 @@ def test_missing_minutes_and_sessions(tmp_path: Path) -> None:
 def test_an_early_close_is_not_missing_minutes(tmp_path: Path) -> None:
     clock = Calendar(segments=CLOCK.segments)
     bars = calm("A", "B", "C")
-    early = bars[(bars["datetime"].dt.date.astype(str) != "2024-01-04") | (bars["datetime"] < "2024-01-04 11:10")]
+    late = bars["datetime"].between("2024-01-04 11:10", "2024-01-04 12:00")
+    late |= bars["datetime"].between("2024-01-05 11:20", "2024-01-05 12:00")
+    early = bars[~late]
     early.to_csv(tmp_path / "bars.csv", index=False)
     quality = check_bars(tmp_path / "bars.csv", calendar=clock)
-    assert quality.found.counts == {"early_close_inferred": 1}
+    assert quality.found.counts == {"early_close_inferred": 2}
+    listed = quality.found.listed["early_close_inferred"]
+    assert [one.place() for one in listed] == ["2024-01-04: at 11:10", "2024-01-05: at 11:20"]
     assert (quality.coverage == 1).all()
 
 
