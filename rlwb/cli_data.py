@@ -226,7 +226,7 @@ def calendar_of(name: str | None, tick_minutes: float | None, label: str | None)
     """Return the calendar that the words ask for; None without any."""
     from rlwb.experiment.sources import CalendarSettings
     from rlwb.experiment.yamlfile import read_yaml
-    from rlwb.market.exchange import PRESETS
+    from rlwb.market.calendar import PRESETS
     from rlwb.parts import Part, complete
 
     words = {"tick-minutes": tick_minutes, "label": label}

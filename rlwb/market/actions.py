@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
-from rlwb.market.findings import SPLIT_ADVICE
-from rlwb.market.references import Levels
+from rlwb.market.findings import KINDS
+from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions
 
 #: How far the factors of one session's bars may lie apart, as a share: they are often stored in single precision.
@@ -99,7 +99,7 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
         One row a split, sorted by instrument and date: instrument, date, previous_date, split (text, new:old shares),
         ratio (shares that one became), close_before, open_after (prices of the bars), volume_ratio.
     """
-    levels = Levels.of(sessions) if levels is None else levels
+    levels = levels_of(sessions) if levels is None else levels
     later = np.flatnonzero(sessions.previous >= 0)
     before = sessions.previous[later]
     close, opening = levels.close[before], levels.open[later]
@@ -137,7 +137,7 @@ def describe_splits(table: pd.DataFrame) -> str:
         f"{row.open_after:g} and the volume a tick times {row.volume_ratio:.3g}"
         for row in table.itertuples()
     ]
-    return "\n".join([*lines, SPLIT_ADVICE + "."])
+    return "\n".join([*lines, KINDS["split_suspected"].advice + "."])
 
 
 def _usual(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -21,6 +21,8 @@ MUST = REQUIRED[2:]
 NUMBERS = (*FIELDS, "factor")
 MAY = tuple(name for name in NUMBERS if name not in MUST)
 DAY = 86_400_000_000
+#: Columns of `Bars` that are always there.
+_PLAIN = ("code", "stamp", "source", "row")
 #: Stamps in microseconds that nanoseconds reach, as pandas has them.
 _EARLIEST, _LATEST = (int(stamp.value) // 1000 for stamp in (pd.Timestamp.min, pd.Timestamp.max))
 
@@ -58,21 +60,15 @@ class Bars:
 
     def take(self, index: np.ndarray | slice) -> Bars:
         """Return the bars of `index` (row numbers, a mask or a slice), in that order."""
-        return replace(
-            self,
-            code=self.code[index],
-            stamp=self.stamp[index],
-            values={name: column[index] for name, column in self.values.items()},
-            halted=None if self.halted is None else self.halted[index],
-            source=self.source[index],
-            row=self.row[index],
-        )
+        plain = {name: getattr(self, name)[index] for name in _PLAIN}
+        halted = None if self.halted is None else self.halted[index]
+        return replace(self, **plain, halted=halted, values={name: self.values[name][index] for name in self.values})
 
     @property
     def is_sorted(self) -> bool:
         """Whether the bars are sorted by instrument and stamp."""
-        new, back = self.code[1:] > self.code[:-1], self.code[1:] < self.code[:-1]
-        return not (back | (~new & (self.stamp[1:] < self.stamp[:-1]))).any()
+        step = np.diff(self.code)
+        return not ((step < 0) | ((step == 0) & (np.diff(self.stamp) < 0))).any()
 
     def arrange(self) -> Bars:
         """Return the bars sorted by instrument and stamp; those of one stamp stay in their order."""
@@ -80,23 +76,24 @@ class Bars:
 
     def finding(self, kind: str, at: int, files: Mapping[int, str], what: str = "", value: float = np.nan) -> Finding:
         """Return a finding about the bar `at`; `files` are the names of sources by number."""
-        stamp = str(pd.Timestamp(int(self.stamp[at]), unit="us"))
-        row = int(self.row[at]) or None
-        name = str(self.names[self.code[at]])
-        return Finding(kind, what, name, stamp[:10], stamp, files.get(int(self.source[at])), row, float(value))
+        name, stamp = str(self.names[self.code[at]]), str(pd.Timestamp(int(self.stamp[at]), unit="us"))
+        file, row = files.get(int(self.source[at])), int(self.row[at]) or None
+        return Finding(kind, what, name, stamp[:10], stamp, file, row, float(value))
 
     def as_table(self) -> pa.Table:
         """Return the bars with every column of the schema, `source` and `row`; null where they are missing."""
-        code = pa.array(self.code.astype(np.int32))
-        columns = {
-            "instrument": pa.DictionaryArray.from_arrays(code, pa.array(self.names.tolist(), pa.string())),
-            "datetime": pa.array(self.stamp.view("datetime64[us]")),
-            **{name: _numbers(self, name) for name in NUMBERS},
-            "halted": pa.nulls(len(self), pa.bool_()) if self.halted is None else pa.array(self.halted),
-            "source": pa.array(self.source),
-            "row": pa.array(self.row, mask=self.row == 0),
-        }
-        return pa.table(columns)
+        names, values = pa.array(self.names.tolist(), pa.string()), self.values
+        lacking = pa.nulls(len(self), pa.float64())
+        return pa.table(
+            {
+                "instrument": pa.DictionaryArray.from_arrays(pa.array(self.code.astype(np.int32)), names),
+                "datetime": pa.array(self.stamp.view("datetime64[us]")),
+                **{name: pa.array(values[name], from_pandas=True) if name in values else lacking for name in NUMBERS},
+                "halted": pa.nulls(len(self), pa.bool_()) if self.halted is None else pa.array(self.halted),
+                "source": pa.array(self.source),
+                "row": pa.array(self.row, mask=self.row == 0),
+            }
+        )
 
     @classmethod
     def from_table(cls, table: pa.Table, columns: Iterable[str] | None = None) -> Bars:
@@ -120,17 +117,16 @@ def join(parts: Sequence[Bars]) -> Bars:
     if len(parts) == 1:
         return parts[0]
     names = np.unique(np.concatenate([part.names for part in parts]))
-    columns = [name for name in NUMBERS if any(name in part.values for part in parts)]
-    halted = any(part.halted is not None for part in parts)
-    return Bars(
-        names,
-        np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts]),
-        np.concatenate([part.stamp for part in parts]),
-        {name: np.concatenate([_column(part, name) for part in parts]) for name in columns},
-        np.concatenate([_halts(part) for part in parts]) if halted else None,
-        np.concatenate([part.source for part in parts]),
-        np.concatenate([part.row for part in parts]),
-    )
+    plain = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _PLAIN}
+    plain["code"] = np.concatenate([np.searchsorted(names, part.names)[part.code] for part in parts])
+    values = {
+        name: np.concatenate([part.values.get(name, np.broadcast_to(np.nan, len(part))) for part in parts])
+        for name in NUMBERS
+        if any(name in part.values for part in parts)
+    }
+    halts = [np.zeros(len(part), dtype=bool) if part.halted is None else part.halted for part in parts]
+    halted = np.concatenate(halts) if any(part.halted is not None for part in parts) else None
+    return Bars(names, values=values, halted=halted, **plain)
 
 
 def bars_of(
@@ -154,26 +150,21 @@ def bars_of(
     names, code = _codes(table["instrument"])
     stamp, there, fine = _local(table["datetime"], zone)
     there &= (stamp > _EARLIEST) & (stamp < _LATEST)
-    length = table.num_rows
-    row = np.zeros(length, np.int64) if first is None else np.arange(first, first + length)
-    halted = table["halted"] if "halted" in table.column_names else None
-    bars = Bars(
-        names,
-        code,
-        stamp,
-        {name: _floats(table[name]) for name in NUMBERS if name in table.column_names},
-        None if halted is None else pc.fill_null(halted, False).to_numpy(zero_copy_only=False),
-        np.full(length, source, dtype=np.int32),
-        row,
-    )
-    keep = np.ones(length, dtype=bool)
+    row = np.zeros(len(stamp), np.int64) if first is None else np.arange(first, first + len(stamp))
+    numbers = [name for name in NUMBERS if name in table.column_names]
+    values = {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in numbers}
+    halted = None
+    if "halted" in table.column_names:
+        halted = pc.fill_null(table["halted"], False).to_numpy(zero_copy_only=False)
+    bars = Bars(names, code, stamp, values, halted, np.full(len(stamp), source, dtype=np.int32), row)
+    keep = np.ones(len(stamp), dtype=bool)
     for kind, mask in (("instrument_missing", code < 0), ("datetime_missing", ~there), ("off_grid", fine)):
-        mask &= keep
-        if mask.any():
-            at = int(np.argmax(mask))
+        rows = np.flatnonzero(mask & keep)
+        if len(rows):
+            at = rows[0]
             name = str(names[code[at]]) if code[at] >= 0 else None
-            report.add(kind, int(mask.sum()), instrument=name, file=file or None, row=int(row[at]) or None)
-            keep &= ~mask
+            report.add(kind, len(rows), instrument=name, file=file or None, row=int(row[at]) or None)
+            keep[rows] = False
     return bars if keep.all() else bars.take(np.flatnonzero(keep))
 
 
@@ -229,24 +220,5 @@ def _local(column: pa.ChunkedArray, zone: str | None) -> tuple[np.ndarray, np.nd
         whole, rest = np.divmod(number, 1000)
         return whole, there, rest != 0
     reach = {"s": 1_000_000, "ms": 1000, "us": 1}[column.type.unit]
-    there = there & (np.abs(number) <= _LATEST // reach)
+    there &= np.abs(number) <= _LATEST // reach
     return np.where(there, number, 0) * reach, there, np.zeros(len(number), dtype=bool)
-
-
-def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    return numbers
-
-
-def _numbers(bars: Bars, name: str) -> pa.Array:
-    found = bars.values.get(name)
-    return pa.nulls(len(bars), pa.float64()) if found is None else pa.array(found, from_pandas=True)
-
-
-def _column(bars: Bars, name: str) -> np.ndarray:
-    found = bars.values.get(name)
-    return np.full(len(bars), np.nan) if found is None else found
-
-
-def _halts(bars: Bars) -> np.ndarray:
-    return np.zeros(len(bars), dtype=bool) if bars.halted is None else bars.halted

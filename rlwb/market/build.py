@@ -13,13 +13,12 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.actions import session_factors
 from rlwb.market.bars import Bars, bars_of, table_of
 from rlwb.market.calendar import Calendar
-from rlwb.market.calendar_check import CalendarCheck
-from rlwb.market.cleaning import Cleaning
+from rlwb.market.cleaning import CalendarCheck, Cleaning
 from rlwb.market.dataset.merge import merge
 from rlwb.market.findings import Finding, Report
-from rlwb.market.references import Levels
+from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions, join_sessions
-from rlwb.market.soundness import SessionTable, coverage, inspect_sessions, inspect_ticks, tick_index
+from rlwb.market.soundness import coverage, inspect_sessions, inspect_ticks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ class PanelBuilder:
         self._building = building
         self._files = files
         self._levels: list[Levels] = []
-        self._tables: list[SessionTable] = []
+        self._tables: list[pd.DataFrame] = []
 
     def __iter__(self) -> Iterator[Sessions]:
         check, first, count = CalendarCheck(self._calendar), None, 0
@@ -117,18 +116,23 @@ class PanelBuilder:
             cleaning.report = self.report
             part = self._lay(cleaning, ends)
             if len(part):
-                self._levels.append(Levels.of(part))
+                self._levels.append(levels_of(part))
                 yield part
         self._refuse()
 
     def conclude(self, panel: Sessions) -> Report:
         """Count what the whole panel shows, and return its report."""
-        inspect_sessions(panel, Levels.join(self._levels), SessionTable.join(self._tables), self.report, self._files)
+        levels = Levels(*map(np.concatenate, zip(*self._levels, strict=True)))
+        inspect_sessions(panel, levels, self._table(), self.report, self._files)
         return self.report
 
-    def coverage(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def coverage(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return `rlwb.market.soundness.coverage` of all sessions, when all parts were yielded."""
-        return coverage(SessionTable.join(self._tables))
+        return coverage(self._table())
+
+    def _table(self) -> pd.DataFrame:
+        columns = ("instrument", "day", "length", "priced", "zeros", "kept", "stamp", "source", "row")
+        return pd.concat(self._tables or [pd.DataFrame(columns=columns)], ignore_index=True)
 
     def whole(self) -> Sessions:
         """Return the panel in memory."""
@@ -159,16 +163,16 @@ class PanelBuilder:
         count = np.bincount(row, priced, len(first)).astype(np.int64)
         zeros = np.bincount(row, priced & (bars.values["volume"] == 0), len(first)).astype(np.int64)
         sparse = (count < self._building.min_coverage * length) | (count == 0)
-        report.count("sparse_session", int(sparse.sum()))
-        for at in np.flatnonzero(sparse)[: max(0, report.room("sparse_session"))].tolist():
+
+        def describe(at: int) -> Finding:
             what = f"{count[at]} of {length[at]} ticks have a price"
-            place = str(names[at]), str(dates[at])
-            report.show([Finding("sparse_session", what, *place, value=float(count[at]))])
-        self._tables.append(
-            SessionTable(
-                names, days, length, count, zeros, ~sparse, bars.stamp[first], bars.source[first], bars.row[first]
-            )
-        )
+            return Finding("sparse_session", what, str(names[at]), str(dates[at]), value=float(count[at]))
+
+        report.tell("sparse_session", np.flatnonzero(sparse), describe)
+        columns = {"instrument": bars.names.astype(object)[bars.code[first]], "day": days, "length": length}
+        columns |= {"priced": count, "zeros": zeros, "kept": ~sparse}
+        columns |= {"stamp": bars.stamp[first], "source": bars.source[first], "row": bars.row[first]}
+        self._tables.append(pd.DataFrame(columns))
         kept = np.flatnonzero(~sparse[row])
         target, tick, shape = (
             (np.cumsum(~sparse) - 1)[row[kept]],
@@ -190,7 +194,7 @@ class PanelBuilder:
         factor = bars.values.get("factor")
         factor = None if factor is None else session_factors(factor[kept], target, names, dates)
         panel = Sessions(calendar, names, dates, length, fields, halted=halted, factor=factor, report=report)
-        at = tick_index(calendar, shape[0], target, tick, kept)
+        at = lay(np.arange(len(bars)), -1)
         inspect_ticks(panel, bars, at, cleaning.widened, report, self._files)
         return panel
 

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of, time_at
-from rlwb.market.exchange import PRESETS, exchange_settings
+from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
+    "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},
+    "in": {"segments": (("09:15", "15:30"),), "timezone": "Asia/Kolkata"},
+    "crypto": {
+        "segments": (("00:00", "24:00"),),
+        "timezone": "UTC",
+        "weekdays": (0, 1, 2, 3, 4, 5, 6),
+        "infer_early_close_minutes": 0,
+    },
+}
+#: Dates that an exchange's calendar speaks for, as far as the package knows; fixed, so that a run tomorrow has today's.
+_FIRST, _LAST = pd.Timestamp("2000-01-01"), pd.Timestamp("2030-12-31")
 
 
 @dataclass(frozen=True)
@@ -59,19 +74,20 @@ class Calendar:
     covers: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
+        closed: Any = self.closed
         try:
-            segments = tuple((_time_text(start), _time_text(end)) for start, end in self.segments)
-            set_(self, "segments", segments)
-            set_(self, "weekdays", tuple(sorted(set(self.weekdays))))
             closes = {str(day_of(day)): _time_text(close) for day, close in dict(self.early_closes).items()}
-            set_(self, "early_closes", dict(sorted(closes.items())))
-            given: Any = self.closed
-            days = [given] if isinstance(given, str) else given
-            set_(self, "closed", tuple(sorted(str(day_of(day)) for day in days)))
-            if self.covers is not None:
-                first, last = self.covers
-                set_(self, "covers", (str(day_of(first)), str(day_of(last))))
+            days = [closed] if isinstance(closed, str) else closed
+            first, last = self.covers or (None, None)
+            clean: dict[str, Any] = {
+                "segments": tuple((_time_text(start), _time_text(end)) for start, end in self.segments),
+                "weekdays": tuple(sorted(set(self.weekdays))),
+                "early_closes": dict(sorted(closes.items())),
+                "closed": tuple(sorted(str(day_of(day)) for day in days)),
+                "covers": None if self.covers is None else (str(day_of(first)), str(day_of(last))),
+            }
+            for name, value in clean.items():
+                object.__setattr__(self, name, value)
             _check(self)
         except (TypeError, ValueError) as error:
             raise ConfigError(
@@ -91,8 +107,28 @@ class Calendar:
 
     @classmethod
     def exchange(cls, name: str, **settings: Any) -> Calendar:
-        """Return the calendar of an exchange such as ``"XNYS"``; see `rlwb.market.exchange.exchange_settings`."""
-        return cls(**exchange_settings(name, **settings))
+        """Return hours, holidays and early closes of an exchange, from the package exchange_calendars.
+
+        The segments are today's regular hours. A date on which it closed earlier (a half day, or the hours of former
+        years) is an early close; one on which it opened later lacks its first bars. Nothing is inferred from silence
+        unless `settings` say so.
+
+        Parameters
+        ----------
+        name
+            Market identifier code (ISO 10383), such as XNYS, XSHG or XLON, or another name that the package knows.
+        settings
+            Other fields. Dates in `closed` and `early_closes` are added to those of the exchange.
+
+        Raises
+        ------
+        ConfigError
+            When the package is missing, does not know the name, or knows it as a market whose sessions span midnight.
+        """
+        facts, closed = _exchange(name), settings.pop("closed", ())
+        closed = (*facts["closed"], *((closed,) if isinstance(closed, str) else closed))
+        early = {**facts["early_closes"], **settings.pop("early_closes", {})}
+        return cls(**{"infer_early_close_minutes": 0, **facts, **settings, "closed": closed, "early_closes": early})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as values that JSON can hold and `Calendar(**...)` takes."""
@@ -110,12 +146,12 @@ class Calendar:
     @cached_property
     def tick_start(self) -> np.ndarray:
         """Seconds since local midnight at which each tick starts, int64 of shape ``(T,)``."""
-        return _frozen(np.concatenate([np.arange(*bounds, self.tick_seconds) for bounds in self._bounds]), np.int64)
+        return _frozen(np.concatenate([np.arange(*edges, self.tick_seconds) for edges in self.bounds]), np.int64)
 
     @cached_property
     def segment(self) -> np.ndarray:
         """Index of each tick's segment, int32 of shape ``(T,)``."""
-        lengths = [(end - start) // self.tick_seconds for start, end in self._bounds]
+        lengths = [(end - start) // self.tick_seconds for start, end in self.bounds]
         return _frozen(np.repeat(np.arange(len(lengths)), lengths), np.int32)
 
     @cached_property
@@ -126,11 +162,12 @@ class Calendar:
     @cached_property
     def close_seconds(self) -> int:
         """Seconds since local midnight at which the regular session ends."""
-        return self._bounds[-1][1]
+        return self.bounds[-1][1]
 
     @cached_property
-    def _bounds(self) -> tuple[tuple[int, int], ...]:
-        return tuple((int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments)
+    def bounds(self) -> list[tuple[int, int]]:
+        """Seconds since local midnight at which each segment opens and closes."""
+        return [(int(seconds_of(start)), int(seconds_of(end))) for start, end in self.segments]
 
     def first_tick(self, time: Any) -> int:
         """Return the first tick that starts at or after the session-local `time`, ``0..T``."""
@@ -163,11 +200,7 @@ class Calendar:
 
     def time_of(self, tick: int) -> dt.time:
         """Return the time of day at which `tick` starts; ``tick == T`` gives the close (00:00 for midnight)."""
-        return time_at(self.seconds_at(tick))
-
-    def end_time_of(self, tick: int) -> str:
-        """Return ``HH:MM`` at which `tick` ends (24:00 for midnight)."""
-        return text_of(int(self.tick_start[tick]) + self.tick_seconds)
+        return (dt.datetime.min + dt.timedelta(seconds=self.seconds_at(tick))).time()
 
     def cells(self, ticks_per_step: int) -> np.ndarray:
         """Return each tick's cell of the step grid, int32 of shape ``(T,)``.
@@ -177,30 +210,20 @@ class Calendar:
         """
         if not isinstance(ticks_per_step, (int, np.integer)) or ticks_per_step < 1:
             raise ConfigError(f"ticks_per_step is {ticks_per_step!r}; a step covers at least 1 tick, a whole number.")
-        new = np.zeros(self.num_ticks, dtype=bool)
-        for index in range(len(self.segments)):
-            ticks = np.flatnonzero(self.segment == index)
-            new[ticks[::ticks_per_step]] = True
+        first = np.searchsorted(self.segment, self.segment)  # tick of the same segment
+        new = (np.arange(self.num_ticks) - first) % ticks_per_step == 0
         return _frozen(np.cumsum(new) - 1, np.int32)
 
     def ticks_on(self, dates: np.ndarray) -> np.ndarray:
-        """Return the stated number of ticks on each date, int32 of the shape of `dates` (early closes applied)."""
-        if not self.early_closes:
-            return np.full(np.shape(dates), self.num_ticks, dtype=np.int32)
-        days, ticks = self._early_ticks
-        at = np.minimum(np.searchsorted(days, dates), len(days) - 1)
-        return np.where(days[at] == dates, ticks[at], self.num_ticks).astype(np.int32)
-
-    @cached_property
-    def _early_ticks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Dates that close early, sorted, and their ticks."""
-        ends = np.array([seconds_of(close) for close in self.early_closes.values()])
-        return np.array(list(self.early_closes), dtype="datetime64[D]"), self.end_ticks(ends)
+        """Return the stated number of ticks on each of `dates` ``(n,)``, int32 (early closes applied)."""
+        early = {day: self.end_tick(close) for day, close in self.early_closes.items()}
+        stated = pd.Series(early.values(), pd.DatetimeIndex(list(early)), dtype=np.int32)
+        return stated.reindex(pd.DatetimeIndex(dates), fill_value=self.num_ticks).to_numpy()
 
     def is_open(self, dates: np.ndarray) -> np.ndarray:
         """Tell for each date (datetime64[D]) whether it is a trading weekday that is not in `closed`."""
-        weekday = (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
-        return np.isin(weekday, self.weekdays) & ~np.isin(dates, np.array(self.closed, dtype="datetime64[D]"))
+        open_days, closed = np.isin(range(7), self.weekdays), np.array(self.closed, dtype="datetime64[D]")
+        return np.is_busday(dates, weekmask=open_days, holidays=closed)
 
 
 def _frozen(array: np.ndarray, dtype: Any) -> np.ndarray:
@@ -222,13 +245,12 @@ def _check(calendar: Calendar) -> None:
     if not calendar.segments:
         raise ConfigError("segments is empty; state at least one opening and closing time.")
     last = 0
-    for start, end in calendar.segments:
-        begin, finish = seconds_of(start), seconds_of(end)
+    for (start, end), (begin, finish) in zip(calendar.segments, calendar.bounds, strict=True):
         if begin < last or finish <= begin:
             raise ConfigError(f"segment {start}-{end} does not follow in time; list segments of one day in order.")
-        if (finish - begin) % round(seconds):
+        if (finish - begin) % calendar.tick_seconds:
             raise ConfigError(f"segment {start}-{end} is not a whole number of ticks of {calendar.tick_minutes} min.")
-        last = int(finish)
+        last = finish
     if not calendar.weekdays or not set(calendar.weekdays) <= set(range(7)):
         raise ConfigError(f"weekdays is {calendar.weekdays}; give days from 0 (Monday) to 6.")
     if calendar.infer_early_close_minutes < 0:
@@ -241,5 +263,56 @@ def _check(calendar: Calendar) -> None:
     for day, close in calendar.early_closes.items():
         if calendar.end_tick(close) == 0:
             raise ConfigError(f"the early close {close} of {day} leaves no tick; list the day in closed instead.")
-    if calendar.covers is not None and calendar.covers[0] > calendar.covers[1]:
-        raise ConfigError(f"covers is {calendar.covers}; give the first date before the last.")
+
+
+@cache
+def _exchange(name: str) -> dict[str, Any]:
+    """Return what the package says of an exchange, as settings of `Calendar`."""
+    calendar = _from_package(name)
+    opens, closes = calendar.open_times[-1][1], calendar.close_times[-1][1]
+    if calendar.open_offset or calendar.close_offset > (closes == dt.time()):
+        raise ConfigError(
+            f"sessions of {name} run through midnight, and one of rlwb's lies within a day; state segments instead for "
+            "the hours to use."
+        )
+    regular = int(seconds_of(closes)) + DAY_SECONDS * calendar.close_offset
+    edges = [opens, text_of(regular)]
+    if calendar.break_start_times:
+        edges[1:1] = [calendar.break_start_times[-1][1], calendar.break_end_times[-1][1]]
+    zone, ends = calendar.tz.key, calendar.schedule["close"]
+    days = pd.DatetimeIndex(ends.index)
+    seconds = (ends.dt.tz_convert(zone).dt.tz_localize(None) - days).dt.total_seconds().astype(int)
+    weekdays = sorted(set(days.dayofweek))
+    usual = pd.date_range(days[0], days[-1])
+    closed = usual[usual.dayofweek.isin(weekdays)].difference(days)
+    return {
+        "segments": tuple(zip(edges[::2], edges[1::2], strict=True)),
+        "timezone": zone,
+        "weekdays": tuple(weekdays),
+        "early_closes": {str(day.date()): text_of(end) for day, end in seconds[seconds < regular].items()},
+        "closed": tuple(closed.strftime("%Y-%m-%d")),
+        "covers": (str(days[0].date()), str(days[-1].date())),
+    }
+
+
+def _from_package(name: str) -> Any:
+    """Return the package's calendar, from `_FIRST` to `_LAST` as far as it knows."""
+    presets = f"(The presets are {', '.join(PRESETS)}.)"
+    try:
+        import exchange_calendars
+    except ImportError:
+        raise ConfigError(
+            f"the calendar of {name} comes from exchange_calendars, which is not installed; pip install "
+            f"'rlwb[calendars]' brings it, or state segments, timezone, closed and early_closes. {presets}"
+        ) from None
+    names = exchange_calendars.get_calendar_names(include_aliases=True)
+    if name not in names:
+        near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "give its code, such as XNYS, XSHG or XLON."
+        raise ConfigError(f"exchange_calendars has no exchange {name!r}; {hint} {presets}")
+    try:
+        return exchange_calendars.get_calendar(name, start=_FIRST, end=_LAST)
+    except ValueError:  # it does not know so much
+        kind = type(exchange_calendars.get_calendar(name))
+        first, last = kind.bound_min() or _FIRST, kind.bound_max() or _LAST
+        return exchange_calendars.get_calendar(name, start=max(_FIRST, first), end=min(_LAST, last))

@@ -31,6 +31,7 @@ from functools import partial
 import numpy as np
 
 from rlwb.market.block import Block, Feature
+from rlwb.market.references import first_valid, last_valid
 from rlwb.market.schema import PRICES, SIZES
 
 #: Sessions that make the usual day: a week smooths the noise of one day and still follows the instrument.
@@ -70,13 +71,9 @@ def _changes(price: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(moved, price - np.take_along_axis(price, np.maximum(before, 0), axis=1), 0.0), moved
 
 
-def _volatility_of(price: np.ndarray) -> np.ndarray:
-    change, moved = _changes(price)
+def _volatility(block: Block, days: int = 0) -> np.ndarray:
+    change, moved = _changes(block.earlier("close", days) if days else block["close"])
     return np.sqrt(np.cumsum(change**2, axis=1) / np.cumsum(moved, axis=1))
-
-
-def _volatility(block: Block) -> np.ndarray:
-    return _volatility_of(block["close"])
 
 
 def _returns(block: Block) -> np.ndarray:
@@ -86,24 +83,19 @@ def _returns(block: Block) -> np.ndarray:
 
 
 def _gap(block: Block) -> np.ndarray:
-    price = np.where(np.isfinite(block["open"]), block["open"], block["close"])
-    seen = np.isfinite(price)
-    known = np.logical_or.accumulate(seen, axis=1)
-    first = np.take_along_axis(price, np.argmax(seen, axis=1)[:, None], axis=1)
+    known = np.logical_or.accumulate(np.isfinite(block["open"]) | np.isfinite(block["close"]), axis=1)
+    first = first_valid(block["open"], block["close"])[:, None]
     return np.where(known, np.log(first) - np.log(block.previous_close), np.nan)
 
 
 def _yesterday_return(block: Block) -> np.ndarray:
-    close, opening = block.earlier("close", 1), block.earlier("open", 1)
-    price = np.where(np.isfinite(opening), opening, close)
-    first = np.take_along_axis(price, np.argmax(np.isfinite(price), axis=1)[:, None], axis=1)
-    last = close.shape[1] - 1 - np.argmax(np.isfinite(close)[:, ::-1], axis=1)
-    move = np.log(np.take_along_axis(close, last[:, None], axis=1)) - np.log(first)
-    return np.broadcast_to(move, close.shape)
+    close = block.earlier("close", 1)
+    move = np.log(last_valid(close)) - np.log(first_valid(block.earlier("open", 1), close))
+    return np.broadcast_to(move[:, None], close.shape)
 
 
 def _yesterday_volatility(block: Block) -> np.ndarray:
-    volatility = _volatility_of(block.earlier("close", 1))
+    volatility = _volatility(block, days=1)
     return np.broadcast_to(volatility[:, -1:], volatility.shape)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +12,19 @@ import numpy as np
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars
 from rlwb.market.calendar import Calendar
-from rlwb.market.findings import Report
+from rlwb.market.clock import text_of
+from rlwb.market.findings import Finding, Report
 from rlwb.market.schema import PRICES, QUOTES, SIZES, TRADE_PRICES
 
 _SECOND = 1_000_000
+#: Share of bars between ticks from which on the bars are of another length than the ticks.
+_MAX_OFF_GRID = 0.2
+#: Share of sessions with a bar at an edge that is taken for all of them.
+_NEARLY_ALL = 0.9
+#: Shares of a session: what an early close leaves at least, and how much of that has bars.
+_SHORTEST = 0.5
+#: Share of the instruments that usually trade in a tick, from which on the market is open.
+_BREADTH = 1 / 3
 
 
 class Place(NamedTuple):
@@ -32,9 +43,7 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
     length = calendar.tick_seconds * _SECOND
     day, inner = np.divmod(stamp - length if calendar.label == "end" else stamp, DAY)
     first = np.searchsorted(calendar.segment, np.arange(len(calendar.segments)))
-    last = np.append(first[1:], calendar.num_ticks) - 1
-    opens = calendar.tick_start[first] * _SECOND
-    closes = calendar.tick_start[last] * _SECOND + length
+    opens, closes = np.array(calendar.bounds).T * _SECOND
     segment = np.maximum(np.searchsorted(opens, inner, side="right") - 1, 0)
     inside = (inner >= opens[segment]) & (inner < closes[segment])
     if calendar.label == "start":
@@ -48,44 +57,32 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
 
 
 class Cleaning:
-    """Sorted bars while they are laid on the clock; each method drops or changes some and counts them.
+    """Bars while they are laid on the clock; each method drops or changes some and counts them.
 
     Parameters
     ----------
     bars
-        Sorted by instrument and stamp, each stamp once.
+        Sorted by instrument and stamp, each stamp once; `bars` is what is left of them, `at` where that lies.
     calendar
         The clock.
-    report
-        Where findings are counted.
-    files
-        Names of sources by number.
-
-    Attributes
-    ----------
-    bars, at : Bars, Place
-        What is left, and where it lies.
-    widened : ndarray of bool, of shape (bars,)
-        Bars whose high or low is not the source's own.
+    report, files
+        Where findings are counted, and the names of sources by number.
     """
 
     def __init__(self, bars: Bars, calendar: Calendar, report: Report, files: Mapping[int, str]) -> None:
-        self.bars = bars
-        self.calendar = calendar
-        self.report = report
-        self.files = files
-        self.at = place(bars.stamp, calendar)
+        self.bars, self.at = bars, place(bars.stamp, calendar)
+        self.report, self.files = report, files
+        #: Bars whose high or low is not the source's own, bool of shape ``(bars,)``.
         self.widened = np.zeros(len(bars), dtype=bool)
 
     def find(self, kind: str, mask: np.ndarray) -> None:
         """Count the bars of `mask`, and list them while there is room."""
-        count = int(mask.sum())
-        self.report.count(kind, count)
-        if count and self.report.room(kind) > 0:
-            values = self.bars.values
-            for row in np.flatnonzero(mask)[: self.report.room(kind)].tolist():
-                what, value = _wrong(kind, {name: float(column[row]) for name, column in values.items()})
-                self.report.show([self.bars.finding(kind, row, self.files, what, value)])
+
+        def describe(row: int) -> Finding:
+            what, value = _wrong(kind, {name: float(column[row]) for name, column in self.bars.values.items()})
+            return self.bars.finding(kind, row, self.files, what, value)
+
+        self.report.tell(kind, np.flatnonzero(mask), describe)
 
     def drop(self, kind: str, mask: np.ndarray) -> None:
         """Count the bars of `mask` and take them out."""
@@ -95,86 +92,222 @@ class Cleaning:
             self.bars, self.at = self.bars.take(keep), Place(*(part[keep] for part in self.at))
             self.widened = self.widened[keep]
 
-    def set(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Put columns of values in the place of the bars' own."""
-        bars = self.bars
-        self.bars = Bars(
-            bars.names, bars.code, bars.stamp, {**bars.values, **columns}, bars.halted, bars.source, bars.row
-        )
-
     def repair(self, volume_multiplier: float) -> None:
         """Make impossible prices, quotes and volumes missing, widen ranges, and bring volume to shares."""
         values = dict(self.bars.values)
-        any_of = self._any
+        any_of = np.logical_or.reduce
+        prices, sizes = ([name for name in names if name in values] for names in (PRICES, SIZES))
         quoted = any_of([np.isfinite(values[name]) & (values[name] > 0) for name in QUOTES if name in values])
-        untraded = ~any_of([np.isfinite(values[name]) for name in TRADE_PRICES])
-        self.find("quote_only", untraded & quoted)
-        prices = [name for name in PRICES if name in values]
+        quote_only = quoted & np.logical_and.reduce([~np.isfinite(values[name]) for name in TRADE_PRICES])
+        self.find("quote_only", quote_only)
         wild = [np.isinf(values[name]) for name in prices] + [np.isnan(values[name]) for name in TRADE_PRICES]
-        self.find("price_not_finite", any_of(wild) & ~(untraded & quoted))
+        self.find("price_not_finite", any_of(wild) & ~quote_only)
         self.find("price_zero", any_of([values[name] == 0 for name in prices]))
         self.find("price_negative", any_of([values[name] < 0 for name in prices]))
         for name in prices:
-            values[name] = _where(values[name], np.isfinite(values[name]) & (values[name] > 0))
+            values[name] = np.where(np.isfinite(values[name]) & (values[name] > 0), values[name], np.nan)
         trade = [values[name] for name in TRADE_PRICES]
         top, bottom = np.fmax.reduce(trade), np.fmin.reduce(trade)
-        broken = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
-        self.find("high_low", broken)
-        self.widened = broken
-        values["high"] = np.where(broken, top, values["high"])
-        values["low"] = np.where(broken, bottom, values["low"])
+        self.widened = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
+        self.find("high_low", self.widened)
+        values["high"] = np.where(self.widened, top, values["high"])
+        values["low"] = np.where(self.widened, bottom, values["low"])
         if "bid" in values and "ask" in values:
             crossed = values["bid"] > values["ask"]
             self.find("quote_crossed", crossed)
-            values |= {name: _where(values[name], ~crossed) for name in QUOTES}
-        sizes = [name for name in SIZES if name in values]
+            values |= {name: np.where(crossed, np.nan, values[name]) for name in QUOTES}
         self.find("volume_negative", any_of([(values[name] < 0) | np.isinf(values[name]) for name in sizes]))
         for name in sizes:
-            values[name] = _where(values[name], np.isfinite(values[name]) & (values[name] >= 0))
+            values[name] = np.where(np.isfinite(values[name]) & (values[name] >= 0), values[name], np.nan)
         self.find("volume_missing", np.isnan(values["volume"]) & np.isfinite(values["close"]))
-        if volume_multiplier != 1:
-            values["volume"] = values["volume"] * volume_multiplier
-        self.set(values)
+        values["volume"] = values["volume"] * volume_multiplier
+        self.bars = replace(self.bars, values=values)
 
     def undo_adjustment(self) -> None:
         """Turn adjusted prices and sizes into those that were traded; bars without a factor lose both."""
-        factor = self.bars.values.get("factor")
-        if factor is None:
+        values = dict(self.bars.values)
+        if "factor" not in values:
             raise DataError(
                 "prices='adjusted' needs a column factor, and the bars have none; add it or drop the option."
             )
+        factor = values["factor"]
         known = np.isfinite(factor) & (factor > 0)
         self.find("factor_missing", ~known)
         self.find("factor_applied", known & (factor != 1))
         scale = np.where(known, factor, np.nan)
-        self.set(
-            {
-                name: values / scale if name in PRICES else values * scale
-                for name, values in self.bars.values.items()
-                if name in PRICES or name in SIZES
-            }
-        )
-
-    def _any(self, masks: list[np.ndarray]) -> np.ndarray:
-        return np.logical_or.reduce(masks) if masks else np.zeros(len(self.bars), dtype=bool)
+        values |= {name: column / scale for name, column in values.items() if name in PRICES}
+        values |= {name: column * scale for name, column in values.items() if name in SIZES}
+        self.bars = replace(self.bars, values=values)
 
 
-def _where(values: np.ndarray, good: np.ndarray) -> np.ndarray:
-    """Return the values that are good, NaN for the others."""
-    return values if good.all() else np.where(good, values, np.nan)
-
-
-def _wrong(kind: str, values: Mapping[str, float]) -> tuple[str, float]:
+def _wrong(kind: str, bar: Mapping[str, float]) -> tuple[str, float]:
     """Return in words and as a number what is wrong with a bar of these values."""
-    prices = {name: values[name] for name in TRADE_PRICES}
-    low = min(prices, key=lambda name: prices[name])
-    words: dict[str, Callable[[], tuple[str, float]]] = {
-        "price_zero": lambda: (", ".join(name for name in prices if prices[name] == 0), 0.0),
-        "price_negative": lambda: (f"{low} {prices[low]:g}", prices[low]),
-        "price_not_finite": lambda: (", ".join(n for n in prices if not np.isfinite(prices[n])), np.nan),
-        "high_low": lambda: (", ".join(f"{name} {value:g}" for name, value in prices.items()), values["high"]),
-        "quote_crossed": lambda: (f"bid {values['bid']:g}, ask {values['ask']:g}", values["bid"]),
-        "volume_negative": lambda: (f"volume {values['volume']:g}", values["volume"]),
-        "volume_missing": lambda: (f"close {values['close']:g}", values["close"]),
-    }
-    return words[kind]() if kind in words else ("", values["close"])
+    prices = {name: bar[name] for name in TRADE_PRICES}
+    match kind:
+        case "price_zero":
+            return ", ".join(name for name, price in prices.items() if price == 0), 0.0
+        case "price_negative":
+            low = min(prices, key=prices.__getitem__)
+            return f"{low} {prices[low]:g}", prices[low]
+        case "price_not_finite":
+            return ", ".join(name for name, price in prices.items() if not np.isfinite(price)), np.nan
+        case "high_low":
+            return ", ".join(f"{name} {price:g}" for name, price in prices.items()), bar["high"]
+        case "quote_crossed":
+            return f"bid {bar['bid']:g}, ask {bar['ask']:g}", bar["bid"]
+        case "volume_negative":
+            return f"volume {bar['volume']:g}", bar["volume"]
+        case "volume_missing":
+            return f"close {bar['close']:g}", bar["close"]
+    return "", bar["close"]
+
+
+class CalendarCheck:
+    """What all bars together show of a calendar's label, ticks, dates and closes: counted in parts, decided at last."""
+
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
+        self._count: Counter[Hashable] = Counter()
+        self._first: dict[Hashable, str] = {}
+        self._gaps = np.zeros(calendar.num_ticks + 1, dtype=np.int64)
+        #: By day since 1970, the instruments with a price in each tick, and those that trade, int32 ``(2, T)``.
+        self._breadth: dict[int, np.ndarray] = {}
+
+    def _see(self, what: Hashable, cleaning: Cleaning, mask: np.ndarray, count: int | None = None) -> None:
+        """Count bars of a kind, or what `count` says of them, and keep the place of the first."""
+        if mask.any():
+            first = cleaning.bars.finding("label_suspect", int(np.argmax(mask)), cleaning.files)
+            self._first.setdefault(what, first.place())
+            self._count[what] += int(mask.sum()) if count is None else count
+
+    def drop_misplaced(self, cleaning: Cleaning) -> None:
+        """Drop bars of closed days, outside the session, or between ticks, and count what that says.
+
+        Whole sessions must come at once.
+        """
+        calendar = self._calendar
+        dates = cleaning.at.day.astype("datetime64[D]")
+        if calendar.covers is not None:
+            first, last = np.array(calendar.covers, dtype="datetime64[D]")
+            self._see("outside", cleaning, (dates < first) | (dates > last))
+        cleaning.drop("closed_day", ~calendar.is_open(dates))
+        self._see_edges(cleaning)
+        cleaning.drop("auction", cleaning.at.edge)
+        cleaning.drop("off_session", ~cleaning.at.inside)
+        self._count["bars"] += len(cleaning.bars)
+        self._see("off_grid", cleaning, ~cleaning.at.on_grid)
+        cleaning.drop("off_grid", ~cleaning.at.on_grid)
+        at, code = cleaning.at, cleaning.bars.code
+        together = (np.diff(code) == 0) & (np.diff(at.day) == 0) & (np.diff(at.segment) == 0)
+        self._gaps += np.bincount(np.diff(at.tick)[together], minlength=len(self._gaps))
+
+    def _see_edges(self, cleaning: Cleaning) -> None:
+        """Count sessions, and by segment those with a bar at the edge of the other label, and at that of their own."""
+        calendar, at = self._calendar, cleaning.at
+        session = cleaning.bars.code.astype(np.int64) * 2**32 + at.day
+        self._count["sessions"] += len(np.unique(session))
+        for index in range(len(calendar.segments)):
+            ticks = np.flatnonzero(calendar.segment == index)
+            foreign = at.edge & (at.segment == index)
+            self._see(("foreign", index), cleaning, foreign, len(np.unique(session[foreign])))
+            own = at.inside & at.on_grid & (at.tick == (ticks[0] if calendar.label == "start" else ticks[-1]))
+            self._count["own", index] += len(np.unique(session[own]))
+
+    def see_closes(self, cleaning: Cleaning) -> None:
+        """Count in which ticks instruments trade, and drop bars after a close that the calendar states."""
+        calendar = self._calendar
+        days = np.unique(cleaning.at.day)
+        stated, ends = self._stated(days)
+        index = np.searchsorted(days, cleaning.at.day)
+        cleaning.drop("after_early_close", stated[index] & (cleaning.at.tick >= ends[index]))
+        ticks = calendar.num_ticks if calendar.infer_early_close_minutes else 0
+        breadth = np.zeros((len(days), 2, ticks), dtype=np.int32)
+        if ticks:
+            priced = np.isfinite(cleaning.bars.values["close"])
+            key = np.searchsorted(days, cleaning.at.day) * ticks + cleaning.at.tick
+            for layer, mask in enumerate((priced, priced & (cleaning.bars.values["volume"] != 0))):
+                breadth[:, layer] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
+        for day, count in zip(days.tolist(), breadth, strict=True):
+            self._breadth[day] = self._breadth.get(day, 0) + count
+
+    def _stated(self, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return of which days (since 1970) the calendar states an early close, and their ticks by it."""
+        dates = days.astype("datetime64[D]")
+        early = np.isin(dates, np.array(list(self._calendar.early_closes), dtype="datetime64[D]"))
+        return early, self._calendar.ticks_on(dates).astype(np.int64)
+
+    def validate(self, report: Report) -> tuple[np.ndarray, np.ndarray]:
+        """Refuse bars of dates that the calendar does not cover, or of another length than its ticks; report the rest.
+
+        The label is suspect when nearly every session has a bar at the edge that the other label would use, and hardly
+        any at its own edge of the same segment.
+
+        Returns
+        -------
+        days, ticks : ndarray of int64, of shape (days,)
+            The days that were seen, since 1970, sorted, and the ticks of each, early closes applied.
+        """
+        calendar, count, first = self._calendar, self._count, self._first
+        if count["outside"]:
+            raise DataError(
+                f"{count['outside']:,} bars (first: {first['outside']}) lie outside "
+                f"{' to '.join(calendar.covers or ())}, for which the calendar knows holidays and early closes; leave "
+                "them out, or state closed and early_closes yourself."
+            )
+        if count["off_grid"] > _MAX_OFF_GRID * count["bars"]:
+            raise DataError(
+                f"{count['off_grid']:,} of {count['bars']:,} bars lie between ticks of {calendar.tick_minutes} min "
+                f"(first: {first['off_grid']}); set tick_minutes to the bars' own length, or round their stamps."
+            )
+        total, usual = int(self._gaps.sum()), int(self._gaps.argmax())
+        if total >= 10 and self._gaps[1] <= 0.02 * total and self._gaps[::usual].sum() > 0.98 * total:
+            minutes = usual * calendar.tick_minutes
+            raise DataError(
+                f"the bars are {minutes:g} min apart, the calendar's ticks last {calendar.tick_minutes:g} min; "
+                f"set tick_minutes={minutes:g}."
+            )
+        closing_auction = False
+        for index in range(len(calendar.segments)):
+            foreign, own = count["foreign", index], count["own", index]
+            if not count["sessions"] or foreign < _NEARLY_ALL * count["sessions"]:
+                continue
+            closing_auction |= calendar.label == "start" and index == len(calendar.segments) - 1
+            if own <= (1 - _NEARLY_ALL) * count["sessions"]:
+                other = "end" if calendar.label == "start" else "start"
+                report.add("label_suspect", foreign, f"{first['foreign', index]}, try label={other!r}", value=foreign)
+        days = np.array(sorted(self._breadth), dtype=np.int64)
+        return days, self._closes(days, report, closing_auction)
+
+    def _closes(self, days: np.ndarray, report: Report, closing_auction: bool) -> np.ndarray:
+        """Return each day's ticks, and report early closes."""
+        calendar, dates = self._calendar, days.astype("datetime64[D]")
+        stated, ends = self._stated(days)
+        for row in np.flatnonzero(stated).tolist():
+            report.add("early_close_stated", date=str(dates[row]))
+        if calendar.infer_early_close_minutes and len(days):
+            priced, traded = np.stack([self._breadth[day] for day in days.tolist()], axis=1)
+            silent = traded.sum(axis=1) == 0  # an index never has volume
+            length, trusted = _early_lengths(np.where(silent[:, None], priced, traded), calendar, closing_auction)
+            ends = np.where(trusted & ~stated, length, ends)
+            for row in np.flatnonzero(trusted & ~stated).tolist():
+                close = text_of(int(calendar.tick_start[ends[row] - 1]) + calendar.tick_seconds)
+                report.add("early_close_inferred", 1, f"at {close}", date=str(dates[row]))
+        return ends
+
+
+def _early_lengths(breadth: np.ndarray, calendar: Calendar, closing_auction: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each day the ticks until the market fell silent, and whether that is an early close; both ``(days,)``.
+
+    A tick counts when at least a third of the number of instruments that usually trade in a tick of that day trade in
+    it (`breadth`, of shape ``(days, T)``), so that a few late prints do not keep a closed market open.
+    """
+    ticks = calendar.num_ticks
+    usual = np.median(breadth[:, : max(1, ticks // 2)], axis=1)
+    printed = breadth >= np.maximum(1, _BREADTH * usual)[:, None]
+    length = np.where(printed.any(axis=1), ticks - np.argmax(printed[:, ::-1], axis=1), ticks)
+    lost = (ticks - length) * calendar.tick_minutes
+    trusted = (lost > 0) & (lost >= calendar.infer_early_close_minutes)
+    if closing_auction:  # the last bar of a short day is its auction, which regular days keep outside the session
+        length = np.where(trusted, length - 1, length)
+    trusted &= (length >= _SHORTEST * ticks) & (printed.sum(axis=1) >= _SHORTEST * length)
+    return length, trusted

@@ -1,8 +1,7 @@
-"""Times of day as seconds since local midnight, and back."""
+"""Times of day as seconds since local midnight, and dates of settings."""
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from typing import Any
 
@@ -33,10 +32,8 @@ def seconds_of(time: Any) -> float:
         if minutes > 59 or seconds > 59 or total > DAY_SECONDS:
             raise ConfigError(f"the time {time!r} does not exist; times run from 00:00 to 24:00.")
         return total
-    if isinstance(time, (bool, int, float)):
-        raise ConfigError(f"the time {time!r} is a number; write it as quoted text, for example '11:30'.")
-    if not hasattr(time, "hour") or time is None:
-        raise ConfigError(f"{time!r} is not a time of day; give text such as '09:30' or a datetime.time.")
+    if not hasattr(time, "hour"):
+        raise ConfigError(f"{time!r} is not a time of day; write it as quoted text, for example '11:30'.")
     whole: float = time.hour * 3600 + time.minute * 60 + time.second
     return whole + time.microsecond / 1e6 if time.microsecond else whole
 
@@ -57,15 +54,7 @@ def day_of(value: Any) -> np.datetime64:
             raise ValueError
         return np.datetime64("-".join(match.groups()), "D")
     except ValueError:
-        raise ConfigError(
-            f"the date {value!r} is not of the form YYYY-MM-DD; write for example '2025-11-28'."
-        ) from None
-
-
-def time_at(seconds: int) -> dt.time:
-    """Return the time of day at `seconds` since midnight; the end of the day is 00:00."""
-    seconds %= DAY_SECONDS
-    return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60)
+        raise ConfigError(f"the date {value!r} is not of the form YYYY-MM-DD, for example '2025-11-28'.") from None
 
 
 def text_of(seconds: int) -> str:

@@ -1,94 +1,84 @@
 """What reading, building and checking bars found: one list of findings, counted by kind.
 
-A `Report` is passed to everything that reads or changes bars. Each step calls `Report.add(kind, count, what, ...)` with
-a key of `KINDS` and, where known, the instrument, date, stamp, file and row of the first bar concerned. All findings
-are counted; the first `Report.limit` of each kind are listed (loading lists one, a check 1,000).
+A `Report` is passed to everything that reads or changes bars. Each step counts all it finds under a key of `KINDS`, and
+lists the first of each kind by instrument, date, stamp, file and row (loading lists one, a check 1,000).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
-Effect = Literal["dropped", "repaired", "noted"]
-Severity = Literal["fault", "note"]
+import numpy as np
 
 
 class Kind(NamedTuple):
-    """One kind of finding: the unit counted, what loading does about it, how bad it is, its text, and what to do."""
+    """One kind of finding: its unit, whether it is dropped, repaired or noted, fault or note, its text, what to do."""
 
     unit: str
-    effect: Effect
-    severity: Severity
+    effect: str
+    severity: str
     text: str
     advice: str = "nothing"
 
 
-#: What to do about a suspected split.
-SPLIT_ADVICE = (
-    "nothing is adjusted: state the splits in a column factor, load adjusted bars, or leave the earlier days out; as "
-    "it is, today's prices and volumes are compared with yesterday's across the split"
-)
-_ADVICE = {
-    "AGAIN": "ask the source for the bar; until then its value is missing",
-    "CLOCK": "correct the calendar (hours, zone, label, bar length) if they belong to the session",
-    "SPLIT": SPLIT_ADVICE,
-}
-#: name | unit | effect | severity | text | advice; a line that is indented continues the one before.
+#: name | unit | effect | severity | text | advice
 _TABLE = """
 damaged | files | noted | fault | cannot be read | import its sources into a new folder
 incomplete | sources | noted | fault | an import was cut short | run the same import again
 refused | sources | noted | fault | loading refuses the bars | follow what the sentence says
 instrument_missing | bars | dropped | fault | no instrument | fill the column instrument
-datetime_missing | bars | dropped | fault | no stamp, or one in an hour that the clocks show twice or never | fill
-    the column datetime
+datetime_missing | bars | dropped | fault | no stamp, or one in an hour that the clocks show twice or never \
+    | fill the column datetime
 closed_day | bars | dropped | fault | on a weekend or a day the calendar calls closed | correct the calendar if not so
-off_session | bars | dropped | note | outside the session's segments | CLOCK
-auction | bars | dropped | note | stamped at the session's edge, outside its ticks (auctions) | CLOCK
-off_grid | bars | dropped | fault | stamp not on the tick grid | CLOCK
-after_early_close | bars | dropped | note | after an early close | CLOCK
+off_session | bars | dropped | note | outside the session's segments | correct the calendar if they belong to it
+auction | bars | dropped | note | stamped at the session's edge, outside its ticks (auctions) \
+    | correct the calendar (hours, label) if they belong to the session
+off_grid | bars | dropped | fault | stamp not on the tick grid | correct the calendar (label, bar length)
+after_early_close | bars | dropped | note | after an early close | correct the calendar if not so
 duplicate_identical | bars | dropped | note | repeats an earlier bar exactly
-duplicate_conflicting | bars | dropped | fault | another bar of the same tick follows (the last is kept) | see which
-    row is right
+duplicate_conflicting | bars | dropped | fault | another bar of the same tick follows (the last is kept) \
+    | see which row is right
 overlap_identical | bars | dropped | note | also in a source imported earlier, with the same values
-overlap_conflicting | bars | dropped | fault | differ from the bar of another source (see the conflicts) | see which
-    source is right; --on-conflict chooses at import
+overlap_conflicting | bars | dropped | fault | differ from the bar of another source (see the conflicts) \
+    | see which source is right; --on-conflict chooses at import
 file_repeated | files | dropped | note | same content as another file
 unsorted | bars | repaired | note | earlier than the bar before it (sorted)
-price_zero | bars | repaired | fault | a price of 0 (made missing) | AGAIN
-price_negative | bars | repaired | fault | a negative price (made missing) | AGAIN
-price_not_finite | bars | repaired | fault | a price of NaN or infinity (missing) | AGAIN
+price_zero | bars | repaired | fault | a price of 0 (made missing) | ask the source for the bar
+price_negative | bars | repaired | fault | a negative price (made missing) | ask the source for the bar
+price_not_finite | bars | repaired | fault | a price of NaN or infinity (missing) | ask the source for the bar
 high_low | bars | repaired | fault | open or close outside low..high (range widened) | see whether columns are exchanged
-quote_crossed | bars | repaired | fault | bid above ask (quote made missing) | AGAIN
-volume_negative | bars | repaired | fault | a negative or infinite volume or size (made missing) | AGAIN
+quote_crossed | bars | repaired | fault | bid above ask (quote made missing) | ask the source for the bar
+volume_negative | bars | repaired | fault | a negative or infinite volume or size (made missing) \
+    | ask the source for the bar
 volume_missing | bars | noted | note | a price without a volume | volume caps and VWAP cannot use these bars
 quote_only | bars | noted | note | a quote and no trade
-missing_tick | ticks | noted | note | no price (no-trade ticks) | nothing for thin instruments; else fetch the days
-    again
-missing_session | sessions | noted | note | no bar on a day on which most others trade | fetch the days again, or
-    accept a halt
+missing_tick | ticks | noted | note | no price (no-trade ticks) \
+    | nothing for thin instruments; else fetch the days again
+missing_session | sessions | noted | note | no bar on a day on which most others trade \
+    | fetch the days again, or accept a halt
 sparse_session | sessions | dropped | note | fewer ticks with a price than min_coverage asks | set min_coverage
 early_close_stated | dates | noted | note | closed early as the calendar states
 early_close_inferred | dates | noted | note | closed early (nothing traded later)
 no_volume | sessions | noted | note | nothing traded: all volumes are 0 or missing
 zero_volume | bars | noted | note | a price and a volume of 0 | nothing; a volume cap fills nothing there
-stale | runs | noted | note | all prices of an hour or more in a row are one and the same | see whether it was
-    halted, locked at a price limit, or the feed stood still
-outlier | bars | noted | fault | a price far from its neighbours on both sides, which return | compare with another
-    source; a bad print moves the benchmark and is a price nobody could trade at
-jump | bars | noted | fault | the close moves over 10 % within a session and stays | compare with another source;
-    leave the day out if it is not real
-price_jump | sessions | noted | fault | opens over 30 % away from the last close, not like a split | compare with
-    another source; a change of units or of the instrument behind the id looks so
-factor_contradicted | sessions | noted | fault | the factor changes by a fifth or more and the price does not (are
-    prices adjusted?) | set prices='adjusted' if they are
-split_suspected | sessions | noted | fault | opens like after a split, by price and volume (not adjusted; see
-    docs/data/actions.md) | SPLIT
-volume_break | dates | noted | fault | median volume is over 8 times larger or smaller than the day before | the
-    source changed its feed or unit; use the days on one side of it only
-label_suspect | sessions | noted | fault | stamps look as if the calendar's label were the wrong one | use the other
-    label; a data set must be imported again
+stale | runs | noted | note | all prices of an hour or more in a row are one and the same \
+    | see whether it was halted, locked at a price limit, or the feed stood still
+outlier | bars | noted | fault | a price far from its neighbours on both sides, which return \
+    | compare with another source; a bad print moves the benchmark and is a price nobody could trade at
+jump | bars | noted | fault | the close moves over 10 % within a session and stays \
+    | compare with another source; leave the day out if it is not real
+price_jump | sessions | noted | fault | opens over 30 % away from the last close, not like a split \
+    | compare with another source; a change of units or of the instrument behind the id looks so
+factor_contradicted | sessions | noted | fault | the factor changes by a fifth or more and the price does not \
+    (are prices adjusted?) | set prices='adjusted' if they are
+split_suspected | sessions | noted | fault | opens like after a split, by price and volume (not adjusted; see \
+    docs/data/actions.md) | nothing is adjusted: state the splits in a column factor, load adjusted bars, or leave the \
+    earlier days out; as it is, today's prices and volumes are compared with yesterday's across the split
+volume_break | dates | noted | fault | median volume is over 8 times larger or smaller than the day before \
+    | the source changed its feed or unit; use the days on one side of it only
+label_suspect | sessions | noted | fault | stamps look as if the calendar's label were the wrong one \
+    | use the other label; a data set must be imported again
 instrument_padded | instruments | repaired | note | blanks around the id (taken off)
 instrument_without_bars | instruments | dropped | note | listed, but without any prices
 instrument_unlisted | instruments | noted | note | has files, but is not listed (left out)
@@ -106,18 +96,8 @@ column_ignored | columns | noted | note | not part of the schema
 file_ignored | files | noted | note | not a file of bars
 cache_rebuilt | caches | noted | note | damaged, built again
 """
-
-
-def _kinds() -> dict[str, Kind]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in _TABLE.replace("\n    ", " ").strip().splitlines()]
-    kinds: dict[str, Kind] = {}
-    for name, unit, effect, severity, text, *advice in rows:
-        said = advice[0] if advice else "nothing"
-        kinds[name] = Kind(unit, cast("Effect", effect), cast("Severity", severity), text, _ADVICE.get(said, said))
-    return kinds
-
-
-KINDS: dict[str, Kind] = _kinds()
+_ROWS = ([" ".join(cell.split()) for cell in line.split("|")] for line in _TABLE.strip().splitlines())
+KINDS: dict[str, Kind] = {name: Kind(*cells) for name, *cells in _ROWS}
 
 #: Kinds of which more are listed than the limit, because each of them is to be looked at.
 LISTED_ALWAYS = {"split_suspected": 20}
@@ -130,36 +110,21 @@ def printable(text: str) -> str:
 
 def counted(count: int, unit: str) -> str:
     """Return a count and its unit, given as plural, in words: ``1 bar``, ``2,000 bars``."""
-    head, _, rest = unit.partition(" ")
-    return " ".join(part for part in (f"{count:,}", head.removesuffix("s") if count == 1 else head, rest) if part)
+    head, space, rest = unit.partition(" ")
+    return f"{count:,} {head.removesuffix('s') if count == 1 else head}{space}{rest}"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One finding, and where it is.
+class Finding(NamedTuple):
+    """One finding, and where it is."""
 
-    Parameters
-    ----------
-    kind
-        A key of `KINDS`.
-    what
-        The value that is wrong, in words.
-    instrument, date, stamp
-        Where it is: id, ``YYYY-MM-DD``, and the stamp as text; None where it has none.
-    file, row
-        Where the bar came from; rows are counted from 1.
-    value
-        The price, volume, return, ratio or number that it is about; NaN without one.
-    """
-
-    kind: str
-    what: str = ""
+    kind: str  # a key of `KINDS`
+    what: str = ""  # the value that is wrong, in words
     instrument: str | None = None
-    date: str | None = None
-    stamp: str | None = None
-    file: str | None = None
-    row: int | None = None
-    value: float = float("nan")
+    date: str | None = None  # YYYY-MM-DD
+    stamp: str | None = None  # as text
+    file: str | None = None  # where the bar came from
+    row: int | None = None  # there, counted from 1
+    value: float = float("nan")  # the price, volume, return, ratio or number that it is about
 
     def place(self) -> str:
         """Return where it is and what it is, in words: ``A 2024-01-03 10:05:00 (a.csv row 6): close``."""
@@ -178,14 +143,7 @@ class Report:
     totals
         Numbers that are no findings: bars read and kept, sessions built.
     limit
-        How many findings of each kind are listed; all are counted.
-
-    Attributes
-    ----------
-    counts : dict of int
-        How many findings of each kind, by kind.
-    listed : dict of list of Finding
-        The first `limit` of each kind.
+        How many findings of each kind are in `listed`, by kind; `counts` has the numbers of all.
     """
 
     def __init__(self, totals: Mapping[str, int] | None = None, *, limit: int = 1) -> None:
@@ -194,26 +152,21 @@ class Report:
         self.listed: dict[str, list[Finding]] = {}
         self.totals: dict[str, int] = dict(totals or {})
 
-    def add(
-        self,
-        kind: str,
-        count: int = 1,
-        what: str = "",
-        *,
-        instrument: str | None = None,
-        date: str | None = None,
-        stamp: str | None = None,
-        file: str | None = None,
-        row: int | None = None,
-        value: float = float("nan"),
-    ) -> None:
-        """Count `count` findings of `kind`, and list the first, which the other parameters tell; 0 adds nothing.
+    def add(self, kind: str, count: int = 1, what: str = "", **place: Any) -> None:
+        """Count `count` findings, and list the first, of which `what` and `place` are fields; 0 adds nothing.
 
-        The other parameters are those of `Finding`. An unknown kind is a `KeyError`.
+        An unknown kind is a `KeyError`.
         """
         self.count(kind, count)
         if count:
-            self.show([Finding(kind, what, instrument, date, stamp, file, row, value)])
+            self.show([Finding(kind, what, **place)])
+
+    def tell(
+        self, kind: str, rows: np.ndarray, describe: Callable[[int], Finding], *, count: int | None = None
+    ) -> None:
+        """Count a finding for each of `rows`, int of shape ``(n,)``, or `count`; list those that there is room for."""
+        self.count(kind, len(rows) if count is None else count)
+        self.show(describe(row) for row in rows[: self.room(kind)].tolist())
 
     def count(self, kind: str, count: int) -> None:
         """Count findings without listing any."""
@@ -224,12 +177,12 @@ class Report:
     def show(self, findings: Iterable[Finding]) -> None:
         """List findings that are counted already, as far as there is room."""
         for finding in findings:
-            if self.room(finding.kind) > 0:
+            if self.room(finding.kind):
                 self.listed.setdefault(finding.kind, []).append(finding)
 
     def room(self, kind: str) -> int:
         """Return how many more findings of the kind are listed."""
-        return max(self.limit, LISTED_ALWAYS.get(kind, 0)) - len(self.listed.get(kind, ()))
+        return max(0, max(self.limit, LISTED_ALWAYS.get(kind, 0)) - len(self.listed.get(kind, ())))
 
     def total(self, name: str, number: int) -> None:
         """Add to one of the totals."""
@@ -282,16 +235,15 @@ class Report:
         return "\n".join(line for line in lines if line) or "nothing to report"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return values that JSON can hold and `from_dict` takes."""
-        findings = {
-            kind: {
-                "count": count,
-                **KINDS[kind]._asdict(),
-                "example": self.examples.get(kind, ""),
-                "listed": [_without_nothing(vars(finding)) for finding in self.listed.get(kind, ())],
-            }
-            for kind, count in self.ordered().items()
-        }
+        """Return values that JSON can hold and `from_dict` takes; what a finding lacks is left out."""
+        findings = {}
+        for kind, count in self.ordered().items():
+            listed = [
+                {name: value for name, value in finding._asdict().items() if value is not None and value == value}
+                for finding in self.listed.get(kind, ())
+            ]
+            example = self.examples.get(kind, "")
+            findings[kind] = {"count": count, **KINDS[kind]._asdict(), "example": example, "listed": listed}
         return {"totals": dict(self.totals), "limit": self.limit, "findings": findings}
 
     @classmethod
@@ -308,8 +260,3 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report({self.counts})"
-
-
-def _without_nothing(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is None or NaN, which JSON cannot hold."""
-    return {name: value for name, value in values.items() if value is not None and value == value}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class References:
         """
         reference = self.previous_close.copy()
         unknown = np.flatnonzero(~np.isfinite(reference))
-        reference[unknown] = first_price(self.sessions, unknown, _ANCHORS)
+        reference[unknown] = _first_price(self.sessions, unknown, _ANCHORS)
         return reference
 
     @cached_property
@@ -55,36 +55,26 @@ class References:
 
         In shares of today, where the sessions have factors.
         """
-        return _earlier(self.sessions, tick_volume(self.sessions), shares=True)
+        return _earlier(self.sessions, _mean_volume(self.sessions), shares=True)
 
 
-@dataclass(frozen=True)
-class Levels:
-    """Where each session opened, closed, and how much was traded; float64 of shape ``(S,)`` each.
+class Levels(NamedTuple):
+    """What each session's prices and volumes come to; float64 of shape ``(S,)`` each, NaN where it has none."""
 
-    Parameters
-    ----------
-    open, close
-        `first_price` and `last_close`.
-    volume, tick_volume
-        `total_volume` and `tick_volume`.
-    """
+    open: np.ndarray  # first valid open or close
+    close: np.ndarray  # last valid close
+    volume: np.ndarray  # of all ticks, 0 where none is stated
+    tick_volume: np.ndarray  # mean of the ticks that state one; NaN where it is 0
 
-    open: np.ndarray
-    close: np.ndarray
-    volume: np.ndarray
-    tick_volume: np.ndarray
 
-    @classmethod
-    def of(cls, sessions: Sessions) -> Levels:
-        """Return the levels of a panel."""
-        opened = first_price(sessions, np.arange(len(sessions)))
-        return cls(opened, last_close(sessions), total_volume(sessions), tick_volume(sessions))
-
-    @classmethod
-    def join(cls, parts: Sequence[Levels]) -> Levels:
-        """Return the levels of a panel from those of its parts, of which there is at least one."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__annotations__))
+def levels_of(sessions: Sessions) -> Levels:
+    """Return the levels of a panel."""
+    return Levels(
+        _first_price(sessions, np.arange(len(sessions)), ("open", "close")),
+        _by_block(last_valid, sessions.fields["close"]),
+        _by_block(lambda volume: np.nansum(volume, axis=1), sessions.fields["volume"]),
+        _mean_volume(sessions),
+    )
 
 
 def previous_close(sessions: Sessions) -> np.ndarray:
@@ -92,67 +82,50 @@ def previous_close(sessions: Sessions) -> np.ndarray:
 
     Where the sessions have factors, it is what that close is worth in prices of today.
     """
-    return _earlier(sessions, last_close(sessions))
+    return _earlier(sessions, _by_block(last_valid, sessions.fields["close"]))
 
 
-def last_close(sessions: Sessions) -> np.ndarray:
-    """Return each session's last valid close, float64 of shape ``(S,)``; NaN where it has none."""
-    return _by_session(sessions.fields["close"], _last_above_zero)
+def _by_block(function: Callable[..., np.ndarray], *fields: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return `function` of fields (S, T), which gives one number a row, of all or some rows, block by block."""
+    every = np.arange(len(fields[0])) if rows is None else rows
+    parts = [function(*(field[part] for field in fields)) for part in blocks(every, fields[0].shape[1])]
+    return np.concatenate([np.empty(0), *parts])
 
 
-def first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...] = ("open", "close")) -> np.ndarray:
-    """Return the first valid price of the sessions in `rows`, float64 of shape ``(n,)``; NaN where there is none.
+def last_valid(close: np.ndarray) -> np.ndarray:
+    """Return the last price of each row of ``(n, T)``, shape ``(n,)``; NaN where there is none."""
+    valid = np.isfinite(close) & (close > 0)
+    last = close.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
+    return np.where(valid.any(axis=1), close[np.arange(len(close)), last], np.nan)
 
-    In each tick, the first of the fields `names` that is there and has a value counts.
+
+def first_valid(price: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Return the first price of each row ``(n, T)``, shape ``(n,)``: in each tick, the first field that has one counts.
+
+    NaN where there is none.
     """
-    fields, ticks = sessions.fields, sessions.calendar.num_ticks
-    out, filled = np.full(len(rows), np.nan), 0
-    for part in blocks(rows, ticks):
-        anchors = np.full((len(part), ticks), np.nan)
-        for name in names:
-            if name in fields:
-                anchors = np.where(np.isfinite(anchors), anchors, fields[name][part])
-        first = np.argmax(np.isfinite(anchors), axis=1)
-        out[filled : filled + len(part)] = anchors[np.arange(len(part)), first]
-        filled += len(part)
-    return out
+    for other in others:
+        price = np.where(np.isfinite(price), price, other)
+    return price[np.arange(len(price)), np.argmax(np.isfinite(price), axis=1)]
 
 
-def tick_volume(sessions: Sessions) -> np.ndarray:
-    """Return each session's mean volume of the ticks that state one, float64 of shape ``(S,)``; NaN where it is 0."""
-    return _by_session(sessions.fields["volume"], _mean_above_zero)
+def _first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    return _by_block(first_valid, *(sessions.fields[name] for name in names if name in sessions.fields), rows=rows)
 
 
-def total_volume(sessions: Sessions) -> np.ndarray:
-    """Return each session's volume, float64 of shape ``(S,)``; 0 where none is stated."""
-    return _by_session(sessions.fields["volume"], lambda values: np.nansum(values, axis=1))
+def _mean_volume(sessions: Sessions) -> np.ndarray:
+    """Return each session's mean volume of the ticks that state one; NaN where it is 0."""
 
+    def mean(volume: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            value = np.nansum(volume, axis=1) / np.isfinite(volume).sum(axis=1)
+        return np.where(value > 0, value, np.nan)
 
-def _by_session(values: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return `function` of all rows of `values` (S, T), which gives one number a row, block by block."""
-    out, size = np.empty(len(values)), max(1, BLOCK_BARS // max(1, values.shape[1]))
-    for low in range(0, len(values), size):
-        out[low : low + size] = function(values[low : low + size])
-    return out
-
-
-def _last_above_zero(values: np.ndarray) -> np.ndarray:
-    valid = np.isfinite(values) & (values > 0)
-    last = values.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
-    return np.where(valid.any(axis=1), values[np.arange(len(values)), last], np.nan)
-
-
-def _mean_above_zero(values: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        mean = np.nansum(values, axis=1) / np.isfinite(values).sum(axis=1)
-    return np.where(mean > 0, mean, np.nan)
+    return _by_block(mean, sessions.fields["volume"])
 
 
 def _earlier(sessions: Sessions, values: np.ndarray, *, shares: bool = False) -> np.ndarray:
-    """Return for each session the last finite one of `values` (S,) among the instrument's earlier sessions.
-
-    The values are prices, or numbers of shares.
-    """
+    """Return for each session the last finite one of `values` (S,), prices or shares, of the instrument's earlier."""
     rows = np.arange(len(values))
     known = np.maximum.accumulate(np.where(np.isfinite(values), rows, -1))
     before = np.concatenate([[-1], known[:-1]]).astype(np.int64) if len(rows) else rows

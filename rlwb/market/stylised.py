@@ -7,6 +7,7 @@ Every function leaves missing ticks out and looks at returns within a session on
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from rlwb.market.sessions import Sessions
 
@@ -39,7 +40,7 @@ def excess_kurtosis(values: np.ndarray) -> float:
 
 def volatility_profile(sessions: Sessions) -> np.ndarray:
     """Return the root mean square return of each tick relative to their mean, ``(T - 1,)``: the U; mean 1."""
-    return _relative(np.sqrt(_column_mean(log_returns(sessions) ** 2)))
+    return _relative(np.sqrt(_mean(log_returns(sessions) ** 2)))
 
 
 def volume_profile(sessions: Sessions) -> np.ndarray:
@@ -47,7 +48,7 @@ def volume_profile(sessions: Sessions) -> np.ndarray:
     volume = sessions.fields["volume"]
     total = np.nansum(volume, axis=1)
     traded = total > 0
-    return _relative(_column_mean(volume[traded] / total[traded, None]))
+    return _relative(_mean(volume[traded] / total[traded, None]))
 
 
 def volatility_autocorrelation(sessions: Sessions, lags: int = 20) -> np.ndarray:
@@ -55,20 +56,15 @@ def volatility_autocorrelation(sessions: Sessions, lags: int = 20) -> np.ndarray
 
     The U is divided out first, so that what remains is clustering.
     """
-    returns = np.abs(log_returns(sessions))
-    level = _column_mean(returns)
-    returns = returns / np.where(level > 0, level, np.nan)
+    returns = _relative(np.abs(log_returns(sessions)))
     return np.array([_correlation(returns[:, lag:], returns[:, :-lag]) for lag in range(1, lags + 1)])
 
 
 def volume_volatility_correlation(sessions: Sessions) -> float:
     """Return the correlation of log volume and absolute return, each relative to its mean at that tick."""
-    returns = np.abs(log_returns(sessions))
-    level = _column_mean(returns)
-    relative = returns / np.where(level > 0, level, np.nan)
     volume = np.log1p(sessions.fields["volume"][:, 1:])
-    by_session = volume - _column_mean(volume.T)[:, None]
-    return _correlation(by_session - _column_mean(by_session), relative)
+    by_session = volume - _mean(volume.T)[:, None]
+    return _correlation(by_session - _mean(by_session), _relative(np.abs(log_returns(sessions))))
 
 
 def return_autocorrelation(sessions: Sessions, horizon: int = 1) -> float:
@@ -86,22 +82,19 @@ def variance_ratio(sessions: Sessions, horizon: int) -> float:
     1 for a martingale, below 1 where the price reverts (Lo and MacKinlay, 1988, Review of Financial Studies 1). Both
     variances weigh each tick of the day alike, so the U does not bend the ratio.
     """
-    short, long = log_returns(sessions), log_returns(sessions, horizon)
-    by_tick = _column_mean(short**2)
-    windows = np.convolve(by_tick, np.ones(horizon), mode="valid")
-    return float(np.mean(_column_mean(long**2)) / np.mean(windows))
+    by_tick, long = (_mean(log_returns(sessions, ticks) ** 2) for ticks in (1, horizon))
+    return float(np.mean(long) / np.mean(np.convolve(by_tick, np.ones(horizon), mode="valid")))
 
 
 def stylised_facts(sessions: Sessions, horizon: int = 6) -> dict[str, float]:
     """Return one number for each fact; `horizon` in ticks for reversion."""
     clustering = volatility_autocorrelation(sessions, 10)
-    volatility, volume = volatility_profile(sessions), volume_profile(sessions)
     return {
         "excess_kurtosis": excess_kurtosis(log_returns(sessions)),
         "volatility_autocorrelation_1": float(clustering[0]),
         "volatility_autocorrelation_10": float(clustering[-1]),
-        "volatility_open_to_middle": _open_to_middle(volatility),
-        "volume_open_to_middle": _open_to_middle(volume),
+        "volatility_open_to_middle": _open_to_middle(volatility_profile(sessions)),
+        "volume_open_to_middle": _open_to_middle(volume_profile(sessions)),
         "volume_volatility_correlation": volume_volatility_correlation(sessions),
         "return_autocorrelation": return_autocorrelation(sessions, horizon),
         "variance_ratio": variance_ratio(sessions, horizon),
@@ -111,28 +104,19 @@ def stylised_facts(sessions: Sessions, horizon: int = 6) -> dict[str, float]:
 def _open_to_middle(profile: np.ndarray) -> float:
     tenth = max(1, len(profile) // 10)
     middle = profile[4 * len(profile) // 10 : 6 * len(profile) // 10]
-    levels = [_column_mean(part[:, None])[0] for part in (profile[:tenth], middle)]
-    return float(levels[0] / levels[1])
+    return float(_mean(profile[:tenth]) / _mean(middle))
 
 
-def _column_mean(values: np.ndarray) -> np.ndarray:
-    present = np.isfinite(values)
-    count = present.sum(axis=0)
-    total = np.where(present, values, 0.0).sum(axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean of each column's, or of the vector's, present values; NaN where there is none."""
+    return np.asarray((pd.DataFrame if values.ndim == 2 else pd.Series)(values).mean())
 
 
-def _relative(profile: np.ndarray) -> np.ndarray:
-    present = profile[np.isfinite(profile)]
-    mean = present.mean() if len(present) else np.nan
-    return profile / mean if mean > 0 else np.full_like(profile, np.nan)
+def _relative(values: np.ndarray) -> np.ndarray:
+    """Return values over the mean of their column, or of the vector; NaN where that is not above 0."""
+    level = _mean(values)
+    return values / np.where(level > 0, level, np.nan)
 
 
 def _correlation(left: np.ndarray, right: np.ndarray) -> float:
-    present = np.isfinite(left) & np.isfinite(right)
-    if present.sum() < 3:
-        return float("nan")
-    a, b = left[present], right[present]
-    a, b = a - a.mean(), b - b.mean()
-    scale = np.sqrt((a**2).sum() * (b**2).sum())
-    return float((a * b).sum() / scale) if scale > 0 else float("nan")
+    return float(pd.DataFrame({"left": left.ravel(), "right": right.ravel()}).corr(min_periods=3).loc["left", "right"])

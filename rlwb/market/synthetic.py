@@ -11,17 +11,11 @@ Ornstein-Uhlenbeck component: it is drawn anew from its stationary law each morn
 
 How large is the default signal? Returns are what a trader sees, so Z must be filtered out of them. With efficient
 variance R per minute, transient innovations of variance q per minute and reversion k per minute, the steady error P of
-the best linear estimate of Z solves (Kalman-Bucy, correlated noise)
-
-    q - 2 k P - (q - k P)^2 / (q + R) = 0
-
-The default: 150 bp of efficient volatility a day, of which a third of the variance falls overnight, leaves 122 bp, or
-R = 62 bp^2 for 240 minutes; a half-life of 40 minutes and a stationary deviation of 65 bp give k = 0.0173 and q = 146.
-Then P = 2990 bp^2 out of 4225, so the estimate of Z has a deviation of 35 bp. A 4-hour order decided every 30 minutes
-has 8 chances, some 5 of them independent. Waiting for a good one is worth about 0.7 deviations online, and a third of
-that reverts while the order is spread over its half hour; volatility that comes and goes costs the filter some more.
-Measured on bars of 5 minutes: 12 bp over TWAP for optimal stopping on the filtered Z, with a deviation of 57 bp an
-order; 5 to 9 bp for a trader that merely goes faster when the estimate is good.
+the best linear estimate of Z solves ``q - 2 k P - (q - k P)^2 / (q + R) = 0`` (Kalman-Bucy, correlated noise). With 150
+bp of efficient volatility a day, a third of its variance overnight, R = 62 bp^2 for 240 minutes; a half-life of 40
+minutes and a stationary deviation of 65 bp give k = 0.0173 and q = 146. Then P = 2990 bp^2 out of 4225: the estimate
+of Z has a deviation of 35 bp. Measured on 4-hour orders in bars of 5 minutes, decided every 30: optimal stopping on the
+estimate gains 12 bp over TWAP, with a deviation of 57 bp an order; merely going faster when it is good, 5 to 9 bp.
 
 The innovations of Z share the efficient price's level of volatility (the U, the clusters, the fat tails), so the
 signal's share of the variance is the same all day and the stylised facts hold at any strength.
@@ -31,6 +25,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -111,15 +106,13 @@ class SyntheticSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("instruments", "days", "tick_minutes"):
-            if getattr(self, name) < 1 or getattr(self, name) != int(getattr(self, name)):
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a whole number of at least 1.")
-        for name in ("half_life", "daily_bp", "mean_volume", "u_shape"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a number above 0.")
-        for name in ("signal", "transient_bp", "cluster", "day_cluster", "spread_bp", "seed"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give 0 or more.")
+        for name, value in vars(self).items():
+            if name in ("instruments", "days", "tick_minutes") and (value < 1 or value != int(value)):
+                raise ConfigError(f"{name} is {value}; give a whole number of at least 1.")
+            if name in ("half_life", "daily_bp", "mean_volume", "u_shape") and not value > 0:
+                raise ConfigError(f"{name} is {value}; give a number above 0.")
+            if name in ("signal", "transient_bp", "cluster", "day_cluster", "spread_bp", "seed") and not value >= 0:
+                raise ConfigError(f"{name} is {value}; give 0 or more.")
         if not (0 <= self.overnight_share < 1 and 0 <= self.factor_share < 1 and self.tail > 2):
             raise ConfigError("overnight_share and factor_share must lie in [0, 1) and tail above 2.")
         if self.session not in ("us", "cn"):
@@ -137,19 +130,17 @@ def synthetic_sessions(settings: SyntheticSettings | None = None) -> Sessions:
     calendar = settings.calendar
     names = sorted(f"SYN{number + 1:03d}" for number in range(settings.instruments))  # SYN1000 comes before SYN101
     minutes = Calendar.preset(settings.session)
-    factor = _shocks(_stream(settings, "market", "factor"), settings, minutes.num_ticks)
+    factor = _shocks(_stream(settings, "market", "factor"), settings, minutes)
     panels = [aggregate(_minute_bars(settings, name, factor, minutes), settings.tick_minutes) for name in names]
-    first = np.datetime64(settings.start, "D")
-    dates = np.busday_offset(first, np.arange(settings.days), roll="forward")
+    dates = np.busday_offset(np.datetime64(settings.start, "D"), np.arange(settings.days), roll="forward")
     count = settings.instruments * settings.days
-    report = Report(totals={"sessions": count})
     return Sessions(
         calendar,
         np.repeat(names, settings.days),
         np.tile(dates, settings.instruments),
         np.full(count, calendar.num_ticks, dtype=np.int32),
         {field: np.concatenate([panel[field] for panel in panels]) for field in panels[0]},
-        report=report,
+        report=Report(totals={"sessions": count}),
     )
 
 
@@ -177,17 +168,10 @@ def _stream(settings: SyntheticSettings, name: str, purpose: str) -> np.random.G
     return np.random.default_rng([settings.seed, zlib.crc32(name.encode()), _STREAMS.index(purpose)])
 
 
-def _shocks(rng: np.random.Generator, settings: SyntheticSettings, minutes: int) -> np.ndarray:
+def _shocks(rng: np.random.Generator, settings: SyntheticSettings, calendar: Calendar) -> np.ndarray:
     """Student-t shocks of unit variance, ``(days, minutes)``, cut at 10 so that every price has a mean."""
     unit = np.sqrt((settings.tail - 2) / settings.tail)
-    return np.clip(rng.standard_t(settings.tail, (settings.days, minutes)) * unit, -10, 10)
-
-
-def _autoregression(noise: np.ndarray, decay: float) -> np.ndarray:
-    """Return a stationary AR(1) of unit variance out of standard normal `noise` of shape ``(n,)``."""
-    driven = noise * np.sqrt(1 - decay**2)
-    driven[0] = noise[0]
-    return _decaying_sum(driven, decay)
+    return np.clip(rng.standard_t(settings.tail, (settings.days, calendar.num_ticks)) * unit, -10, 10)
 
 
 def _decaying_sum(values: np.ndarray, decay: float) -> np.ndarray:
@@ -197,7 +181,12 @@ def _decaying_sum(values: np.ndarray, decay: float) -> np.ndarray:
     return np.asarray(lfilter([1.0], [1.0, -decay], values))
 
 
-def u_shape(calendar: Calendar, height: float) -> np.ndarray:
+def _autoregression(noise: np.ndarray, decay: float) -> np.ndarray:
+    """Return a stationary AR(1) of unit variance out of standard normal `noise` of shape ``(n,)``."""
+    return _decaying_sum(np.append(noise[:1], noise[1:] * np.sqrt(1 - decay**2)), decay)
+
+
+def _u_shape(calendar: Calendar, height: float) -> np.ndarray:
     """Return each tick's volatility relative to the root mean square, ``(T,)``: a U, with a lift after a break."""
     ticks = calendar.num_ticks
     place = (np.arange(ticks) + 0.5) / ticks
@@ -213,78 +202,52 @@ def _minute_bars(
 ) -> dict[str, np.ndarray]:
     """One instrument's bars, arrays of shape ``(days, minutes)``."""
     days, minutes = factor.shape
-    level = _stream(settings, name, "level").standard_normal(4)
-    shape = u_shape(calendar, settings.u_shape)
+    stream = partial(_stream, settings, name)
+    level = stream("level").standard_normal(4)
+    shape = _u_shape(calendar, settings.u_shape)
 
-    day_noise = _stream(settings, name, "day").standard_normal((days,))
-    day_vol = settings.day_cluster * _autoregression(day_noise, 0.9)
-    cluster_noise = _stream(settings, name, "cluster").standard_normal((days * minutes,))
-    cluster = _autoregression(cluster_noise, 0.5 ** (1 / 40))
+    day_vol = settings.day_cluster * _autoregression(stream("day").standard_normal((days,)), 0.9)
+    cluster = _autoregression(stream("cluster").standard_normal((days * minutes,)), 0.5 ** (1 / 40))
     heat = day_vol[:, None] + settings.cluster * cluster.reshape(days, minutes)
     mean_square = np.exp(2 * (settings.day_cluster**2 + settings.cluster**2))
     daily = settings.daily_bp * 1e-4 * np.exp(0.2 * level[0])
     per_minute = daily * np.sqrt((1 - settings.overnight_share) / (minutes * mean_square))
     vol = per_minute * shape * np.exp(heat)
 
-    shock = _shocks(_stream(settings, name, "shock"), settings, minutes)
-    loading = np.sqrt(settings.factor_share)
-    shock = loading * factor + np.sqrt(1 - settings.factor_share) * shock
+    shock = _shocks(stream("shock"), settings, calendar)
+    shock = np.sqrt(settings.factor_share) * factor + np.sqrt(1 - settings.factor_share) * shock
     gap_vol = daily * np.sqrt(settings.overnight_share)
-    gap = gap_vol * _stream(settings, name, "gap").standard_normal(days) - gap_vol**2 / 2
+    gap = gap_vol * stream("gap").standard_normal(days) - gap_vol**2 / 2
     # half the variance comes off each return, so that the price, not only its log, is a martingale
     moves = vol * shock - vol**2 / 2
     steps = np.concatenate([gap[:, None], moves], axis=1).ravel()
     efficient = np.log(30.0) + 0.6 * level[1] + np.cumsum(steps).reshape(days, minutes + 1)
 
     decay = 0.5 ** (1 / settings.half_life)
-    noise = np.empty((days, minutes + 1))
-    noise[:, 0] = _stream(settings, name, "open").standard_normal((days,))
-    noise[:, 1:] = (
-        np.sqrt(1 - decay**2)
-        * (vol / per_minute / np.sqrt(mean_square))
-        * _shocks(_stream(settings, name, "transient"), settings, minutes)
-    )
-    transient = _decaying_sum(noise, decay) * settings.transient_bp * 1e-4
-    path = efficient + settings.signal * transient
+    innovations = np.sqrt(1 - decay**2) * (vol / per_minute / np.sqrt(mean_square))
+    innovations = innovations * _shocks(stream("transient"), settings, calendar)
+    noise = np.concatenate([stream("open").standard_normal((days, 1)), innovations], axis=1)
+    path = efficient + settings.signal * (_decaying_sum(noise, decay) * settings.transient_bp * 1e-4)
 
-    bars = _prices(path, vol, _stream(settings, name, "range"))
-    bars["volume"] = _volume(settings, name, level, heat, shock, shape)
-    if settings.quotes:
-        _add_quotes(bars, settings, name, heat)
-    return bars
-
-
-def _prices(path: np.ndarray, vol: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Open, high, low and close of log prices ``(days, minutes + 1)``; the extremes are those of a Brownian bridge."""
+    # the extremes of a minute are those of a Brownian bridge
     start, end = path[:, :-1], path[:, 1:]
-    reach = np.sqrt((end - start) ** 2 - 2 * vol**2 * np.log1p(-rng.random((*vol.shape, 2)).transpose(2, 0, 1)))
-    return {
+    chance = stream("range").random((days, minutes, 2)).transpose(2, 0, 1)
+    reach = np.sqrt((end - start) ** 2 - 2 * vol**2 * np.log1p(-chance))
+    # volume has a U, is higher when volatility is high and when the price moves, and has lognormal noise
+    log_volume = np.log(settings.mean_volume) + 0.8 * level[2] + 1.2 * np.log(shape) + 1.2 * heat
+    volume_noise = stream("volume").standard_normal(heat.shape)
+    bars = {
         "open": np.exp(start),
         "high": np.exp((start + end + reach[0]) / 2),
         "low": np.exp((start + end - reach[1]) / 2),
         "close": np.exp(end),
+        "volume": np.rint(np.exp(log_volume + 0.25 * (np.abs(shock) - 0.75) + 0.4 * volume_noise)),
     }
-
-
-def _volume(
-    settings: SyntheticSettings,
-    name: str,
-    level: np.ndarray,
-    heat: np.ndarray,
-    shock: np.ndarray,
-    shape: np.ndarray,
-) -> np.ndarray:
-    """Shares of each minute: a U, higher when volatility is high and when the price moves, lognormal noise."""
-    noise = _stream(settings, name, "volume").standard_normal(heat.shape)
-    log = np.log(settings.mean_volume) + 0.8 * level[2] + 1.2 * np.log(shape) + 1.2 * heat
-    return np.rint(np.exp(log + 0.25 * (np.abs(shock) - 0.75) + 0.4 * noise))
-
-
-def _add_quotes(bars: dict[str, np.ndarray], settings: SyntheticSettings, name: str, heat: np.ndarray) -> None:
-    """Add bid, ask, their sizes and vwap; the spread widens with volatility."""
-    noise = _stream(settings, name, "quote").standard_normal((*heat.shape, 3)).transpose(2, 0, 1)
-    half = settings.spread_bp * 0.5e-4 * np.exp(0.5 * heat + 0.2 * noise[0])
-    bars["bid"], bars["ask"] = bars["close"] * np.exp(-half), bars["close"] * np.exp(half)
-    size = settings.mean_volume / 20
-    bars["bid_size"], bars["ask_size"] = (np.rint(1 + size * np.exp(0.6 * part)) for part in noise[1:])
-    bars["vwap"] = (bars["open"] + bars["high"] + bars["low"] + bars["close"]) / 4
+    if settings.quotes:
+        spread, *sizes = stream("quote").standard_normal((days, minutes, 3)).transpose(2, 0, 1)
+        half = settings.spread_bp * 0.5e-4 * np.exp(0.5 * heat + 0.2 * spread)  # wider with volatility
+        bars["bid"], bars["ask"] = bars["close"] * np.exp(-half), bars["close"] * np.exp(half)
+        size = settings.mean_volume / 20
+        bars["bid_size"], bars["ask_size"] = (np.rint(1 + size * np.exp(0.6 * part)) for part in sizes)
+        bars["vwap"] = (bars["open"] + bars["high"] + bars["low"] + bars["close"]) / 4
+    return bars

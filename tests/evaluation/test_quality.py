@@ -10,7 +10,7 @@ import pytest
 
 from rlwb.evaluation.quality import quality_page
 from rlwb.market.quality import check_bars
-from tests.market.quality.test_check import CLOCK, calm
+from tests.market.test_quality import CLOCK, calm
 
 
 @pytest.fixture(scope="module")

@@ -134,24 +134,21 @@ def two_days() -> Sessions:
     return build(first, second)
 
 
-def test_returns_by_hand() -> None:
-    expected = [[np.nan, np.nan, np.log(12 / 10), np.nan], [np.nan, np.log(16 / 12), 0.0, np.log(8 / 16)]]
-    np.testing.assert_allclose(raw_column(two_days(), "returns"), expected, rtol=1e-12)
+NONE = [np.nan] * 4
 
 
-def test_gap_by_hand() -> None:
-    expected = [[np.nan] * 4, [np.nan, *[np.log(15 / 12)] * 3]]
-    np.testing.assert_allclose(raw_column(two_days(), "gap"), expected, rtol=1e-12)
-
-
-def test_yesterday_by_hand() -> None:
-    sessions = two_days()
-    np.testing.assert_allclose(raw_column(sessions, "yesterday_return"), [[np.nan] * 4, [np.log(12 / 9)] * 4])
-    np.testing.assert_allclose(raw_column(sessions, "yesterday_volatility"), [[np.nan] * 4, [np.log(12 / 10)] * 4])
-
-
-def test_time_is_the_share_of_the_clock() -> None:
-    np.testing.assert_array_equal(raw_column(build(day("2024-01-03", [10.0] * 4)), "time"), [[0.25, 0.5, 0.75, 1.0]])
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("returns", [np.nan, np.nan, np.log(12 / 10), np.nan], [np.nan, np.log(16 / 12), 0.0, np.log(8 / 16)]),
+        ("gap", NONE, [np.nan, *[np.log(15 / 12)] * 3]),
+        ("yesterday_return", NONE, [np.log(12 / 9)] * 4),
+        ("yesterday_volatility", NONE, [np.log(12 / 10)] * 4),
+        ("time", [0.25, 0.5, 0.75, 1.0], [0.25, 0.5, 0.75, 1.0]),
+    ],
+)
+def test_features_across_days_by_hand(name: str, first: list[float], second: list[float]) -> None:
+    np.testing.assert_allclose(raw_column(two_days(), name), [first, second], rtol=1e-12)
 
 
 def test_earlier_sessions_are_the_instruments_own() -> None:
@@ -161,9 +158,8 @@ def test_earlier_sessions_are_the_instruments_own() -> None:
         day("2024-01-05", [9.0] * 4, instrument="B"),
     )
     block = Block(References(sessions), np.array([2, 1, 0]))
-    nan = [np.nan] * 4
-    np.testing.assert_array_equal(block.earlier("close", 1), [nan, [1.0, 2.0, 3.0, 4.0], nan])
-    np.testing.assert_array_equal(block.earlier("close", 2), [nan, nan, nan])
+    np.testing.assert_array_equal(block.earlier("close", 1), [NONE, [1.0, 2.0, 3.0, 4.0], NONE])
+    np.testing.assert_array_equal(block.earlier("close", 2), [NONE, NONE, NONE])
     with pytest.raises(ConfigError, match="1, 2, … before, not 0"):
         block.earlier("close", 0)
     with pytest.raises(DataError, match="reads bid, which these bars lack"):

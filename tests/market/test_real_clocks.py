@@ -74,7 +74,7 @@ def test_half_hours_of_a_day_with_a_lunch_break() -> None:
     minutes = load_sessions(bars_of("cn_equity_1min_2024"), calendar, instruments=["600519.SH"], volume_multiplier=100)
     joined = resample(minutes, 30)
     assert joined.calendar.num_ticks == 8
-    assert [joined.calendar.end_time_of(tick) for tick in (3, 4, 7)] == ["11:30", "13:30", "15:00"]
+    assert [f"{joined.calendar.time_of(tick):%H:%M}" for tick in (3, 4, 7)] == ["11:00", "13:00", "14:30"]
     frame = pd.read_parquet(bars_of("cn_equity_1min_2024"))
     frame = frame[(frame["instrument"] == "600519.SH") & (frame["datetime"].dt.strftime("%H:%M") != "09:30")]
     by_bar = frame.set_index("datetime").resample("30min", closed="right", label="right")

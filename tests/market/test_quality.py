@@ -1,4 +1,4 @@
-"""Checks of hand-made bars whose faults are known one by one."""
+"""Bars whose faults are known one by one: checked, and mended."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, import_bars, load_sessions
-from rlwb.market.quality import KINDS, Quality, check_bars
+from rlwb.market import (
+    Calendar,
+    SyntheticSettings,
+    import_bars,
+    load_sessions,
+    synthetic_bars,
+    synthetic_sessions,
+)
+from rlwb.market.quality import KINDS, Quality, check_bars, repair_bars, spoil_bars
 from tests.market.helpers import day_bars, random_bars
 
 CLOCK = Calendar(segments=(("10:00", "12:00"),), infer_early_close_minutes=0)
 DAYS = ["2024-01-03", "2024-01-04", "2024-01-05"]
+PRICES = ["open", "high", "low", "close"]
+MARKET = SyntheticSettings(instruments=3, days=8)
 
 
 def calm(*names: str, days: list[str] | None = None) -> pd.DataFrame:
@@ -77,10 +86,9 @@ def test_every_bad_row_is_named_with_file_instrument_stamp_and_row(tmp_path: Pat
         "volume_negative": row_of(bars, "B", "2024-01-04 10:08"),
     }
     no_volume = row_of(bars, "B", "2024-01-05 10:08")
-    prices = ["open", "high", "low", "close"]
-    bars.loc[at["price_zero"], prices] = 0.0
+    bars.loc[at["price_zero"], PRICES] = 0.0
     bars.loc[at["price_negative"], "low"] = -1.0
-    bars.loc[at["price_not_finite"], prices] = np.nan
+    bars.loc[at["price_not_finite"], PRICES] = np.nan
     bars.loc[at["high_low"], "high"] = 9.0
     bars.loc[at["volume_negative"], "volume"] = -5.0
     bars.loc[no_volume, "volume"] = np.nan
@@ -140,10 +148,14 @@ def test_missing_minutes_and_sessions(tmp_path: Path) -> None:
 def test_an_early_close_is_not_missing_minutes(tmp_path: Path) -> None:
     clock = Calendar(segments=CLOCK.segments)
     bars = calm("A", "B", "C")
-    early = bars[(bars["datetime"].dt.date.astype(str) != "2024-01-04") | (bars["datetime"] < "2024-01-04 11:10")]
+    late = bars["datetime"].between("2024-01-04 11:10", "2024-01-04 12:00")
+    late |= bars["datetime"].between("2024-01-05 11:20", "2024-01-05 12:00")
+    early = bars[~late]
     early.to_csv(tmp_path / "bars.csv", index=False)
     quality = check_bars(tmp_path / "bars.csv", calendar=clock)
-    assert quality.found.counts == {"early_close_inferred": 1}
+    assert quality.found.counts == {"early_close_inferred": 2}
+    listed = quality.found.listed["early_close_inferred"]
+    assert [one.place() for one in listed] == ["2024-01-04: at 11:10", "2024-01-05: at 11:20"]
     assert (quality.coverage == 1).all()
 
 
@@ -151,9 +163,9 @@ def test_zero_volume_and_stale_prices(tmp_path: Path) -> None:
     bars = calm("A", "B")
     bars.loc[row_of(bars, "A", "2024-01-03 10:10") + np.arange(5), "volume"] = 0.0
     stands = row_of(bars, "B", "2024-01-04 10:20") + np.arange(60)
-    bars.loc[stands, ["open", "high", "low", "close"]] = 10.01
+    bars.loc[stands, PRICES] = 10.01
     short = row_of(bars, "B", "2024-01-05 10:20") + np.arange(57)  # with its neighbours 59 bars
-    bars.loc[short, ["open", "high", "low", "close"]] = 10.01
+    bars.loc[short, PRICES] = 10.01
     quality = check(tmp_path, bars)
     assert quality.found.counts == {"zero_volume": 5, "stale": 1}
     zero, stale = quality.found.listed["zero_volume"][0], quality.found.listed["stale"][0]
@@ -164,13 +176,12 @@ def test_zero_volume_and_stale_prices(tmp_path: Path) -> None:
 
 def test_outliers_come_back_and_jumps_stay(tmp_path: Path) -> None:
     bars = calm("A", "B", "C")
-    prices = ["open", "high", "low", "close"]
     spike = row_of(bars, "A", "2024-01-03 11:00")
-    bars.loc[spike, prices] = 10.5
+    bars.loc[spike, PRICES] = 10.5
     wick = row_of(bars, "B", "2024-01-04 11:00")
     bars.loc[wick, "low"] = 9.0
     jump = row_of(bars, "C", "2024-01-04 10:40")
-    bars.loc[jump : row_of(bars, "C", "2024-01-05 11:59"), prices] += 1.5
+    bars.loc[jump : row_of(bars, "C", "2024-01-05 11:59"), PRICES] += 1.5
     quality = check(tmp_path, bars)
     assert quality.found.counts == {"outlier": 2, "jump": 1}
     assert place(quality, "outlier") == ("A", "2024-01-03 11:00:00", "bars.csv", spike + 1)
@@ -185,9 +196,8 @@ def test_outliers_come_back_and_jumps_stay(tmp_path: Path) -> None:
 
 def test_splits_are_told_from_other_jumps_overnight(tmp_path: Path) -> None:
     bars = calm("A", "B")
-    prices = ["open", "high", "low", "close"]
     later = bars["datetime"] >= "2024-01-05"
-    bars.loc[later, prices] /= 2
+    bars.loc[later, PRICES] /= 2
     bars.loc[later & (bars["instrument"] == "A"), "volume"] *= 2
     quality = check(tmp_path, bars)
     assert quality.found.counts == {"split_suspected": 1, "price_jump": 1}
@@ -202,7 +212,7 @@ def test_twenty_suspected_splits_are_named_and_the_others_counted(tmp_path: Path
     names = [f"S{number:02d}" for number in range(22)]
     bars = calm(*names)
     later = bars["datetime"] >= "2024-01-05"
-    bars.loc[later, ["open", "high", "low", "close"]] /= 2
+    bars.loc[later, PRICES] /= 2
     bars.loc[later, "volume"] *= 2
     text = check(tmp_path, bars).as_text()
     named = [line for line in text.splitlines() if ": like 2:1, " in line]
@@ -275,3 +285,56 @@ def test_the_list_is_cut_and_the_count_is_not(tmp_path: Path) -> None:
     assert not quality.sound
     with pytest.raises(ConfigError, match="limit is 0"):
         check(tmp_path, bars, limit=0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_was_spoilt_is_found_and_mended(tmp_path: Path, seed: int) -> None:
+    clean = synthetic_bars(MARKET)
+    spoilt, truth = spoil_bars(clean, seed=seed)
+    assert set(truth["kind"]) <= set(KINDS)
+    spoilt.to_csv(tmp_path / "bars.csv", index=False)
+    quality = check_bars(tmp_path / "bars.csv", calendar=MARKET.calendar)
+    for fault in truth.itertuples():
+        listed = quality.found.listed[fault.kind]
+        assert any(one.instrument in (None, fault.instrument) and one.date in (None, fault.date) for one in listed), (
+            fault
+        )
+    repaired, report = repair_bars(spoilt, quality)
+    assert report.counts["finding_dropped"] == 6
+    split = truth[truth["kind"] == "split_suspected"].iloc[0]
+    before = (repaired["instrument"] == split["instrument"]) & (repaired["datetime"] < split["date"])
+    assert (repaired["factor"] == np.where(before, 0.25, 1.0)).all()
+    repaired.to_parquet(tmp_path / "repaired.parquet", index=False)
+    again = check_bars(tmp_path / "repaired.parquet", calendar=MARKET.calendar).found.counts
+    assert not {"outlier", "high_low", "split_suspected", "price_jump"} & set(again)
+    found, wanted = load_sessions(tmp_path / "repaired.parquet", MARKET.calendar), synthetic_sessions(MARKET)
+    assert found.factor is not None
+    ratio = found.fields["close"] * found.factor[:, None] / wanted.fields["close"]
+    there = np.isfinite(ratio)
+    assert (~there).sum() == 3 + 6 + 5
+    of_split = (found.instruments == split["instrument"])[:, None] & there
+    differs = np.abs(ratio / np.where(of_split, 0.25, 1.0) - 1) > 1e-9
+    assert differs[there].sum() <= 17, "the stale stretch alone, but for its first bar"
+
+
+def test_nothing_is_changed_in_place_and_each_seed_is_its_own(tmp_path: Path) -> None:
+    clean = synthetic_bars(MARKET)
+    kept = clean.copy()
+    first, again, other = (spoil_bars(clean, seed=seed)[0] for seed in (0, 0, 1))
+    pd.testing.assert_frame_equal(clean, kept)
+    pd.testing.assert_frame_equal(first, again)
+    assert not first.equals(other)
+    with pytest.raises(DataError, match="has bars of 2 days; give bars of at least 6"):
+        spoil_bars(clean[clean["datetime"] < "2023-01-05"])
+
+
+def test_a_list_that_was_cut_is_no_ground_for_a_repair(tmp_path: Path) -> None:
+    spoilt, _ = spoil_bars(synthetic_bars(MARKET))
+    spoilt.to_csv(tmp_path / "bars.csv", index=False)
+    quality = check_bars(tmp_path / "bars.csv", calendar=MARKET.calendar, limit=2)
+    with pytest.raises(DataError, match="3 findings of outlier were counted and 2 are listed"):
+        repair_bars(spoilt, quality)
+    with pytest.raises(ConfigError, match="there is no kind of finding 'outlyer'"):
+        repair_bars(spoilt, quality, drop=("outlyer",))
+    kept, report = repair_bars(spoilt, quality, drop=(), splits=False)
+    assert (len(kept), report.counts) == (len(spoilt), {})
