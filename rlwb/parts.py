@@ -72,7 +72,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "simulator": {
         "market": f"{_EXECUTION}.simulator:OrderExecution",
-        "random_liquidity": f"{_EXECUTION}.liquidity:RandomLiquidity",
+        "random_liquidity": f"{_EXECUTION}.simulator:RandomLiquidity",
     },
     "state_interpreter": {
         "full_history": f"{_EXECUTION}.interpreters:FullHistoryStateInterpreter",

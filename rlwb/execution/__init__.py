@@ -24,12 +24,11 @@ from rlwb.execution.interpreters import (
     KnownStateInterpreter,
     TwapRelativeActionInterpreter,
 )
-from rlwb.execution.liquidity import RandomLiquidity
 from rlwb.execution.metrics import order_metrics, price_advantage
 from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
-from rlwb.execution.simulator import OrderExecution
+from rlwb.execution.simulator import OrderExecution, RandomLiquidity
 from rlwb.execution.state import ExecutionState, Known, Outcome
 from rlwb.execution.table import order_table, read_order_settings, read_orders, write_orders
 

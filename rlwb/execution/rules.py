@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +12,13 @@ import numpy as np
 from rlwb.errors import ConfigError
 from rlwb.execution.kernel import Terms
 from rlwb.execution.presets import PRESETS
+from rlwb.market import Sessions
 
-PRICE_FIELDS = ("open", "high", "low", "close", "vwap", "quotes")
 BASIS_POINTS = 1e4
 _IMPACT = ("temporary_impact", "permanent_impact")
 _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{name}_bps" for name in _IMPACT))
-_NUMBERS = ("volume_limit", "lot_size", "price_limit", "price_tick", *_COSTS)
 _CHOICES = {
-    "price_field": PRICE_FIELDS,
+    "price_field": ("open", "high", "low", "close", "vwap", "quotes"),
     "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
@@ -96,26 +96,21 @@ class ExecutionRules:
     permanent_impact_shape: Literal["linear", "square_root"] = "linear"
 
     def __post_init__(self) -> None:
+        cap, limit = self.volume_limit, self.price_limit
+        checked = {
+            "volume_limit": (cap is None or 0 < _number(cap) <= 1, "a share in (0, 1], or none for no cap"),
+            "price_limit": (limit is None or 0 < _number(limit) < 1, "a fraction in (0, 1), for example 0.1"),
+            "price_tick": (0 < _number(self.price_tick) < math.inf, "the smallest price move, above 0"),
+            "halts": (isinstance(self.halts, bool), "true or false"),
+            "complete_at_end": (isinstance(self.complete_at_end, bool), "true or false"),
+        }
         for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(choices)}.")
-        for name in ("halts", "complete_at_end"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ConfigError(f"{name} is {value!r}; write true or false.")
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
-                raise ConfigError(f"{name} is {value!r}, which is not a number; correct it.")
-        if self.volume_limit is not None and not 0 < self.volume_limit <= 1:
-            raise ConfigError(f"volume_limit is {self.volume_limit}; give a share in (0, 1], or none for no cap.")
-        if self.price_limit is not None and not 0 < self.price_limit < 1:
-            raise ConfigError(f"price_limit is {self.price_limit}; give a fraction in (0, 1), for example 0.1.")
-        if not (math.isfinite(self.price_tick) and self.price_tick > 0):
-            raise ConfigError(f"price_tick is {self.price_tick}; give the smallest price move, above 0.")
+            checked[name] = (getattr(self, name) in choices, f"one of {', '.join(choices)}")
         for name in ("lot_size", *_COSTS):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} is {value}; it must be finite and not negative.")
+            checked[name] = (0 <= _number(getattr(self, name)) < math.inf, "a finite number that is not negative")
+        for name, (fits, wanted) in checked.items():
+            if not fits:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; give {wanted}.")
         self._refuse_what_has_no_effect()
 
     def _refuse_what_has_no_effect(self) -> None:
@@ -198,6 +193,46 @@ class ExecutionRules:
         costs = ["the quoted half spread"] if self.price_field == "quotes" else []
         for name in _COSTS:
             if value := getattr(self, name):
-                shape = getattr(self, name.replace("_bps", "_shape"), None) if "impact" in name else None
+                shape = getattr(self, name.replace("_bps", "_shape")) if "impact" in name else None
                 costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
         return costs
+
+
+def _number(value: Any) -> float:
+    """Return a rule's number, and NaN, which no comparison lets pass, for what is none."""
+    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+
+
+def check_data(rules: ExecutionRules, sessions: Sessions) -> None:
+    """Refuse rules that ask for what the data lack.
+
+    Raises
+    ------
+    ConfigError
+        Naming the rule and what is missing.
+    """
+    wanted = ("bid", "ask") if rules.price_field == "quotes" else (rules.price_field,)
+    if missing := [name for name in wanted if name not in sessions.fields]:
+        raise ConfigError(
+            f"price_field is {rules.price_field!r}, but the data have no {' and no '.join(missing)}; choose one of "
+            f"{sorted(sessions.fields)}, and half_spread_bps for a spread."
+        )
+    if not rules.halts and sessions.halted is None:
+        raise ConfigError("halts off has no effect: the data do not say which bars were halted; drop it.")
+
+
+def tick_prices(sessions: Sessions, rules: ExecutionRules, rows: Any = slice(None)) -> np.ndarray:
+    """Return the price that each tick's fills are valued at before costs, float64 of shape (rows, T).
+
+    Under ``"quotes"`` it is the mid of bid and ask, NaN where one of the two is missing: nothing is filled there. All
+    rows of the panel, the default, are no copy where the data have the price.
+    """
+    if rules.price_field != "quotes":
+        return sessions.fields[rules.price_field][rows]
+    bid, ask = (sessions.fields[name][rows] for name in ("bid", "ask"))
+    return bid + (ask - bid) / 2
+
+
+def half_spreads(sessions: Sessions) -> np.ndarray:
+    """Return half the distance from bid to ask, at least 0, in currency, float64 of shape (S, T)."""
+    return np.maximum((sessions.fields["ask"] - sessions.fields["bid"]) / 2, 0.0)

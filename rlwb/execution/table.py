@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import COLUMNS, Order, order_frame, parse_direction, text_of
+from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.clock import DAY_SECONDS
@@ -63,38 +63,37 @@ def order_table(
     OrderError
         Naming the first row at fault, its instrument and value.
     """
-    frame = orders if isinstance(orders, pd.DataFrame) else order_frame(order_values(orders, source))
-    frame = frame.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
-    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
-    if doubled:
-        raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
-    dated = "start" if "start" in frame and "date" not in frame else "date"
-    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
-    if missing:
-        raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
-    if frame.empty:
-        raise OrderError(f"{source} holds no orders; give at least one.")
-    cells = _Cells(frame, calendar, source)
-    out = pd.DataFrame({"instrument": cells.instruments(), "date": cells.dates(dated)})
-    out["direction"] = cells.directions(codes)
-    out["amount"] = cells.amounts()
-    for name in ("start", "end"):
-        out[name] = cells.times(name, out["date"]) if name in frame else pd.Series(pd.NaT, out.index, "datetime64[ns]")
-    given = frame["order_id"].astype(object).map(text_of) if "order_id" in frame else [""] * len(frame)
-    buy = (out["direction"] == "BUY").to_numpy()
-    out["order_id"] = order_ids(given, out["instrument"].to_numpy(), out["date"].to_numpy(), buy, source)
-    return out[COLUMNS]
+    return pd.DataFrame(order_columns(orders, calendar, codes=codes, source=source))
 
 
-def order_values(orders: Order | Iterable[Order], source: str = "orders") -> tuple[Order, ...]:
-    """Return one or more orders as a tuple; anything else than orders, and none at all, are an OrderError."""
-    given = (orders,) if isinstance(orders, Order) else tuple(orders)
-    for order in given:
-        if not isinstance(order, Order):
-            raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
-    if not given:
+def order_columns(
+    orders: pd.DataFrame | Order | Iterable[Order],
+    calendar: Calendar,
+    *,
+    codes: Mapping[Any, str] | None = None,
+    source: str = "orders",
+) -> dict[str, np.ndarray]:
+    """Return the columns of `order_table`; of a few `Order` values in a fraction of the time that a table takes."""
+    if isinstance(orders, pd.DataFrame):
+        columns = _read_table(orders, calendar, codes, source)
+    else:
+        given = [orders] if isinstance(orders, Order) else list(orders)
+        for order in given:
+            if not isinstance(order, Order):
+                raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
+        columns = columns_of(given)
+    ids = columns["order_id"]
+    if not len(ids):
         raise OrderError(f"{source} holds no orders; give at least one.")
-    return given
+    if (empty := ids == "").any():
+        instrument, date, direction = (columns[name][empty] for name in ("instrument", "date", "direction"))
+        made = made_ids(instrument, date, direction == "BUY")
+        count = pd.Series(made).groupby(made).cumcount().to_numpy()
+        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
+    if len(set(ids.tolist())) < len(ids):
+        twice = ids[pd.Series(ids).duplicated()][0]
+        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
+    return columns
 
 
 def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.ndarray:
@@ -105,23 +104,30 @@ def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.nd
     return ids + np.where(buy, "B", "S").astype(object)
 
 
-def order_ids(
-    given: Iterable[str], instrument: np.ndarray, date: np.ndarray, buy: np.ndarray, source: str = "orders"
-) -> np.ndarray:
-    """Return the given ids, and made ones where they are empty, object of shape (N,).
-
-    Made ids that occur twice are numbered; any other id that does is an OrderError.
-    """
-    ids = np.array(list(given), dtype=object)
-    empty = ids == ""
-    if empty.any():
-        made = made_ids(instrument[empty], date[empty], buy[empty])
-        count = pd.Series(made).groupby(made).cumcount().to_numpy()
-        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
-    if len(set(ids.tolist())) < len(ids):
-        twice = ids[pd.Series(ids).duplicated()][0]
-        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
-    return ids
+def _read_table(
+    table: pd.DataFrame, calendar: Calendar, codes: Mapping[Any, str] | None, source: str
+) -> dict[str, np.ndarray]:
+    """Return the canonical columns of a table of people's own; ids may be empty."""
+    frame = table.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
+    if doubled:
+        raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
+    dated = "start" if "start" in frame and "date" not in frame else "date"
+    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
+    if missing:
+        raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
+    frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
+    cells = _Cells(frame, calendar, source)
+    instrument, date = cells.instruments(), cells.dates(dated)
+    columns = {
+        "order_id": frame["order_id"].astype(object).map(text_of).to_numpy(dtype=object),
+        "instrument": instrument,
+        "date": date,
+        "direction": cells.directions(codes),
+        "amount": cells.amounts(),
+        **{name: cells.times(name, date) for name in ("start", "end")},
+    }
+    return {name: np.array(values, dtype=COLUMNS[name]) for name, values in columns.items()}
 
 
 class _Stamps(NamedTuple):
@@ -242,7 +248,7 @@ def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Ma
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrow = pa.Table.from_pandas(table[COLUMNS], preserve_index=False)
+    arrow = pa.Table.from_pandas(table[list(COLUMNS)], preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), _SETTINGS: json.dumps(dict(settings or {}), default=str).encode()}
     with atomic_path(path) as temporary:
         pq.write_table(arrow.replace_schema_metadata(metadata), temporary)

@@ -6,13 +6,10 @@ Each `Baseline` reads `Known` and answers with amounts; run it with `KnownStateI
 
 from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
 from rlwb.execution.baselines.base import Baseline
-from rlwb.execution.baselines.bertsimas_lo import BertsimasLo
+from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
 from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
-from rlwb.execution.baselines.pov import POV
-from rlwb.execution.baselines.signal import SignalParameters
-from rlwb.execution.baselines.twap import TWAP
-from rlwb.execution.baselines.vwap import VWAP
+from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 
 __all__ = [
     "POV",

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.base import Baseline, sessions_on_the_days_of
-from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.base import Baseline
+from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import count_priced
 from rlwb.execution.order import OrderBatch
@@ -122,20 +122,19 @@ class AlmgrenChriss(Baseline):
         self.impact = impact
 
     def fit(self, orders: OrderBatch) -> None:
+        engine = self.engine
         if self.impact is None:
-            self.impact = ImpactParameters.fit(self.engine, sessions_on_the_days_of(self.engine, orders))
+            self.impact = ImpactParameters.fit(engine, sessions_on_the_days_of(engine, orders))
         if self.risk_aversion is None:
-            self.risk_aversion = self._typical(self.impact, orders)
-
-    def _typical(self, impact: ImpactParameters, orders: OrderBatch) -> float:
-        own = impact.of(self.engine.sessions, orders.session)
-        ticks = count_priced(self.engine.price, orders.session, orders.start, orders.end)
-        size = orders.amount / own.volume
-        with np.errstate(divide="ignore"):
-            each = risk_aversion_of(self.urgency / ticks, own.volatility, own.temporary * size, own.permanent * size)
-        known = each[np.isfinite(each)]
-        # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
-        return float(np.median(known)) if len(known) else 0.0
+            own = self.impact.of(engine.sessions, orders.session)
+            ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
+            size = orders.amount / own.volume
+            with np.errstate(divide="ignore"):
+                kappa = self.urgency / ticks
+                each = risk_aversion_of(kappa, own.volatility, own.temporary * size, own.permanent * size)
+            known = each[np.isfinite(each)]
+            # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
+            self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
         if self.impact is None or self.risk_aversion is None:
@@ -150,9 +149,8 @@ class AlmgrenChriss(Baseline):
         return obs.position * np.where((kappa > 0) & (left > 0), share, engine.even_share(obs, obs))
 
     def state_dict(self) -> dict[str, Any]:
-        impact = None if self.impact is None else asdict(self.impact)
-        return {"impact": impact, "risk_aversion": self.risk_aversion}
+        return {"impact": self.impact and asdict(self.impact), "risk_aversion": self.risk_aversion}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.impact = None if state["impact"] is None else ImpactParameters.from_dict(state["impact"])
+        self.impact = state["impact"] and ImpactParameters.from_dict(state["impact"])
         self.risk_aversion = state["risk_aversion"]

@@ -47,9 +47,3 @@ class Baseline(ABC):
     def even(self, known: Known) -> np.ndarray:
         """Return the amounts of the even schedule, float64 of shape (N,)."""
         return known.position * self.engine.even_share(known, known)
-
-
-def sessions_on_the_days_of(engine: Engine, orders: OrderBatch) -> np.ndarray:
-    """Return the rows of all sessions on the dates that the orders have, int64."""
-    days = np.unique(engine.sessions.dates[orders.session])
-    return np.flatnonzero(np.isin(engine.sessions.dates, days))
