@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,9 +42,8 @@ def order_table(
     Parameters
     ----------
     orders
-        A table with at least instrument, direction and amount, and a date or a start with a date; or
-        `Order` values. Start and end may be times ("10:30"), stamps, or absent (the session's open and
-        close). Stamps with a zone are converted to the calendar's.
+        `Order` values, or a table with at least instrument, direction and amount, and a date or a start with a date.
+        Start and end may be times ("10:30"), stamps, or absent. Stamps with a zone are converted to the calendar's.
     calendar
         The clock that times are read on.
     codes
@@ -118,26 +117,20 @@ def _read_table(
         raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
     frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
     cells = _Cells(frame, calendar, source)
-    instrument, date = cells.instruments(), cells.dates(dated)
+    instrument = frame["instrument"].to_numpy(dtype=object)
+    wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
+    cells.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
+    date = cells.dates(dated)
     columns = {
-        "order_id": frame["order_id"].astype(object).map(text_of).to_numpy(dtype=object),
+        "order_id": frame["order_id"].astype(object).map(text_of),
         "instrument": instrument,
         "date": date,
         "direction": cells.directions(codes),
         "amount": cells.amounts(),
-        **{name: cells.times(name, date) for name in ("start", "end")},
+        "start": cells.times("start", date),
+        "end": cells.times("end", date),
     }
     return {name: np.array(values, dtype=COLUMNS[name]) for name, values in columns.items()}
-
-
-class _Stamps(NamedTuple):
-    """A column's stamps, each a Series with the column's index."""
-
-    given: pd.Series  # bool: the cell is not empty
-    dated: pd.Series  # bool: it has a date
-    date: pd.Series  # the date as written
-    time: pd.Series  # the time of day as written, 0 where there is none, NaT where it cannot be read
-    local: pd.Series  # date and time in the session's zone, NaT where there is no date or it cannot be read
 
 
 @dataclass(frozen=True)
@@ -156,12 +149,6 @@ class _Cells:
             raise OrderError(
                 f"{self.source}, row {rows[0]} ({instrument}): {name} {shown!r} {why} ({len(rows)} such rows)."
             )
-
-    def instruments(self) -> np.ndarray:
-        values = self.frame["instrument"].tolist()
-        wrong = [not isinstance(value, str) or not value.strip() for value in values]
-        self.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
-        return np.array(values, dtype=object)
 
     def directions(self, codes: Mapping[Any, str] | None) -> np.ndarray:
         values = self.frame["direction"].astype(object)
@@ -188,10 +175,10 @@ class _Cells:
     def dates(self, name: str) -> pd.Series:
         """Return each order's date from the column "date", or from "start" in a table without dates."""
         stamps = self.stamps(name)
-        self.refuse(stamps.local.isna(), name, "is not a date; write 2024-03-01")
-        day = stamps.local.dt.normalize()
+        self.refuse(stamps["local"].isna(), name, "is not a date; write 2024-03-01")
+        day = stamps["local"].dt.normalize()
         if name == "date":
-            moved = (stamps.time == pd.Timedelta(0)) & (day != stamps.date)
+            moved = (stamps["time"] == pd.Timedelta(0)) & (day != stamps["date"])
             zone = self.calendar.timezone
             self.refuse(moved, name, f"is midnight there and another day in {zone}; write the date without a zone")
         return day
@@ -203,17 +190,22 @@ class _Cells:
         00:00, or midnight of the next date.
         """
         stamps = self.stamps(name)
-        time = stamps.time
+        time, given = stamps["time"], stamps["given"]
         if name == "end" and self.calendar.close_seconds == DAY_SECONDS:
             time = time.where(time != pd.Timedelta(0), _DAY)
-        local = stamps.local.where(stamps.dated, date + time).where(stamps.given)
-        self.refuse(local.isna() & stamps.given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
+        local = stamps["local"].where(stamps["dated"], date + time).where(given)
+        self.refuse(local.isna() & given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
         moved = (local < date) | (local > date + _DAY)
         if moved.any():
             self.refuse(moved, name, f"is not on the order's date {date[moved].iloc[0]:%Y-%m-%d}")
         return local
 
-    def stamps(self, name: str) -> _Stamps:
+    def stamps(self, name: str) -> pd.DataFrame:
+        """Return a column's stamps, a row a cell, each different cell being read once.
+
+        Columns are given (the cell is not empty), dated (it has a date), date and time (as written; 0:00 where there is
+        no time), and local, both in the session's zone; NaT where there is none or it cannot be read.
+        """
         values = self.frame[name]
         values = values.map(text_of) if values.dtype == object else values
         labels, distinct = pd.factorize(values, use_na_sentinel=False)
@@ -231,8 +223,8 @@ class _Cells:
                 self.refuse(zoned.to_numpy()[labels], name, "has a time zone and the calendar none; set its timezone")
             moved = pd.to_datetime(text.where(dated & zoned), utc=True, errors="coerce", format="mixed")
             local = local.where(~zoned, moved.dt.tz_convert(zone).dt.tz_localize(None))
-        found = _Stamps(text != "", dated, date, time, local)
-        return _Stamps(*(series.take(labels).set_axis(values.index) for series in found))
+        found = pd.DataFrame({"given": text != "", "dated": dated, "date": date, "time": time, "local": local})
+        return found.take(labels).reset_index(drop=True)
 
 
 def _amount(value: Any) -> float:
@@ -259,34 +251,30 @@ def read_orders(
 ) -> pd.DataFrame:
     """Read an order table from Parquet or CSV into the canonical form; see `order_table`."""
     path = Path(path)
+    kind = path.suffix.lower()
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
-    if path.suffix.lower() not in (".parquet", ".csv", ".gz"):
+    if kind not in (".parquet", ".csv", ".gz"):
         raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
     try:
-        frame = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    except OrderError:
-        raise
+        if kind == ".parquet":
+            frame = pd.read_parquet(path)
+        else:
+            content = path.read_bytes()
+            content = gzip.decompress(content) if kind == ".gz" else content
+            if b"\0" in content:  # at which the parser would cut a value short in silence
+                raise ValueError("NUL bytes, so it was not written whole")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
+                text: Any = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+                frame = pd.read_csv(io.BytesIO(content), index_col=False, **text)
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise OrderError(f"{path} cannot be read as orders ({reason}); write it again or convert it.") from error
+        longer = isinstance(error, pd.errors.ParserWarning)
+        reason = "rows with more values than its header has columns" if longer else " ".join(str(error).split())
+        raise OrderError(
+            f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
+        ) from error
     return order_table(frame, calendar, codes=codes, source=str(path))
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    content = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        content = gzip.decompress(content)
-    if b"\0" in content:  # at which the parser would cut a value short in silence
-        raise OrderError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
-        try:
-            return pd.read_csv(
-                io.BytesIO(content), dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
-            )
-        except pd.errors.ParserWarning:
-            raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
 
 
 def read_order_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
