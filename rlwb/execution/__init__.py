@@ -2,18 +2,12 @@
 
 from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
-from rlwb.execution.baselines import (
-    POV,
-    TWAP,
-    VWAP,
-    AlmgrenChriss,
-    Baseline,
-    BertsimasLo,
-    HindsightOptimum,
-    ImpactParameters,
-    SignalParameters,
-    hindsight_table,
-)
+from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
+from rlwb.execution.baselines.base import Baseline
+from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
+from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
+from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (

@@ -30,18 +30,13 @@ def align_orders(
     Parameters
     ----------
     orders
-        A canonical order table, any table that `order_table` reads, or `Order` values.
+        A table that `order_table` reads, or `Order` values.
     sessions
         The panel. A window that reaches beyond an early close ends there, which is noted.
     rules
         Refuse amounts below one lot; the default rules have no lots.
     on_refused
-        ``"raise"`` stops at the first reason found; ``"drop"`` leaves the orders out.
-
-    Returns
-    -------
-    OrderBatch
-        With the reasons and orders that were refused or noted in its `refused` and `noted`.
+        ``"raise"`` stops at the first reason found; ``"drop"`` leaves the orders out, as `OrderBatch.refused` says.
 
     Raises
     ------

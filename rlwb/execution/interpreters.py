@@ -21,8 +21,6 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
     """The scalars of the order alone.
 
     ============== ======= ========================================
-    key            dtype   meaning
-    ============== ======= ========================================
     acquiring      int64   1 buy, 0 sell
     cur_step       int32   steps taken, 0 … max_step
     num_step       int32   steps of the whole order, 1 … max_step
@@ -73,8 +71,6 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
     Beside the keys of `CurrentStepStateInterpreter`:
 
-    =================== ======= ============ ================================================
-    key                 dtype   shape        meaning
     =================== ======= ============ ================================================
     data_processed      float32 (T, C)       features of today before the current tick, then 0
     data_processed_prev float32 (T, C)       features of the previous session
@@ -133,16 +129,12 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
 
 class CategoricalActionInterpreter(ActionInterpreter[Known]):
-    """A choice among fixed shares of the order's amount.
+    """A choice among fixed shares of the order's amount, cut to the position; everything in the order's last step.
 
     Parameters
     ----------
     values
         The shares, in [0, 1]; an integer n means 0, 1/n, …, 1.
-
-    Notes
-    -----
-    The share is cut to the position; the order's own last step requests everything that is left.
     """
 
     def __init__(self, values: int | Sequence[float] = 4) -> None:
@@ -170,18 +162,14 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
 
 
 class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
-    """A ratio of the rate that would finish the order evenly: 1 is TWAP.
+    """A ratio of the rate that would finish the order evenly, `Engine.even_share`; everything in the order's last step.
 
     Parameters
     ----------
     engine
-        Tells the even rate: the position times `Engine.even_share`.
+        Tells the even rate.
     max_ratio
-        Upper bound of the action space.
-
-    Notes
-    -----
-    The order's own last step requests everything that is left.
+        Upper bound of the action space; a ratio of 1 is TWAP.
     """
 
     def __init__(self, engine: Engine, max_ratio: float = 10.0) -> None:

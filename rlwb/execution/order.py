@@ -40,7 +40,7 @@ _DAY = pd.Timedelta(days=1)
 
 
 def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direction:
-    """Read a direction from ``buy/sell``, ``B/S`` (any case) or ``+1/-1``.
+    """Read a direction from ``buy/sell``, ``B/S`` (any case) or ``+1/-1``; anything else is an OrderError.
 
     Parameters
     ----------
@@ -49,11 +49,6 @@ def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direc
     codes
         The table's own codes, for example ``{0: "SELL", 1: "BUY"}``. They replace ``+1/-1``, so that 0 and 1 are
         never guessed.
-
-    Raises
-    ------
-    OrderError
-        If the value is none of these.
     """
     if isinstance(value, Direction):
         return value

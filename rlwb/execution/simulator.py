@@ -36,13 +36,7 @@ class OrderExecution(Simulator[ExecutionState]):
         return align_orders(orders, self.engine.sessions, self.engine.rules)
 
     def start(self, initial_states: Sequence[Order], seeds: np.ndarray) -> ExecutionState:
-        """Return the state of orders that have not traded yet.
-
-        Raises
-        ------
-        OrderError
-            When an order cannot be executed on the engine's sessions.
-        """
+        """Return the state of orders that have not traded yet; one that cannot be executed is an OrderError."""
         orders = initial_states if isinstance(initial_states, OrderBatch) else self.align(initial_states)
         return ExecutionState.start(self.engine, orders, seeds)
 
@@ -61,6 +55,9 @@ class OrderExecution(Simulator[ExecutionState]):
 class RandomLiquidity(OrderExecution):
     """The engine in a market that is dry in some steps: then only a part of the request is traded.
 
+    Steps are dry independently of each other, drawn from the episode's seed. An order's last step is never dry, so that
+    every order completes as under the engine's own rules.
+
     Parameters
     ----------
     engine
@@ -69,11 +66,6 @@ class RandomLiquidity(OrderExecution):
         Probability that a step is dry, in [0, 1].
     part
         Part of the request that a dry step lets through, in [0, 1].
-
-    Notes
-    -----
-    Steps are dry independently of each other, drawn from the episode's seed. An order's last step is never dry, so that
-    every order completes as under the engine's own rules.
     """
 
     def __init__(self, engine: Engine, dry: float = 0.3, part: float = 0.5) -> None:

@@ -179,10 +179,7 @@ class Outcome(Fills, Benchmarks):
 
     @property
     def step_pa(self) -> np.ndarray:
-        """Price advantage of the step's fills against the TWAP of the window, in basis points, float64 of shape (N,).
-
-        NaN where nothing was filled.
-        """
+        """Price advantage of the step's fills in basis points, float64 of shape (N,); NaN where nothing was filled."""
         return price_advantage(self.step_price, self.twap, self.known.side)
 
 
@@ -233,10 +230,8 @@ class ExecutionState(Rows):
         Parameters
         ----------
         requested : float64 of shape (N,)
-            Amount requested.
         fill, price : float64 of shape (N, K)
-            Amount filled in each of the step's ticks, and at which price; see `step_ticks`. Where nothing is filled,
-            the price may be NaN.
+            Amount filled in each of the step's ticks (see `step_ticks`), and its price, NaN where nothing is filled.
 
         Raises
         ------
@@ -252,8 +247,7 @@ class ExecutionState(Rows):
             i = int(np.flatnonzero(wrong)[0])
             raise OrderError(
                 f"{self.orders.label(i)}: step {now.step[i]} fills {fill[i].tolist()} at {price[i].tolist()} with "
-                f"{float(left[i])!r} left; a fill is a finite amount of 0 or more at a price above 0, and all "
-                "fit in the position."
+                f"{float(left[i])!r} left; fill finite amounts of 0 or more at prices above 0, within the position."
             )
         value = np.where(fill > 0, fill * price, 0.0).sum(axis=1)
         position = np.where(now.done, now.position, now.position - done)
