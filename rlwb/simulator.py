@@ -52,8 +52,8 @@ StateT = TypeVar("StateT", bound=State)
 class Simulator(ABC, Generic[StateT]):
     """The dynamics of an environment, without observations, actions' encoding or rewards.
 
-    A simulator holds no episode: `start` and `step` return states and change none. One definition therefore serves a
-    single environment (N = 1) and the native one, which steps thousands of episodes together.
+    A simulator holds no episode: `start` and `step` return states and change none. So one definition serves a single
+    environment (N = 1) and the native one, which steps thousands of episodes together.
     """
 
     @abstractmethod

@@ -2,8 +2,8 @@
 
 from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
+from rlwb.execution.baselines import Baseline
 from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
-from rlwb.execution.baselines.base import Baseline
 from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
 from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
@@ -24,7 +24,7 @@ from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecution, RandomLiquidity
 from rlwb.execution.state import ExecutionState, Known, Outcome
-from rlwb.execution.table import order_table, read_order_settings, read_orders, write_orders
+from rlwb.execution.table import order_table, read_orders, write_orders
 
 __all__ = [
     "POV",
@@ -68,7 +68,6 @@ __all__ = [
     "order_table",
     "parse_direction",
     "price_advantage",
-    "read_order_settings",
     "read_orders",
     "split_orders",
     "tick_audit",

@@ -15,6 +15,7 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.market import MarketFeatures
 
 Observation = dict[str, Any]
+_BIG = np.finfo(np.float32).max
 
 
 class CurrentStepStateInterpreter(StateInterpreter[Known]):
@@ -39,14 +40,13 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
-        big = np.finfo(np.float32).max
         return gym.spaces.Dict(
             {
                 "acquiring": gym.spaces.Discrete(2),
                 "cur_step": gym.spaces.Box(0, self.max_step, (), np.int32),
                 "num_step": gym.spaces.Box(1, self.max_step, (), np.int32),
-                "target": gym.spaces.Box(0, big, (), np.float32),
-                "position": gym.spaces.Box(0, big, (), np.float32),
+                "target": gym.spaces.Box(0, _BIG, (), np.float32),
+                "position": gym.spaces.Box(0, _BIG, (), np.float32),
             }
         )
 
@@ -93,15 +93,14 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
-        big = np.finfo(np.float32).max
-        block = gym.spaces.Box(-big, big, (self.ticks, self.channels), np.float32)
+        block = gym.spaces.Box(-_BIG, _BIG, (self.ticks, self.channels), np.float32)
         return gym.spaces.Dict(
             {
                 **super().observation_space.spaces,
                 "data_processed": block,
                 "data_processed_prev": block,
                 "cur_tick": gym.spaces.Box(0, self.ticks, (), np.int32),
-                "position_history": gym.spaces.Box(0, big, (self.max_step,), np.float32),
+                "position_history": gym.spaces.Box(0, _BIG, (self.max_step,), np.float32),
             }
         )
 

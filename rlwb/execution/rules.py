@@ -29,14 +29,15 @@ class ExecutionRules:
     """Market rules and costs.
 
     Fills are valued at one price a tick, against whose mean over the window the PA is taken; every cost stands beside
-    that, is at least 0, and makes the net PA.
+    that, is at least 0, and makes the net PA. Temporary and permanent impact are those of Almgren and Chriss, "Optimal
+    execution of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate of trading in shares of the
+    market's volume.
 
     Parameters
     ----------
     price_field
         The bar field that fills are priced at. ``"quotes"`` prices them at the mid of bid and ask and charges the
-        distance to the side that is hit: buys pay the ask, sells get the bid, as they stand at the bar's end. A bar
-        that lacks one of the two has no price.
+        distance to the side that is hit, as they stand at the bar's end. A bar that lacks one of the two has no price.
     volume_limit
         Largest share of a tick's volume that an order may take, in (0, 1]; None means no cap.
     halts
@@ -51,9 +52,8 @@ class ExecutionRules:
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
         shortfall, ``"sell_at_end"`` trades that of a sell and leaves that of a buy.
     price_limit
-        Daily price limit as a fraction of the previous close: a buy is blocked at or above the upper
-        limit, a sell at or below the lower one. None means no limit. The previous close is the last one
-        known before the session; an instrument's first session has none and therefore no limit.
+        Daily price limit as a fraction of the last close known before the session: a buy is blocked at or above the
+        upper limit, a sell at or below the lower one. None means no limit; an instrument's first session has none.
     price_tick
         Smallest price move, to which the limits are rounded; a limit is at least one such move away from the
         previous close. Needs `price_limit`.
@@ -71,11 +71,6 @@ class ExecutionRules:
         has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.
     temporary_impact_shape, permanent_impact_shape
         ``"linear"`` or ``"square_root"`` in the share of the tick's volume.
-
-    Notes
-    -----
-    Temporary and permanent impact as functions of the trading rate are those of Almgren and Chriss, "Optimal execution
-    of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate in shares of the market's volume.
     """
 
     price_field: Literal["open", "high", "low", "close", "vwap", "quotes"] = "close"
@@ -132,13 +127,7 @@ class ExecutionRules:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> ExecutionRules:
-        """Return the rules of a market, with `changes` to them.
-
-        Parameters
-        ----------
-        name
-            ``"cn"``, ``"us"`` or ``"crypto"``; what they hold and where it is from stands in `rlwb.execution.presets`.
-        """
+        """Return the rules of a market, ``"cn"``, ``"us"`` or ``"crypto"`` (see `rlwb.execution.presets`), changed."""
         if name not in PRESETS:
             raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls(**{**PRESETS[name], **changes})
@@ -204,13 +193,7 @@ def _number(value: Any) -> float:
 
 
 def check_data(rules: ExecutionRules, sessions: Sessions) -> None:
-    """Refuse rules that ask for what the data lack.
-
-    Raises
-    ------
-    ConfigError
-        Naming the rule and what is missing.
-    """
+    """Refuse rules that ask for what the data lack by a ConfigError that names both."""
     wanted = ("bid", "ask") if rules.price_field == "quotes" else (rules.price_field,)
     if missing := [name for name in wanted if name not in sessions.fields]:
         raise ConfigError(

@@ -275,11 +275,3 @@ def read_orders(
             f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
         ) from error
     return order_table(frame, calendar, codes=codes, source=str(path))
-
-
-def read_order_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the settings that `write_orders` stored in a Parquet file."""
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_schema(path).metadata or {}
-    return dict(json.loads(metadata.get(_SETTINGS, b"{}")))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.base import Baseline
+from rlwb.execution.baselines import Baseline
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch

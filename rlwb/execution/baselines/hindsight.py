@@ -36,17 +36,16 @@ class HindsightOptimum:
     `complete_at_end` nothing is forced, and the bound is the best price at which anything at all can be filled.
 
     The bound knows the step structure: a request is spread over the step's priced ticks and cut at each to what is
-    tradable, so that a step fills at a mix of its prices that depends on the request alone. With lots, a policy can aim
-    its lots at ticks of a step; there each tick may take what is evenly due and one lot more.
+    tradable. With lots, each tick may take what is evenly due and one lot more.
 
-    Some sequence of requests reaches it in two cases; in others it is an upper bound that may be out of reach:
+    Some sequence of requests reaches it in two cases:
 
     - without lots, when no priced tick of the window is halted or at a limit and every cap holds the whole amount;
     - with one tick a step, when the amount is a whole number of lots or there are none.
 
-    In the others it eases two rules: each step may use any request that the whole amount allows, whatever was filled
-    before, and any blend of its requests. The engine calls an order complete with 1e-9 of its amount left; the bound
-    holds up to that.
+    In the others it is an upper bound that eases two rules: each step may use any request that the whole amount allows,
+    whatever was filled before, and any blend of its requests. It holds up to the 1e-9 of the amount that the engine
+    lets an order leave.
     """
 
     price: np.ndarray
@@ -79,9 +78,9 @@ class HindsightOptimum:
 def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) -> pd.DataFrame:
     """Return one row an order: the order, and the figures of `HindsightOptimum.of` as `order_metrics` names them.
 
-    The bound of the average price is also the bound against VWAP and arrival price, and after costs in proportion to
-    the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under
-    quotes and impact, whose cost depends on the tick. Steps and reward are NaN: the bound is no policy.
+    The bound is also one against VWAP and arrival price, and after costs in proportion to the value; `pa_net` and
+    `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under quotes and impact, whose
+    cost depends on the tick. Steps and reward are NaN: the bound is no policy.
     """
     bound, rules = HindsightOptimum.of(engine, orders, capped=capped), engine.rules
     notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
@@ -130,7 +129,7 @@ def _least_average(
         whole = amount[i]
         lots = np.floor(whole / lot + TOLERANCE) * lot if lot > 0.0 else whole
         total = whole if lot == 0.0 or trade_odd[i] else lots
-        # What can be filled at which price, the cheapest first; each step needs no more pieces than it has ticks.
+        # What can be filled at which price; each step needs no more pieces than it has ticks.
         piece, slope = np.empty(size + 1), np.empty(size + 1)
         count = 0
         cost, limit = np.empty(size), np.empty(size)
@@ -152,12 +151,14 @@ def _least_average(
                     due = whole * (j + 1) / k if last else whole / k
                     free = min(limit[j], np.floor(due / lot + 1.0 + TOLERANCE) * lot)
                     if free > 0.0 and (lots > 0.0 or (last and j == k - 1 and trade_odd[i])):
-                        count = _add(piece, slope, count, free, cost[j])
+                        piece[count], slope[count] = free, cost[j]
+                        count += 1
             elif k > 0:
                 count = _add_step(cost[:k], limit[:k], whole, last, forced, piece, slope, count)
             t = stop
         most = lots if complete_at_end else total
-        best[i], filled[i] = _cheapest(piece[:count], slope[:count], most, total, last_cost, last_room)
+        cheap = np.argsort(slope[:count], kind="mergesort")  # which keeps the order of equals
+        best[i], filled[i] = _cheapest(piece[cheap], slope[cheap], most, total, last_cost, last_room)
     return best, filled
 
 
@@ -213,17 +214,6 @@ def _kinks(room: np.ndarray, cost: np.ndarray, ticks: int, whole: float, catch_u
 
 
 @numba.njit(cache=True)
-def _add(piece: np.ndarray, slope: np.ndarray, count: int, amount: float, price: float) -> int:
-    """Put a piece among those that cost no more and those that cost more; return their new number."""
-    place = count
-    while place > 0 and slope[place - 1] > price:
-        piece[place], slope[place] = piece[place - 1], slope[place - 1]
-        place -= 1
-    piece[place], slope[place] = amount, price
-    return count + 1
-
-
-@numba.njit(cache=True)
 def _add_step(
     cost: np.ndarray,
     room: np.ndarray,
@@ -257,9 +247,9 @@ def _add_step(
         top += 1
         x[top], y[top] = amount, value
     for k in range(top):
-        size = x[k + 1] - x[k]
-        count = _add(piece, slope, count, size, (y[k + 1] - y[k]) / size)
-    return count
+        piece[count + k] = x[k + 1] - x[k]
+        slope[count + k] = (y[k + 1] - y[k]) / piece[count + k]
+    return count + top
 
 
 @numba.njit(cache=True)

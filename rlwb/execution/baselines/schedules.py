@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.base import Baseline
+from rlwb.execution.baselines import Baseline
 from rlwb.execution.engine import Engine
 from rlwb.execution.state import Known
 from rlwb.market import Sessions
