@@ -168,23 +168,22 @@ class ExecutionRules:
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
         quotes = self.price_field == "quotes"
-        parts = ["buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}"]
-        parts.append(f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap")
-        parts.append("completes at the window's end" if self.complete_at_end else "may stay incomplete")
-        parts.append(f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots")
-        limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
-        parts.append(limit or "price limit rule off")
-        parts.append("halted bars do not fill" if self.halts else "halted bars fill")
-        parts.append(f"costs: {', '.join(self._costs()) or 'none'}")
-        return "; ".join(parts)
-
-    def _costs(self) -> list[str]:
-        costs = ["the quoted half spread"] if self.price_field == "quotes" else []
+        costs = ["the quoted half spread"] if quotes else []
         for name in _COSTS:
             if value := getattr(self, name):
                 shape = getattr(self, name.replace("_bps", "_shape")) if "impact" in name else None
                 costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
-        return costs
+        limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
+        parts = [
+            "buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}",
+            f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap",
+            "completes at the window's end" if self.complete_at_end else "may stay incomplete",
+            f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots",
+            limit or "price limit rule off",
+            "halted bars do not fill" if self.halts else "halted bars fill",
+            f"costs: {', '.join(costs) or 'none'}",
+        ]
+        return "; ".join(parts)
 
 
 def _number(value: Any) -> float:

@@ -62,13 +62,12 @@ def order_table(
     OrderError
         Naming the first row at fault, its instrument and value.
     """
-    return pd.DataFrame(order_columns(orders, calendar, codes=codes, source=source))
+    return pd.DataFrame(order_columns(orders, calendar, codes, source))
 
 
 def order_columns(
     orders: pd.DataFrame | Order | Iterable[Order],
     calendar: Calendar,
-    *,
     codes: Mapping[Any, str] | None = None,
     source: str = "orders",
 ) -> dict[str, np.ndarray]:

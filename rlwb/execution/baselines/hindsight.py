@@ -57,20 +57,10 @@ class HindsightOptimum:
         rules, columns = engine.rules, []
         for first in range(0, max(len(orders), 1), _BLOCK):
             some = orders[first : first + _BLOCK]
-            found = _least_average(
-                engine.price,
-                engine.room(some, capped=capped),
-                engine.cell,
-                some.session,
-                some.side,
-                some.amount,
-                some.start,
-                some.end,
-                rules.complete_at_end,
-                rules.lot_size,
-                rules.trades_odd(some.side),
-            )
-            columns.append(found)
+            market = engine.price, engine.room(some, capped=capped), engine.cell
+            windows = some.session, some.side, some.amount, some.start, some.end
+            terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side)
+            columns.append(_least_average(*market, *windows, *terms))
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return cls(orders.side * cost, filled)
 

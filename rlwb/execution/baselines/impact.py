@@ -44,11 +44,11 @@ class ImpactParameters:
     Notes
     -----
     Bars do not tell who moved the price, so all of a tick's move is put down to its volume: `temporary` is the slope
-    of a regression through the origin of the absolute return on the volume in units of the mean, which is the slope of
-    the return on the volume signed by it (Kyle, Econometrica 1985, for the linear form; Amihud, J. Financial Markets
-    2002, for the absolute return over volume as a measure of impact). The share that stays is the move over the tick
-    and the next, along the sign of the first, over the move of the first, both weighted by volume and cut to [0, 1].
-    The slope overstates what a small trader moves; what the baselines need is its scale beside the volatility.
+    of a regression through the origin of the absolute return on the volume in units of the mean (Kyle, Econometrica
+    1985, for the linear form; Amihud, J. Financial Markets 2002, for the absolute return over volume). The share that
+    stays is the move over the tick and the next, along the sign of the first, over the move of the first, both weighted
+    by volume and cut to [0, 1]. The slope overstates what a small trader moves; what the baselines need is its scale
+    beside the volatility.
     """
 
     instruments: tuple[str, ...]

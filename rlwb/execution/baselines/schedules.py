@@ -16,8 +16,7 @@ class TWAP(Baseline):
     """Trades evenly over the window; its price advantage is 0 where no rule binds.
 
     Evenly means over the ticks that have a price, and which those are is taken as known, here and in every baseline
-    that trades evenly or counts time: with bars missing, a schedule that does not know it has a price advantage by
-    chance. What prices and volumes will be is not known.
+    that trades evenly or counts time: a schedule that does not know it has a price advantage by chance.
     """
 
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
@@ -38,7 +37,7 @@ class VWAP(Baseline):
     Raises
     ------
     ConfigError
-        When `days` is no whole number of 1 or more.
+        When `days` is no such number.
     """
 
     def __init__(self, engine: Engine, days: int = 20) -> None:
