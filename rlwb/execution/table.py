@@ -21,7 +21,7 @@ from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.clock import DAY_SECONDS
 
-_SETTINGS = b"rlwb.order_settings"
+_SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)
 # A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
 _STAMP = (
