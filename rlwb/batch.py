@@ -1,4 +1,4 @@
-"""Batches of observations: arrays of N rows, dicts and tuples of such, and what all rows share.
+"""Batches: arrays of N rows, dicts, tuples and records of such, and what all rows share.
 
 A value that is no array, like the panel of features under ``features``, belongs to all rows alike: it is passed through
 when rows are taken and when batches are joined.
@@ -6,32 +6,46 @@ when rows are taken and when batches are joined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from rlwb.errors import ConfigError
 
 
-def take_rows(batch: Any, rows: np.ndarray) -> Any:
-    """Return the rows of a batch, int64 of shape (n,), as fresh arrays."""
+class Rows:
+    """Base of frozen dataclasses whose arrays have one row an episode.
+
+    ``record[i]`` is row i alone: its arrays lose their first axis, so that formulas written for N rows serve it as
+    well. ``record[rows]`` with an index array or a slice is a record of those rows.
+    """
+
+    def __getitem__(self, rows: Any) -> Self:
+        if isinstance(rows, (int, np.integer)) and not -len(self) <= rows < len(self):
+            raise IndexError(rows)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        # Of a record that is one row already, ``record[None]`` makes a record of one row.
+        return type(self)(
+            **{name: take_rows(np.asarray(v) if isinstance(v, np.generic) else v, rows) for name, v in values.items()}
+        )
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def take_rows(batch: Any, rows: Any) -> Any:
+    """Return the rows of a batch that an index array (as fresh arrays), a slice or a number picks."""
     if isinstance(batch, dict):
         return {key: take_rows(part, rows) for key, part in batch.items()}
     if isinstance(batch, tuple):
         return tuple(take_rows(part, rows) for part in batch)
-    return batch[rows] if isinstance(batch, np.ndarray) else batch
+    return batch[rows] if isinstance(batch, (np.ndarray, Rows)) else batch
 
 
 def join(batches: Sequence[Any], order: np.ndarray | None = None) -> Any:
-    """Lay batches of the same structure end to end.
-
-    Parameters
-    ----------
-    batches
-        At least one.
-    order : int64 of shape (n,), optional
-        Rows of the joined batch to keep, in this order; all by default.
+    """Lay batches of the same structure, at least one, end to end; keep the rows `order` in this order, or all.
 
     Raises
     ------
@@ -58,13 +72,7 @@ def join(batches: Sequence[Any], order: np.ndarray | None = None) -> Any:
 
 
 def count_rows(batch: Any) -> int:
-    """Return the number of rows of a batch.
-
-    Raises
-    ------
-    ConfigError
-        When the batch holds no array.
-    """
+    """Return the number of rows of a batch; one that holds no array is a ConfigError."""
     for part in _arrays(batch):
         return len(part)
     raise ConfigError(f"the observations {type(batch).__name__} hold no array; give an array, or a dict of arrays.")
@@ -78,7 +86,7 @@ def split_shared(batch: Any) -> tuple[Any, dict[str, Any]]:
     return {key: part for key, part in batch.items() if key not in shared}, shared
 
 
-def _arrays(batch: Any) -> Any:
+def _arrays(batch: Any) -> Iterator[np.ndarray]:
     if isinstance(batch, np.ndarray):
         yield batch
     elif isinstance(batch, (dict, tuple)):

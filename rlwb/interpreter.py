@@ -105,8 +105,10 @@ def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
             )
         for key, part in space.items():
             check_in_space(part, value[key], f"{name}[{key!r}]")
-        return
-    if isinstance(space, gym.spaces.Box):
+    elif isinstance(space, gym.spaces.Tuple) and isinstance(value, tuple) and len(value) == len(space):
+        for place, (part, entry) in enumerate(zip(space, value, strict=True)):
+            check_in_space(part, entry, f"{name}[{place}]")
+    elif isinstance(space, gym.spaces.Box):
         array = np.asarray(value)
         if array.shape != space.shape or array.dtype != space.dtype:
             raise InterpreterError(
@@ -115,17 +117,11 @@ def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
             )
         if np.isnan(array).any():
             raise InterpreterError(f"{name} holds NaN; replace what is missing before it reaches a policy.")
-        outside = (array < space.low) | (array > space.high)
-        if outside.any():
-            index = tuple(int(place) for place in np.argwhere(outside)[0])
+        for index in np.argwhere((array < space.low) | (array > space.high))[:1]:
+            at = tuple(index.tolist())
             raise InterpreterError(
-                f"{name} is {array[index]!s} at index {index}, outside [{space.low[index]!s}, {space.high[index]!s}]; "
+                f"{name} is {array[at]!s} at index {at}, outside [{space.low[at]!s}, {space.high[at]!s}]; "
                 "correct the value or the space."
             )
-        return
-    if isinstance(space, gym.spaces.Tuple) and isinstance(value, tuple) and len(value) == len(space):
-        for place, (part, entry) in enumerate(zip(space, value, strict=True)):
-            check_in_space(part, entry, f"{name}[{place}]")
-        return
-    if not space.contains(value):
+    elif not space.contains(value):
         raise InterpreterError(f"{name} returned {value!r}, which is not in {space}; correct the value or the space.")

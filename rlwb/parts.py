@@ -72,7 +72,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "simulator": {
         "market": f"{_EXECUTION}.simulator:OrderExecution",
-        "random_liquidity": f"{_EXECUTION}.liquidity:RandomLiquidity",
+        "random_liquidity": f"{_EXECUTION}.simulator:RandomLiquidity",
     },
     "state_interpreter": {
         "full_history": f"{_EXECUTION}.interpreters:FullHistoryStateInterpreter",
@@ -83,11 +83,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "twap_relative": f"{_EXECUTION}.interpreters:TwapRelativeActionInterpreter",
     },
     "baseline": {
-        "twap": f"{_EXECUTION}.baselines:TWAP",
-        "vwap": f"{_EXECUTION}.baselines:VWAP",
-        "pov": f"{_EXECUTION}.baselines:POV",
-        "almgren_chriss": f"{_EXECUTION}.baselines:AlmgrenChriss",
-        "bertsimas_lo": f"{_EXECUTION}.baselines:BertsimasLo",
+        "twap": f"{_EXECUTION}.baselines.schedules:TWAP",
+        "vwap": f"{_EXECUTION}.baselines.schedules:VWAP",
+        "pov": f"{_EXECUTION}.baselines.schedules:POV",
+        "almgren_chriss": f"{_EXECUTION}.baselines.almgren_chriss:AlmgrenChriss",
+        "bertsimas_lo": f"{_EXECUTION}.baselines.bertsimas_lo:BertsimasLo",
         "hindsight": "rlwb.experiment.ceilings:Hindsight",
         "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -38,17 +38,17 @@ class Reward(ABC, Generic[OutcomeT]):
         """
         answer = self.reward(outcome)
         named = answer if isinstance(answer, dict) else {type(self).__name__: answer}
-        return {name: self._checked(name, value, len(outcome)) for name, value in named.items()}  # type: ignore[arg-type]
-
-    def _checked(self, name: str, value: Any, count: int) -> np.ndarray:
-        array = np.asarray(value)
-        if array.shape != (count,) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            shown = np.array2string(array, threshold=8) if array.size else repr(value)
-            raise InterpreterError(
-                f"{type(self).__name__} returned {shown} of shape {array.shape} as {name!r}; a reward must be one "
-                f"finite number for each of {count} episodes."
-            )
-        return array.astype(np.float64)
+        count, parts = len(outcome), {}  # type: ignore[arg-type]
+        for name, value in named.items():
+            array = np.asarray(value)
+            if array.shape != (count,) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+                shown = np.array2string(array, threshold=8) if array.size else repr(value)
+                raise InterpreterError(
+                    f"{type(self).__name__} returned {shown} of shape {array.shape} as {name!r}; a reward must be one "
+                    f"finite number for each of {count} episodes."
+                )
+            parts[name] = array.astype(np.float64)
+        return parts
 
 
 class RewardCombination(Reward[OutcomeT]):

@@ -52,8 +52,8 @@ StateT = TypeVar("StateT", bound=State)
 class Simulator(ABC, Generic[StateT]):
     """The dynamics of an environment, without observations, actions' encoding or rewards.
 
-    A simulator holds no episode: `start` and `step` return states and change none. One definition therefore serves a
-    single environment (N = 1) and the native one, which steps thousands of episodes together.
+    A simulator holds no episode: `start` and `step` return states and change none. So one definition serves a single
+    environment (N = 1) and the native one, which steps thousands of episodes together.
     """
 
     @abstractmethod
@@ -83,12 +83,7 @@ class Simulator(ABC, Generic[StateT]):
 class Episode(ABC):
     """One episode of a simulator that is written for one at a time; see `EpisodeSimulator`.
 
-    Parameters
-    ----------
-    initial
-        What the episode starts from.
-    rng
-        The episode's random numbers.
+    It is made of what it starts from and of its random numbers.
     """
 
     def __init__(self, initial: Any, rng: np.random.Generator) -> None:
@@ -137,7 +132,16 @@ class EpisodeStates:
         return EpisodeStates(tuple(self.episodes[int(row)] for row in rows))
 
     def metrics(self) -> dict[str, np.ndarray]:
-        rows = [_numbers(episode) for episode in self.episodes]
+        rows: list[dict[str, float]] = []
+        for episode in self.episodes:
+            metrics = episode.metrics()
+            try:
+                rows.append({name: float(value) for name, value in metrics.items()})
+            except (AttributeError, TypeError, ValueError):
+                raise InterpreterError(
+                    f"{type(episode).__name__}.metrics returned {metrics!r}; return a dict of numbers by name, NaN if "
+                    "missing."
+                ) from None
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
 
@@ -148,14 +152,12 @@ class EpisodeStates:
 class EpisodeSimulator(Simulator[EpisodeStates]):
     """Lifts a simulator of one episode to N: episodes are made and stepped one after the other.
 
+    They change as they step, so a state of this simulator is of use until the next step only.
+
     Parameters
     ----------
     episode
         Makes an `Episode` from its initial state and its random numbers, usually a subclass of it.
-
-    Notes
-    -----
-    The episodes change as they step, so a state of this simulator is of use until the next step only.
     """
 
     def __init__(self, episode: Callable[[Any, np.random.Generator], Episode]) -> None:
@@ -170,13 +172,3 @@ class EpisodeSimulator(Simulator[EpisodeStates]):
             if not episode.done():
                 episode.step(own)
         return state
-
-
-def _numbers(episode: Episode) -> dict[str, float]:
-    metrics = episode.metrics()
-    try:
-        return {name: float(value) for name, value in metrics.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise InterpreterError(
-            f"{type(episode).__name__}.metrics returned {metrics!r}; return a dict of numbers by name, NaN if missing."
-        ) from None

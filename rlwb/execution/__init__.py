@@ -2,18 +2,12 @@
 
 from rlwb.execution.align import align_orders
 from rlwb.execution.audit import audit, tick_audit
-from rlwb.execution.baselines import (
-    POV,
-    TWAP,
-    VWAP,
-    AlmgrenChriss,
-    Baseline,
-    BertsimasLo,
-    HindsightOptimum,
-    ImpactParameters,
-    SignalParameters,
-    hindsight_table,
-)
+from rlwb.execution.baselines import Baseline
+from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
+from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
+from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
+from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
@@ -24,14 +18,13 @@ from rlwb.execution.interpreters import (
     KnownStateInterpreter,
     TwapRelativeActionInterpreter,
 )
-from rlwb.execution.liquidity import RandomLiquidity
 from rlwb.execution.metrics import order_metrics, price_advantage
 from rlwb.execution.order import Direction, Order, OrderBatch, parse_direction
 from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
-from rlwb.execution.simulator import OrderExecution
+from rlwb.execution.simulator import OrderExecution, RandomLiquidity
 from rlwb.execution.state import ExecutionState, Known, Outcome
-from rlwb.execution.table import order_table, read_order_settings, read_orders, write_orders
+from rlwb.execution.table import order_table, read_orders, write_orders
 
 __all__ = [
     "POV",
@@ -75,7 +68,6 @@ __all__ = [
     "order_table",
     "parse_direction",
     "price_advantage",
-    "read_order_settings",
     "read_orders",
     "split_orders",
     "tick_audit",

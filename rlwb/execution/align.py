@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import Direction, Order, OrderBatch
-from rlwb.execution.prices import check_data, tick_prices
-from rlwb.execution.rules import ExecutionRules
-from rlwb.execution.table import order_ids, order_table, order_values
+from rlwb.execution.kernel import window_prices
+from rlwb.execution.order import COLUMNS, Order, OrderBatch
+from rlwb.execution.rules import ExecutionRules, check_data, tick_prices
+from rlwb.execution.table import order_columns
 from rlwb.market import Sessions
 
-_BLOCK = 4096  # sessions looked at together
+_BLOCK = 4096  # orders looked at together
 
 
 def align_orders(
@@ -31,18 +30,13 @@ def align_orders(
     Parameters
     ----------
     orders
-        A canonical order table, any table that `order_table` reads, or `Order` values.
+        A table that `order_table` reads, or `Order` values.
     sessions
         The panel. A window that reaches beyond an early close ends there, which is noted.
     rules
         Refuse amounts below one lot; the default rules have no lots.
     on_refused
-        ``"raise"`` stops at the first reason found; ``"drop"`` leaves the orders out.
-
-    Returns
-    -------
-    OrderBatch
-        With the reasons and orders that were refused or noted in its `refused` and `noted`.
+        ``"raise"`` stops at the first reason found; ``"drop"`` leaves the orders out, as `OrderBatch.refused` says.
 
     Raises
     ------
@@ -51,22 +45,9 @@ def align_orders(
     """
     rules = rules or ExecutionRules()
     calendar = sessions.calendar
-    source: pd.DataFrame | tuple[Order, ...]
-    source = order_table(orders, calendar) if isinstance(orders, pd.DataFrame) else order_values(orders)
-
-    def column(name: str, dtype: str) -> np.ndarray:
-        values = source[name] if isinstance(source, pd.DataFrame) else [getattr(order, name) for order in source]
-        return np.array(values, dtype=dtype)
-
-    instrument, date, amount = column("instrument", "O"), column("date", "M8[ns]"), column("amount", "f8")
-    direction = column("direction", "O")
-    buy = (direction == "BUY") | (direction == Direction.BUY)
-    order_id = column("order_id", "O")
-    if isinstance(source, tuple):
-        order_id = order_ids(order_id, instrument, date, buy)
-        named = zip(source, order_id, strict=True)
-        source = tuple(order if order.order_id else replace(order, order_id=name) for order, name in named)
-    opens, closes = ((column(name, "M8[ns]") - date) / np.timedelta64(1, "s") for name in ("start", "end"))
+    columns = order_columns(orders, calendar)
+    order_id, instrument, date, direction, amount, first, last = (columns[name] for name in COLUMNS)
+    opens, closes = ((stamp - date) / np.timedelta64(1, "s") for stamp in (first, last))
     date = date.astype("M8[D]")
     row = sessions.rows(instrument, date)
     length = np.where(row >= 0, sessions.num_ticks[row], 0).astype(np.int64)
@@ -104,34 +85,28 @@ def align_orders(
     if rules.lot_size:
         refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     check_data(rules, sessions)
-    priced, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
-    refuse(priced == 0, "its window holds no bar with a price")
+    arrival, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
+    refuse(np.isnan(arrival), "its window holds no bar with a price")
     note(late, "the window ends at the early close")
     note(amount > volume, "the amount exceeds the whole volume of its window")
     if not alive.any():
         reasons = "; ".join(f"{reason} ({len(ids)}, first {ids[0]})" for reason, ids in refused.items())
         raise OrderError(f"none of the {len(row)} orders can be executed: {reasons}.")
     keep = np.flatnonzero(alive)
-    session, first, last = (values[keep].astype(np.int32) for values in (row, start, end))
-    side = np.where(buy, 1, -1).astype(np.int8)
-    return OrderBatch(source, keep, session, side[keep], amount[keep], first, last, refused, noted)
+    session, begin, stop = (values[keep].astype(np.int32) for values in (row, start, end))
+    side = np.where(direction[keep] == "BUY", 1, -1).astype(np.int8)
+    return OrderBatch(columns, keep, session, side, amount[keep], begin, stop, refused, noted)
 
 
 def _window(
     sessions: Sessions, rules: ExecutionRules, row: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of priced ticks and the volume of each window, both of shape (N,)."""
-    ticks = np.arange(sessions.calendar.num_ticks)
-    # Each different window once, in the order of the panel.
-    size = len(ticks) + 1
-    windows, at = np.unique((row * size + start) * size + end, return_inverse=True)
-    priced, volume = np.zeros(len(windows), dtype=np.int64), np.zeros(len(windows))
-    for low in range(0, len(windows), _BLOCK):
-        block = slice(low, low + _BLOCK)
-        inner, stop = np.divmod(windows[block], size)
-        rows, begin = np.divmod(inner, size)
-        inside = (ticks >= begin[:, None]) & (ticks < stop[:, None])
-        price, traded = tick_prices(sessions, rules, rows), sessions.fields["volume"][rows]
-        priced[block] = ((price > 0) & (price < np.inf) & inside).sum(axis=1)
-        volume[block] = np.where(inside & np.isfinite(traded), traded, 0.0).sum(axis=1)
-    return priced[at], volume[at]
+    """Return the first price and the volume of each window, float64 of shape (N,); NaN where none has a price."""
+    arrival, volume = np.empty(len(row)), np.empty(len(row))
+    order = np.argsort(row, kind="stable")  # the panel may lie in a file, which is read once and in its order
+    for low in range(0, len(row), _BLOCK):
+        block = order[low : low + _BLOCK]
+        rows, place = np.unique(row[block], return_inverse=True)
+        price, traded = tick_prices(sessions, rules, rows), np.asarray(sessions.fields["volume"][rows])
+        _, _, arrival[block], volume[block] = window_prices(np.asarray(price), traded, place, start[block], end[block])
+    return arrival, volume

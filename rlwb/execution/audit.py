@@ -19,48 +19,30 @@ from rlwb.reward import Reward, sum_parts
 def tick_audit(state: ExecutionState) -> pd.DataFrame:
     """Return one row an order and tick, from the window's start to the order's next tick.
 
-    Columns
-    -------
-    order_id
-        Of the order.
-    tick, time
-        Index in the session and start of the bar.
-    step
-        Step of the order.
-    requested, filled
-        Amounts; requested is after catch-up and lot rounding, before what `constraint` names cut it.
-    price, volume
-        Of the bar; NaN where it has none.
-    left
-        Position after the tick.
-    cost
-        What the fill paid for quoted spread and impact, in currency; fees are not in it.
-    constraint
-        What cut the fill: volume cap, halt or price limit, no price, lot, or nothing.
+    Columns are order_id; tick and time (index in the session, and start of the bar); step; requested (after catch-up
+    and lot rounding) and filled; price and volume of the bar, NaN where it has none; left, the position after the tick;
+    cost, what the fill paid for quoted spread and impact in currency, without fees; and constraint, what cut the fill.
     """
     engine, orders, record = state.engine, state.orders, state.tick_record()
-    ids, tables = orders.table["order_id"], []
-    for i in range(len(orders)):
-        start, stop, row = int(orders.start[i]), int(state.now.tick[i]), int(orders.session[i])
-        price, filled = engine.price[row, start:stop], record.fill[i, start:stop]
-        tables.append(
-            pd.DataFrame(
-                {
-                    "order_id": ids.iloc[i],
-                    "tick": np.arange(start, stop),
-                    "time": [engine.sessions.calendar.time_of(tick) for tick in range(start, stop)],
-                    "step": engine.cell[start:stop] - engine.cell[start],
-                    "requested": record.requested[i, start:stop],
-                    "filled": filled,
-                    "price": np.where(np.isfinite(price) & (price > 0), price, np.nan),
-                    "volume": engine.volume[row, start:stop],
-                    "left": orders.amount[i] - np.cumsum(filled),
-                    "cost": record.cost[i, start:stop],
-                    "constraint": [CONSTRAINTS[code] for code in record.constraint[i, start:stop]],
-                }
-            )
-        )
-    return pd.concat(tables, ignore_index=True)
+    ticks = np.arange(engine.sessions.calendar.num_ticks)
+    taken = (ticks >= orders.start[:, None]) & (ticks < state.now.tick[:, None])
+    i, tick = np.nonzero(taken)
+    price = engine.price[orders.session[i], tick]
+    times = np.array([engine.sessions.calendar.time_of(each) for each in ticks.tolist()], dtype=object)
+    columns = {
+        "order_id": orders.source["order_id"][orders.row[i]],
+        "tick": tick,
+        "time": times[tick],
+        "step": engine.cell[tick] - engine.cell[orders.start[i]],
+        "requested": record.requested[taken],
+        "filled": record.fill[taken],
+        "price": np.where(np.isfinite(price) & (price > 0), price, np.nan),
+        "volume": engine.volume[orders.session[i], tick],
+        "left": orders.amount[i] - np.cumsum(record.fill, axis=1)[taken],
+        "cost": record.cost[taken],
+        "constraint": np.array(CONSTRAINTS, dtype=object)[record.constraint[taken]],
+    }
+    return pd.DataFrame(columns)
 
 
 def audit(

@@ -28,6 +28,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rlwb.batch import Rows
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.kernel import (
     TOLERANCE,
@@ -42,9 +43,7 @@ from rlwb.execution.kernel import (
     window_room,
 )
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.prices import check_data, half_spreads, tick_prices
-from rlwb.execution.rows import Rows
-from rlwb.execution.rules import ExecutionRules
+from rlwb.execution.rules import ExecutionRules, check_data, half_spreads, tick_prices
 from rlwb.market import Sessions
 from rlwb.market.references import previous_close
 from rlwb.market.store import prefetch

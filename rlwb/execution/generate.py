@@ -46,15 +46,14 @@ class OrderSettings:
 
     def __post_init__(self) -> None:
         given: Any = self.directions
-        sides = [given] if isinstance(given, str) else list(given)
-        if not sides or len(set(sides)) != len(sides) or not set(sides) <= {"BUY", "SELL"}:
+        sides = (given,) if isinstance(given, str) else tuple(given)
+        if sorted(map(str, sides)) not in (["BUY"], ["SELL"], ["BUY", "SELL"]):
             raise ConfigError(f"directions is {self.directions!r}; name BUY, SELL or both, each once.")
-        object.__setattr__(self, "directions", tuple(sides))
+        object.__setattr__(self, "directions", sides)
         # exp(700) is about the largest number there is, and exp(-700) the smallest.
         if not (abs(self.log_mean) + 9 * abs(self.log_std) < 700 and self.log_std >= 0):
             raise ConfigError(
-                f"log_mean is {self.log_mean} and log_std {self.log_std}; both must be moderate numbers "
-                "and log_std not negative."
+                f"log_mean is {self.log_mean} and log_std {self.log_std}; give moderate numbers, log_std not negative."
             )
         if self.instruments is not None and not (isinstance(self.instruments, int) and self.instruments >= 1):
             raise ConfigError(f"instruments is {self.instruments}; ask for at least 1, or none for all.")
@@ -83,7 +82,7 @@ def generate_orders(
     Parameters
     ----------
     sessions
-        The panel; sessions whose window has no volume get no order and are counted in ``attrs``.
+        The panel; sessions whose window has no volume get no order.
     settings
         The recipe.
     seed
@@ -94,8 +93,8 @@ def generate_orders(
     Returns
     -------
     DataFrame
-        A canonical order table (see `rlwb.execution.table.order_table`), sorted by date, instrument and
-        direction. ``attrs["notes"]`` lists in words what was left out.
+        A canonical order table (see `order_table`), sorted by date, instrument and direction. ``attrs["notes"]`` lists
+        in words what was left out.
 
     Raises
     ------
@@ -120,10 +119,9 @@ def generate_orders(
     code = np.repeat(np.arange(len(names)), length)
     stop = np.minimum(last, sessions.num_ticks[: len(code)])
     mean = _mean_volume(sessions, first, stop)
-    empty = int((~(mean > 0)).sum())
-    if empty:
-        notes.append(f"{empty} sessions have no volume in the window and got no order")
     rows = np.flatnonzero(mean > 0)
+    if len(rows) < len(mean):
+        notes.append(f"{len(mean) - len(rows)} sessions have no volume in the window and got no order")
     if not len(rows):
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
     rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
@@ -156,10 +154,7 @@ def generate_orders(
 
 
 def _mean_volume(sessions: Sessions, first: int, stop: np.ndarray) -> np.ndarray:
-    """Return the mean volume of each session's ticks in ``[first, stop)`` that have one, or 0.
-
-    `stop` and the result have the shape (n,), for the first n sessions of the panel.
-    """
+    """Return the mean volume of the first n sessions' ticks in ``[first, stop)`` that have one, or 0, of shape (n,)."""
     mean = np.zeros(len(stop))
     size = max(1, _BLOCK_BARS // sessions.calendar.num_ticks)
     for low in range(0, len(stop), size):
@@ -188,21 +183,21 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
     """
     dates = np.sort(table["date"].unique())
     taken = _dates_of_parts(settings or SplitSettings(), dates)
-    inside = {name: table["date"].isin(dates[mask]) for name, mask in zip(PARTS, taken, strict=True)}
-    parts = {name: table[rows].reset_index(drop=True) for name, rows in inside.items()}
+    rows = {name: table["date"].isin(dates[mask]) for name, mask in zip(PARTS, taken, strict=True)}
+    rows["all"] = rows["train"] | rows["valid"] | rows["test"]
+    parts = {name: table[mask].reset_index(drop=True) for name, mask in rows.items()}
     if any(frame.empty for frame in parts.values()):
-        counts = ", ".join(f"{name} {len(frame)}" for name, frame in parts.items())
+        counts = ", ".join(f"{name} {len(parts[name])}" for name in PARTS)
         raise OrderError(
             f"a part holds no orders ({counts}); the data have orders on {len(dates)} dates from "
             f"{np.datetime_as_string(dates[0], 'D')} to {np.datetime_as_string(dates[-1], 'D')}. "
             "Change the splits or bring more dates."
         )
-    used = np.logical_or.reduce(list(inside.values()))
-    union, left = table[used].reset_index(drop=True), table["date"][~used]
+    left = table["date"][~rows["all"]]
     if len(left):
         note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
-        union.attrs["notes"] = [note]
-    return {**parts, "all": union}
+        parts["all"].attrs["notes"] = [note]
+    return parts
 
 
 def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarray]:
@@ -214,7 +209,7 @@ def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarr
         place = np.searchsorted(np.round(np.cumsum(given) * len(dates)), np.arange(len(dates)), side="right")
         return [place == part for part in range(len(PARTS))]
     taken: list[np.ndarray] = []
-    last: np.datetime64 | None = None
+    last = np.datetime64("0001-01-01")
     for name, value in zip(PARTS, given, strict=True):
         try:
             first, end = (day_of(day) for day in value)
@@ -223,7 +218,7 @@ def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarr
                 f"the split {name}={value!r} is not a pair of dates; give three shares of the dates, or three "
                 "pairs such as ('2024-01-02', '2024-06-28')."
             ) from None
-        if first > end or (last is not None and first <= last):
+        if not last < first <= end:
             raise ConfigError(f"the split {name} {value} must come after the part before it, its first date first.")
         taken.append((dates >= first) & (dates <= end))
         last = end

@@ -15,13 +15,12 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.market import MarketFeatures
 
 Observation = dict[str, Any]
+_BIG = np.finfo(np.float32).max
 
 
 class CurrentStepStateInterpreter(StateInterpreter[Known]):
     """The scalars of the order alone.
 
-    ============== ======= ========================================
-    key            dtype   meaning
     ============== ======= ========================================
     acquiring      int64   1 buy, 0 sell
     cur_step       int32   steps taken, 0 … max_step
@@ -41,14 +40,13 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
-        big = np.finfo(np.float32).max
         return gym.spaces.Dict(
             {
                 "acquiring": gym.spaces.Discrete(2),
                 "cur_step": gym.spaces.Box(0, self.max_step, (), np.int32),
                 "num_step": gym.spaces.Box(1, self.max_step, (), np.int32),
-                "target": gym.spaces.Box(0, big, (), np.float32),
-                "position": gym.spaces.Box(0, big, (), np.float32),
+                "target": gym.spaces.Box(0, _BIG, (), np.float32),
+                "position": gym.spaces.Box(0, _BIG, (), np.float32),
             }
         )
 
@@ -74,8 +72,6 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     Beside the keys of `CurrentStepStateInterpreter`:
 
     =================== ======= ============ ================================================
-    key                 dtype   shape        meaning
-    =================== ======= ============ ================================================
     data_processed      float32 (T, C)       features of today before the current tick, then 0
     data_processed_prev float32 (T, C)       features of the previous session
     cur_tick            int32   ()           next tick
@@ -97,15 +93,14 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
-        big = np.finfo(np.float32).max
-        block = gym.spaces.Box(-big, big, (self.ticks, self.channels), np.float32)
+        block = gym.spaces.Box(-_BIG, _BIG, (self.ticks, self.channels), np.float32)
         return gym.spaces.Dict(
             {
                 **super().observation_space.spaces,
                 "data_processed": block,
                 "data_processed_prev": block,
                 "cur_tick": gym.spaces.Box(0, self.ticks, (), np.int32),
-                "position_history": gym.spaces.Box(0, big, (self.max_step,), np.float32),
+                "position_history": gym.spaces.Box(0, _BIG, (self.max_step,), np.float32),
             }
         )
 
@@ -133,16 +128,12 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
 
 class CategoricalActionInterpreter(ActionInterpreter[Known]):
-    """A choice among fixed shares of the order's amount.
+    """A choice among fixed shares of the order's amount, cut to the position; everything in the order's last step.
 
     Parameters
     ----------
     values
         The shares, in [0, 1]; an integer n means 0, 1/n, …, 1.
-
-    Notes
-    -----
-    The share is cut to the position; the order's own last step requests everything that is left.
     """
 
     def __init__(self, values: int | Sequence[float] = 4) -> None:
@@ -170,18 +161,14 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
 
 
 class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
-    """A ratio of the rate that would finish the order evenly: 1 is TWAP.
+    """A ratio of the rate that would finish the order evenly, `Engine.even_share`; everything in the order's last step.
 
     Parameters
     ----------
     engine
-        Tells the even rate: the position times `Engine.even_share`.
+        Tells the even rate.
     max_ratio
-        Upper bound of the action space.
-
-    Notes
-    -----
-    The order's own last step requests everything that is left.
+        Upper bound of the action space; a ratio of 1 is TWAP.
     """
 
     def __init__(self, engine: Engine, max_ratio: float = 10.0) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rlwb.batch import Rows
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution.rows import Rows
 from rlwb.market.clock import day_of, seconds_of
 
 
@@ -23,15 +24,23 @@ class Direction(IntEnum):
     SELL = -1
 
 
-#: Columns of a canonical order table, which are the fields of an `Order`.
-COLUMNS = ["order_id", "instrument", "date", "direction", "amount", "start", "end"]
+#: Columns of a canonical order table, which are the fields of an `Order`, with their types.
+COLUMNS = {
+    "order_id": "O",
+    "instrument": "O",
+    "date": "M8[ns]",
+    "direction": "O",
+    "amount": "f8",
+    "start": "M8[ns]",
+    "end": "M8[ns]",
+}
 _SIDES = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
 _SIGNS = {"1": "BUY", "+1": "BUY", "-1": "SELL"}
 _DAY = pd.Timedelta(days=1)
 
 
 def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direction:
-    """Read a direction from ``buy/sell``, ``B/S`` (any case) or ``+1/-1``.
+    """Read a direction from ``buy/sell``, ``B/S`` (any case) or ``+1/-1``; anything else is an OrderError.
 
     Parameters
     ----------
@@ -40,11 +49,6 @@ def parse_direction(value: Any, codes: Mapping[Any, str] | None = None) -> Direc
     codes
         The table's own codes, for example ``{0: "SELL", 1: "BUY"}``. They replace ``+1/-1``, so that 0 and 1 are
         never guessed.
-
-    Raises
-    ------
-    OrderError
-        If the value is none of these.
     """
     if isinstance(value, Direction):
         return value
@@ -104,11 +108,7 @@ class Order:
         if not isinstance(self.instrument, str) or not self.instrument.strip():
             raise OrderError(f"instrument {self.instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
         amount: Any = self.amount
-        if (
-            isinstance(amount, bool)
-            or not isinstance(amount, (int, float, np.integer, np.floating))
-            or not 0 < amount < np.inf
-        ):
+        if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < float(amount) < np.inf:
             raise OrderError(f"amount {amount!r} of {self.instrument} is not a number above 0.")
         for name in ("date", "start", "end"):
             object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
@@ -116,7 +116,7 @@ class Order:
         object.__setattr__(self, "amount", float(amount))
 
     def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
-        if name != "date" and (value is None or value is pd.NaT):
+        if name != "date" and (value is None or pd.isna(value)):
             return None
         if getattr(value, "tzinfo", None) is not None:
             raise OrderError(
@@ -145,14 +145,14 @@ class Order:
         return f"<{self}, {start or 'open'} to {end or 'close'}>"
 
     def _repr_html_(self) -> str:
-        return order_frame([self]).to_html(index=False)
+        return pd.DataFrame(columns_of([self])).to_html(index=False)
 
 
-def order_frame(orders: Iterable[Order]) -> pd.DataFrame:
-    """Return orders as a canonical table; ids are as they are in the orders."""
-    frame = pd.DataFrame([[getattr(order, name) for name in COLUMNS] for order in orders], columns=COLUMNS)
-    stamps = {name: frame[name].astype("datetime64[ns]") for name in ("date", "start", "end")}
-    return frame.assign(direction=[Direction(side).name for side in frame["direction"]], **stamps)
+def columns_of(orders: Sequence[Order]) -> dict[str, np.ndarray]:
+    """Return the columns of a canonical order table; ids are as they are in the orders."""
+    columns = {name: np.array([getattr(order, name) for order in orders], kind) for name, kind in COLUMNS.items()}
+    columns["direction"] = np.array([order.direction.name for order in orders], dtype=object)
+    return columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -162,7 +162,7 @@ class OrderBatch(Rows, Sequence[Order]):
     Attributes
     ----------
     source
-        The canonical order table, or the orders, that the batch was made from.
+        Columns of the canonical order table that the batch was made from.
     row : int64 of shape (N,)
         Row of each order in `source`.
     session : int32 of shape (N,)
@@ -177,7 +177,7 @@ class OrderBatch(Rows, Sequence[Order]):
         Reason to the ids of the orders of `source` that were left out for it, or are only remarkable for it.
     """
 
-    source: pd.DataFrame | tuple[Order, ...]
+    source: Mapping[str, np.ndarray]
     row: np.ndarray
     session: np.ndarray
     side: np.ndarray
@@ -194,9 +194,7 @@ class OrderBatch(Rows, Sequence[Order]):
         """Return one `Order` for an integer, an `OrderBatch` for a slice or an index array."""
         if isinstance(index, (int, np.integer)):
             row = int(self.row[index])
-            if isinstance(self.source, tuple):
-                return self.source[row]
-            return Order(**{name: self.source[name].iat[row] for name in COLUMNS})
+            return Order(**{name: self.source[name][row] for name in COLUMNS})
         arrays = ("row", "session", "side", "amount", "start", "end")
         return replace(self, **{name: getattr(self, name)[index] for name in arrays})
 
@@ -206,9 +204,7 @@ class OrderBatch(Rows, Sequence[Order]):
     @property
     def table(self) -> pd.DataFrame:
         """The orders as a canonical table, one row an order in the batch's sequence."""
-        if isinstance(self.source, tuple):
-            return order_frame(self)
-        return self.source.iloc[self.row].reset_index(drop=True)
+        return pd.DataFrame({name: values[self.row] for name, values in self.source.items()})
 
     def label(self, index: int) -> str:
         """Return a short text that names order `index` in an error."""

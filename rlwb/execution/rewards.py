@@ -58,12 +58,10 @@ class SparseReward(Reward[Outcome]):
     earns -1.
     """
 
-    _ROUNDING = 1e-9
-
     def reward(self, outcome: Outcome) -> np.ndarray:
         known, side = outcome.known, outcome.known.side.astype(np.float64)
         price = average_price(net_value(known.notional, outcome.total_cost, side, outcome.rules), known.filled)
         ratio = price / outcome.twap
-        ratio = np.where(side > 0, 1.0 / ratio, ratio) + self._ROUNDING
+        ratio = np.where(side > 0, 1.0 / ratio, ratio) + 1e-9
         final = np.where(ratio >= 1.1, 1.0, np.where(ratio >= 1.0, 0.0, -1.0))
         return np.where(outcome.done, final, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +12,13 @@ import numpy as np
 from rlwb.errors import ConfigError
 from rlwb.execution.kernel import Terms
 from rlwb.execution.presets import PRESETS
+from rlwb.market import Sessions
 
-PRICE_FIELDS = ("open", "high", "low", "close", "vwap", "quotes")
 BASIS_POINTS = 1e4
 _IMPACT = ("temporary_impact", "permanent_impact")
 _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{name}_bps" for name in _IMPACT))
-_NUMBERS = ("volume_limit", "lot_size", "price_limit", "price_tick", *_COSTS)
 _CHOICES = {
-    "price_field": PRICE_FIELDS,
+    "price_field": ("open", "high", "low", "close", "vwap", "quotes"),
     "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
@@ -29,14 +29,15 @@ class ExecutionRules:
     """Market rules and costs.
 
     Fills are valued at one price a tick, against whose mean over the window the PA is taken; every cost stands beside
-    that, is at least 0, and makes the net PA.
+    that, is at least 0, and makes the net PA. Temporary and permanent impact are those of Almgren and Chriss, "Optimal
+    execution of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate of trading in shares of the
+    market's volume.
 
     Parameters
     ----------
     price_field
         The bar field that fills are priced at. ``"quotes"`` prices them at the mid of bid and ask and charges the
-        distance to the side that is hit: buys pay the ask, sells get the bid, as they stand at the bar's end. A bar
-        that lacks one of the two has no price.
+        distance to the side that is hit, as they stand at the bar's end. A bar that lacks one of the two has no price.
     volume_limit
         Largest share of a tick's volume that an order may take, in (0, 1]; None means no cap.
     halts
@@ -51,9 +52,8 @@ class ExecutionRules:
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
         shortfall, ``"sell_at_end"`` trades that of a sell and leaves that of a buy.
     price_limit
-        Daily price limit as a fraction of the previous close: a buy is blocked at or above the upper
-        limit, a sell at or below the lower one. None means no limit. The previous close is the last one
-        known before the session; an instrument's first session has none and therefore no limit.
+        Daily price limit as a fraction of the last close known before the session: a buy is blocked at or above the
+        upper limit, a sell at or below the lower one. None means no limit; an instrument's first session has none.
     price_tick
         Smallest price move, to which the limits are rounded; a limit is at least one such move away from the
         previous close. Needs `price_limit`.
@@ -71,11 +71,6 @@ class ExecutionRules:
         has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.
     temporary_impact_shape, permanent_impact_shape
         ``"linear"`` or ``"square_root"`` in the share of the tick's volume.
-
-    Notes
-    -----
-    Temporary and permanent impact as functions of the trading rate are those of Almgren and Chriss, "Optimal execution
-    of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate in shares of the market's volume.
     """
 
     price_field: Literal["open", "high", "low", "close", "vwap", "quotes"] = "close"
@@ -96,26 +91,21 @@ class ExecutionRules:
     permanent_impact_shape: Literal["linear", "square_root"] = "linear"
 
     def __post_init__(self) -> None:
+        cap, limit = self.volume_limit, self.price_limit
+        checked = {
+            "volume_limit": (cap is None or 0 < _number(cap) <= 1, "a share in (0, 1], or none for no cap"),
+            "price_limit": (limit is None or 0 < _number(limit) < 1, "a fraction in (0, 1), for example 0.1"),
+            "price_tick": (0 < _number(self.price_tick) < math.inf, "the smallest price move, above 0"),
+            "halts": (isinstance(self.halts, bool), "true or false"),
+            "complete_at_end": (isinstance(self.complete_at_end, bool), "true or false"),
+        }
         for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"{name} is {value!r}; choose one of {', '.join(choices)}.")
-        for name in ("halts", "complete_at_end"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ConfigError(f"{name} is {value!r}; write true or false.")
-        for name in _NUMBERS:
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float, np.number))):
-                raise ConfigError(f"{name} is {value!r}, which is not a number; correct it.")
-        if self.volume_limit is not None and not 0 < self.volume_limit <= 1:
-            raise ConfigError(f"volume_limit is {self.volume_limit}; give a share in (0, 1], or none for no cap.")
-        if self.price_limit is not None and not 0 < self.price_limit < 1:
-            raise ConfigError(f"price_limit is {self.price_limit}; give a fraction in (0, 1), for example 0.1.")
-        if not (math.isfinite(self.price_tick) and self.price_tick > 0):
-            raise ConfigError(f"price_tick is {self.price_tick}; give the smallest price move, above 0.")
+            checked[name] = (getattr(self, name) in choices, f"one of {', '.join(choices)}")
         for name in ("lot_size", *_COSTS):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} is {value}; it must be finite and not negative.")
+            checked[name] = (0 <= _number(getattr(self, name)) < math.inf, "a finite number that is not negative")
+        for name, (fits, wanted) in checked.items():
+            if not fits:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; give {wanted}.")
         self._refuse_what_has_no_effect()
 
     def _refuse_what_has_no_effect(self) -> None:
@@ -137,13 +127,7 @@ class ExecutionRules:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> ExecutionRules:
-        """Return the rules of a market, with `changes` to them.
-
-        Parameters
-        ----------
-        name
-            ``"cn"``, ``"us"`` or ``"crypto"``; what they hold and where it is from stands in `rlwb.execution.presets`.
-        """
+        """Return the rules of a market, ``"cn"``, ``"us"`` or ``"crypto"`` (see `rlwb.execution.presets`), changed."""
         if name not in PRESETS:
             raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls(**{**PRESETS[name], **changes})
@@ -184,20 +168,53 @@ class ExecutionRules:
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
         quotes = self.price_field == "quotes"
-        parts = ["buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}"]
-        parts.append(f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap")
-        parts.append("completes at the window's end" if self.complete_at_end else "may stay incomplete")
-        parts.append(f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots")
-        limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
-        parts.append(limit or "price limit rule off")
-        parts.append("halted bars do not fill" if self.halts else "halted bars fill")
-        parts.append(f"costs: {', '.join(self._costs()) or 'none'}")
-        return "; ".join(parts)
-
-    def _costs(self) -> list[str]:
-        costs = ["the quoted half spread"] if self.price_field == "quotes" else []
+        costs = ["the quoted half spread"] if quotes else []
         for name in _COSTS:
             if value := getattr(self, name):
-                shape = getattr(self, name.replace("_bps", "_shape"), None) if "impact" in name else None
+                shape = getattr(self, name.replace("_bps", "_shape")) if "impact" in name else None
                 costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
-        return costs
+        limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
+        parts = [
+            "buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}",
+            f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap",
+            "completes at the window's end" if self.complete_at_end else "may stay incomplete",
+            f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots",
+            limit or "price limit rule off",
+            "halted bars do not fill" if self.halts else "halted bars fill",
+            f"costs: {', '.join(costs) or 'none'}",
+        ]
+        return "; ".join(parts)
+
+
+def _number(value: Any) -> float:
+    """Return a rule's number, and NaN, which no comparison lets pass, for what is none."""
+    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+
+
+def check_data(rules: ExecutionRules, sessions: Sessions) -> None:
+    """Refuse rules that ask for what the data lack by a ConfigError that names both."""
+    wanted = ("bid", "ask") if rules.price_field == "quotes" else (rules.price_field,)
+    if missing := [name for name in wanted if name not in sessions.fields]:
+        raise ConfigError(
+            f"price_field is {rules.price_field!r}, but the data have no {' and no '.join(missing)}; choose one of "
+            f"{sorted(sessions.fields)}, and half_spread_bps for a spread."
+        )
+    if not rules.halts and sessions.halted is None:
+        raise ConfigError("halts off has no effect: the data do not say which bars were halted; drop it.")
+
+
+def tick_prices(sessions: Sessions, rules: ExecutionRules, rows: Any = slice(None)) -> np.ndarray:
+    """Return the price that each tick's fills are valued at before costs, float64 of shape (rows, T).
+
+    Under ``"quotes"`` it is the mid of bid and ask, NaN where one of the two is missing: nothing is filled there. All
+    rows of the panel, the default, are no copy where the data have the price.
+    """
+    if rules.price_field != "quotes":
+        return sessions.fields[rules.price_field][rows]
+    bid, ask = (sessions.fields[name][rows] for name in ("bid", "ask"))
+    return bid + (ask - bid) / 2
+
+
+def half_spreads(sessions: Sessions) -> np.ndarray:
+    """Return half the distance from bid to ask, at least 0, in currency, float64 of shape (S, T)."""
+    return np.maximum((sessions.fields["ask"] - sessions.fields["bid"]) / 2, 0.0)

@@ -1,4 +1,4 @@
-"""The simulator of orders: the engine behind the protocol of simulators."""
+"""Simulators of orders: the engine behind the protocol of simulators, and an example of one of your own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import OrderError
+from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.align import align_orders
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import Order, OrderBatch
 from rlwb.execution.state import ExecutionState
+from rlwb.seeds import uniform_of
 from rlwb.simulator import Simulator
 
 
@@ -35,13 +36,7 @@ class OrderExecution(Simulator[ExecutionState]):
         return align_orders(orders, self.engine.sessions, self.engine.rules)
 
     def start(self, initial_states: Sequence[Order], seeds: np.ndarray) -> ExecutionState:
-        """Return the state of orders that have not traded yet.
-
-        Raises
-        ------
-        OrderError
-            When an order cannot be executed on the engine's sessions.
-        """
+        """Return the state of orders that have not traded yet; one that cannot be executed is an OrderError."""
         orders = initial_states if isinstance(initial_states, OrderBatch) else self.align(initial_states)
         return ExecutionState.start(self.engine, orders, seeds)
 
@@ -55,3 +50,30 @@ class OrderExecution(Simulator[ExecutionState]):
                 f"{len(state)} orders."
             ) from None
         return state.after(*self.engine.step(state.orders, state.now, request))
+
+
+class RandomLiquidity(OrderExecution):
+    """The engine in a market that is dry in some steps: then only a part of the request is traded.
+
+    Steps are dry independently of each other, drawn from the episode's seed. An order's last step is never dry, so that
+    every order completes as under the engine's own rules.
+
+    Parameters
+    ----------
+    engine
+        Executes what the liquidity lets through.
+    dry
+        Probability that a step is dry, in [0, 1].
+    part
+        Part of the request that a dry step lets through, in [0, 1].
+    """
+
+    def __init__(self, engine: Engine, dry: float = 0.3, part: float = 0.5) -> None:
+        super().__init__(engine)
+        if not (0 <= dry <= 1 and 0 <= part <= 1):
+            raise ConfigError(f"dry is {dry} and part {part}; both must lie in [0, 1].")
+        self.dry, self.part = dry, part
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        is_dry = (uniform_of(state.seeds, state.now.step) < self.dry) & ~state.known.is_last_step
+        return super().step(state, np.where(is_dry, self.part * action, action))

@@ -5,45 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rlwb.batch import Rows
 from rlwb.errors import OrderError
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.metrics import average_price, order_metrics, price_advantage
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.rows import Rows
 from rlwb.execution.rules import ExecutionRules
 from rlwb.market import MarketFeatures, Sessions
 
 
-@dataclass(frozen=True)
-class StepRecord(Rows):
-    """One past step of N orders.
-
-    Attributes
-    ----------
-    requested, fill, notional : float64 of shape (N,)
-        Amount requested and filled, and sum over ticks of fill times price.
-    position : float64 of shape (N,)
-        Amount left after the step.
-    """
-
-    requested: np.ndarray
-    fill: np.ndarray
-    notional: np.ndarray
-    position: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-
 @dataclass(frozen=True, eq=False)
-class Known(Rows):
-    """What may be known of N orders at a decision: the orders, how they stand, and the market so far.
+class Known(EngineState):
+    """What may be known of N orders at a decision: how they stand (`EngineState`), the orders, and the market so far.
 
     It is all that interpreters and policies receive. No public attribute or method gives a bar at or after `tick`, a
     benchmark of the window, or a total of the order's day. ``known[i]`` is order i alone.
@@ -59,11 +37,6 @@ class Known(Rows):
         Row of the order's session in the panel, by which features are looked up.
     num_steps : int32 of shape (N,)
         Steps of the whole order.
-    tick, step : int32 of shape (N,)
-        Next tick, and number of steps taken.
-    position, filled, notional : float64 of shape (N,)
-        Amount left and filled, and sum of fill times price, so far.
-    done : bool of shape (N,)
     max_step
         Largest number of steps that an order can have on this clock.
     """
@@ -74,18 +47,10 @@ class Known(Rows):
     end: np.ndarray
     session: np.ndarray
     num_steps: np.ndarray
-    tick: np.ndarray
-    step: np.ndarray
-    position: np.ndarray
-    filled: np.ndarray
-    notional: np.ndarray
-    done: np.ndarray
     max_step: int
-    _steps: tuple[StepRecord, ...] = field(repr=False)
+    _steps: tuple[Fills, ...] = field(repr=False)
+    _left: tuple[np.ndarray, ...] = field(repr=False)
     _sessions: Sessions = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.amount)
 
     @property
     def is_last_step(self) -> np.ndarray:
@@ -117,23 +82,22 @@ class Known(Rows):
     @property
     def position_history(self) -> np.ndarray:
         """Position before step 0, 1, …, float64 of shape (N, max_step + 1); NaN beyond the steps taken."""
-        return self._by_step([self.amount, *(step.position for step in self._steps)], self.max_step + 1, self.step + 1)
+        return self._by_step(self._left, 1)
 
     @property
     def requested_history(self) -> np.ndarray:
         """Amount requested in step 0, 1, …, float64 of shape (N, max_step); NaN beyond the steps taken."""
-        return self._by_step([step.requested for step in self._steps], self.max_step, self.step)
+        return self._by_step([step.requested for step in self._steps])
 
     @property
     def fill_history(self) -> np.ndarray:
         """Amount filled in step 0, 1, …, float64 of shape (N, max_step); NaN beyond the steps taken."""
-        return self._by_step([step.fill for step in self._steps], self.max_step, self.step)
+        return self._by_step([step.fill for step in self._steps])
 
     @property
     def price_history(self) -> np.ndarray:
         """Average price of step 0, 1, …, float64 of shape (N, max_step); NaN where nothing was filled."""
-        prices = [average_price(step.notional, step.fill) for step in self._steps]
-        return self._by_step(prices, self.max_step, self.step)
+        return self._by_step([average_price(step.notional, step.fill) for step in self._steps])
 
     def bars(self, name: str = "close") -> np.ndarray:
         """Return a field of today's bars so far, float64 of shape (N, T); NaN from `tick` on and where missing."""
@@ -176,33 +140,27 @@ class Known(Rows):
             raise OrderError(f"the bars have no field {name!r}; they have {', '.join(sorted(self._sessions.fields))}.")
         return np.asarray(self._sessions.fields[name])
 
-    def _by_step(self, columns: Sequence[Any], width: int, count: np.ndarray) -> np.ndarray:
-        table = np.full((*np.shape(self.amount), width), np.nan)
-        least = int(np.min(count, initial=width))
+    def _by_step(self, columns: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
+        """Return columns side by side, float64 of shape (N, max_step + more); NaN beyond ``step + more`` of them."""
+        table = np.full((*np.shape(self.amount), self.max_step + more), np.nan)
+        least = int(np.min(self.step, initial=self.max_step)) + more
         for step, values in enumerate(columns):
-            table[..., step] = values if step < least else np.where(step < count, values, np.nan)
+            table[..., step] = values if step < least else np.where(step < self.step + more, values, np.nan)
         return table
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome(Rows):
+class Outcome(Fills, Benchmarks):
     """What the last step of N orders led to: what rewards and metrics receive.
+
+    It has the step's `Fills` and the `Benchmarks` of the orders' whole windows.
 
     Attributes
     ----------
     known
         What is known after the step.
-    requested, fill, notional : float64 of shape (N,)
-        Amount requested and filled in the step, and sum over its ticks of fill times price.
-    sum_sq_fill : float64 of shape (N,)
-        Sum over the step's ticks of the squared fill, in squared units of the amount.
-    cost : float64 of shape (N,)
-        Currency that the step paid for quoted spread and impact; fees are not in it.
     total_cost : float64 of shape (N,)
-        The same since the order's start.
-    twap, vwap, arrival, volume : float64 of shape (N,)
-        Benchmarks of the order's whole window: mean of the valid prices, volume-weighted mean, first valid price, and
-        volume traded; NaN where there is none.
+        What the order has paid so far for quoted spread and impact; fees are not in it.
     done : bool of shape (N,)
         Whether the step was the order's last.
     rules
@@ -210,21 +168,9 @@ class Outcome(Rows):
     """
 
     known: Known
-    requested: np.ndarray
-    fill: np.ndarray
-    notional: np.ndarray
-    sum_sq_fill: np.ndarray
-    cost: np.ndarray
     total_cost: np.ndarray
-    twap: np.ndarray
-    vwap: np.ndarray
-    arrival: np.ndarray
-    volume: np.ndarray
     done: np.ndarray
     rules: ExecutionRules
-
-    def __len__(self) -> int:
-        return len(self.fill)
 
     @property
     def step_price(self) -> np.ndarray:
@@ -233,10 +179,7 @@ class Outcome(Rows):
 
     @property
     def step_pa(self) -> np.ndarray:
-        """Price advantage of the step's fills against the TWAP of the window, in basis points, float64 of shape (N,).
-
-        NaN where nothing was filled.
-        """
+        """Price advantage of the step's fills in basis points, float64 of shape (N,); NaN where nothing was filled."""
         return price_advantage(self.step_price, self.twap, self.known.side)
 
 
@@ -246,50 +189,40 @@ class ExecutionState(Rows):
 
     Attributes
     ----------
-    engine
-        What executes them.
-    orders
-        The orders.
+    engine, orders
+        What executes the orders, and the orders.
     seeds : uint64 of shape (N,)
         Seeds of random numbers that a simulator may draw.
     now
         Where the orders stand.
-    fills
-        What the last step did; zeros before the first.
     benchmarks
         Prices of the windows; they know the future.
     num_steps : int32 of shape (N,)
     steps
-        The steps so far.
+        What each step so far did.
+    left
+        The positions before and after each step so far, float64 of shape (N,) each.
     """
 
     engine: Engine
     orders: OrderBatch
     seeds: np.ndarray
     now: EngineState
-    fills: Fills
     benchmarks: Benchmarks
     num_steps: np.ndarray
-    steps: tuple[StepRecord, ...] = ()
+    steps: tuple[Fills, ...]
+    left: tuple[np.ndarray, ...]
 
     @classmethod
     def start(cls, engine: Engine, orders: OrderBatch, seeds: np.ndarray | None = None) -> ExecutionState:
         """Return the state of orders that have not traded yet."""
-        n = len(orders)
-        return cls(
-            engine,
-            orders,
-            np.zeros(n, dtype=np.uint64) if seeds is None else seeds,
-            engine.reset(orders),
-            Fills.none(n),
-            engine.benchmarks(orders),
-            engine.num_steps(orders),
-        )
+        seeds = np.zeros(len(orders), dtype=np.uint64) if seeds is None else seeds
+        now = engine.reset(orders)
+        return cls(engine, orders, seeds, now, engine.benchmarks(orders), engine.num_steps(orders), (), (now.position,))
 
     def after(self, now: EngineState, fills: Fills) -> ExecutionState:
         """Return the state after a step that the engine, or a simulator of one's own, has made."""
-        step = StepRecord(fills.requested, fills.fill, fills.notional, now.position)
-        return replace(self, now=now, fills=fills, steps=(*self.steps, step))
+        return replace(self, now=now, steps=(*self.steps, fills), left=(*self.left, now.position))
 
     def traded(self, requested: np.ndarray, fill: np.ndarray, price: np.ndarray) -> ExecutionState:
         """Return the state after a step whose fills a simulator of one's own has found; it does all bookkeeping.
@@ -297,10 +230,8 @@ class ExecutionState(Rows):
         Parameters
         ----------
         requested : float64 of shape (N,)
-            Amount requested.
         fill, price : float64 of shape (N, K)
-            Amount filled in each of the step's ticks, and at which price; see `step_ticks`. Where nothing is filled,
-            the price may be NaN.
+            Amount filled in each of the step's ticks (see `step_ticks`), and its price, NaN where nothing is filled.
 
         Raises
         ------
@@ -316,8 +247,7 @@ class ExecutionState(Rows):
             i = int(np.flatnonzero(wrong)[0])
             raise OrderError(
                 f"{self.orders.label(i)}: step {now.step[i]} fills {fill[i].tolist()} at {price[i].tolist()} with "
-                f"{float(left[i])!r} left; a fill is a finite amount of 0 or more at a price above 0, and all "
-                "fit in the position."
+                f"{float(left[i])!r} left; fill finite amounts of 0 or more at prices above 0, within the position."
             )
         value = np.where(fill > 0, fill * price, 0.0).sum(axis=1)
         position = np.where(now.done, now.position, now.position - done)
@@ -358,43 +288,31 @@ class ExecutionState(Rows):
     @cached_property
     def known(self) -> Known:
         """What interpreters and policies may see."""
-        orders, now = self.orders, self.now
+        orders = self.orders
         return Known(
-            orders.side,
-            orders.amount,
-            orders.start,
-            orders.end,
-            orders.session,
-            self.num_steps,
-            now.tick,
-            now.step,
-            now.position,
-            now.filled,
-            now.notional,
-            now.done,
-            self.engine.max_step,
-            self.steps,
-            self.engine.sessions,
+            **vars(self.now),
+            side=orders.side,
+            amount=orders.amount,
+            start=orders.start,
+            end=orders.end,
+            session=orders.session,
+            num_steps=self.num_steps,
+            max_step=self.engine.max_step,
+            _steps=self.steps,
+            _left=self.left,
+            _sessions=self.engine.sessions,
         )
 
     @cached_property
     def outcome(self) -> Outcome:
         """What rewards and metrics may see."""
-        fills, prices = self.fills, self.benchmarks
         return Outcome(
-            self.known,
-            fills.requested,
-            fills.fill,
-            fills.notional,
-            fills.sum_sq_fill,
-            fills.cost,
-            self.now.cost,
-            prices.twap,
-            prices.vwap,
-            prices.arrival,
-            prices.volume,
-            self.now.done,
-            self.engine.rules,
+            **vars(self.steps[-1] if self.steps else Fills.none(len(self))),
+            **vars(self.benchmarks),
+            known=self.known,
+            total_cost=self.now.cost,
+            done=self.now.done,
+            rules=self.engine.rules,
         )
 
     def __len__(self) -> int:
@@ -413,6 +331,5 @@ class ExecutionState(Rows):
 
         After its end an order keeps its last value.
         """
-        left = [self.orders.amount, *(step.position for step in self.steps)]
-        left += [left[-1]] * (self.engine.max_step + 1 - len(left))
+        left = [*self.left, *[self.left[-1]] * (self.engine.max_step + 1 - len(self.left))]
         return {"inventory": np.stack(left, axis=1) / self.orders.amount[:, None]}

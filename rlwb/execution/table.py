@@ -10,18 +10,18 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import COLUMNS, Order, order_frame, parse_direction, text_of
+from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.clock import DAY_SECONDS
 
-_SETTINGS = b"rlwb.order_settings"
+_SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)
 # A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
 _STAMP = (
@@ -42,9 +42,8 @@ def order_table(
     Parameters
     ----------
     orders
-        A table with at least instrument, direction and amount, and a date or a start with a date; or
-        `Order` values. Start and end may be times ("10:30"), stamps, or absent (the session's open and
-        close). Stamps with a zone are converted to the calendar's.
+        `Order` values, or a table with at least instrument, direction and amount, and a date or a start with a date.
+        Start and end may be times ("10:30"), stamps, or absent. Stamps with a zone are converted to the calendar's.
     calendar
         The clock that times are read on.
     codes
@@ -63,38 +62,36 @@ def order_table(
     OrderError
         Naming the first row at fault, its instrument and value.
     """
-    frame = orders if isinstance(orders, pd.DataFrame) else order_frame(order_values(orders, source))
-    frame = frame.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
-    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
-    if doubled:
-        raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
-    dated = "start" if "start" in frame and "date" not in frame else "date"
-    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
-    if missing:
-        raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
-    if frame.empty:
-        raise OrderError(f"{source} holds no orders; give at least one.")
-    cells = _Cells(frame, calendar, source)
-    out = pd.DataFrame({"instrument": cells.instruments(), "date": cells.dates(dated)})
-    out["direction"] = cells.directions(codes)
-    out["amount"] = cells.amounts()
-    for name in ("start", "end"):
-        out[name] = cells.times(name, out["date"]) if name in frame else pd.Series(pd.NaT, out.index, "datetime64[ns]")
-    given = frame["order_id"].astype(object).map(text_of) if "order_id" in frame else [""] * len(frame)
-    buy = (out["direction"] == "BUY").to_numpy()
-    out["order_id"] = order_ids(given, out["instrument"].to_numpy(), out["date"].to_numpy(), buy, source)
-    return out[COLUMNS]
+    return pd.DataFrame(order_columns(orders, calendar, codes, source))
 
 
-def order_values(orders: Order | Iterable[Order], source: str = "orders") -> tuple[Order, ...]:
-    """Return one or more orders as a tuple; anything else than orders, and none at all, are an OrderError."""
-    given = (orders,) if isinstance(orders, Order) else tuple(orders)
-    for order in given:
-        if not isinstance(order, Order):
-            raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
-    if not given:
+def order_columns(
+    orders: pd.DataFrame | Order | Iterable[Order],
+    calendar: Calendar,
+    codes: Mapping[Any, str] | None = None,
+    source: str = "orders",
+) -> dict[str, np.ndarray]:
+    """Return the columns of `order_table`; of a few `Order` values in a fraction of the time that a table takes."""
+    if isinstance(orders, pd.DataFrame):
+        columns = _read_table(orders, calendar, codes, source)
+    else:
+        given = [orders] if isinstance(orders, Order) else list(orders)
+        for order in given:
+            if not isinstance(order, Order):
+                raise OrderError(f"{source} hold {order!r}, which is no Order; give Order values or a table.")
+        columns = columns_of(given)
+    ids = columns["order_id"]
+    if not len(ids):
         raise OrderError(f"{source} holds no orders; give at least one.")
-    return given
+    if (empty := ids == "").any():
+        instrument, date, direction = (columns[name][empty] for name in ("instrument", "date", "direction"))
+        made = made_ids(instrument, date, direction == "BUY")
+        count = pd.Series(made).groupby(made).cumcount().to_numpy()
+        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
+    if len(set(ids.tolist())) < len(ids):
+        twice = ids[pd.Series(ids).duplicated()][0]
+        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
+    return columns
 
 
 def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.ndarray:
@@ -105,33 +102,34 @@ def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.nd
     return ids + np.where(buy, "B", "S").astype(object)
 
 
-def order_ids(
-    given: Iterable[str], instrument: np.ndarray, date: np.ndarray, buy: np.ndarray, source: str = "orders"
-) -> np.ndarray:
-    """Return the given ids, and made ones where they are empty, object of shape (N,).
-
-    Made ids that occur twice are numbered; any other id that does is an OrderError.
-    """
-    ids = np.array(list(given), dtype=object)
-    empty = ids == ""
-    if empty.any():
-        made = made_ids(instrument[empty], date[empty], buy[empty])
-        count = pd.Series(made).groupby(made).cumcount().to_numpy()
-        ids[empty] = np.where(count == 0, made, made + "-" + count.astype(str).astype(object))
-    if len(set(ids.tolist())) < len(ids):
-        twice = ids[pd.Series(ids).duplicated()][0]
-        raise OrderError(f"{source}: order_id {twice!r} occurs more than once; ids must be unique in a table.")
-    return ids
-
-
-class _Stamps(NamedTuple):
-    """A column's stamps, each a Series with the column's index."""
-
-    given: pd.Series  # bool: the cell is not empty
-    dated: pd.Series  # bool: it has a date
-    date: pd.Series  # the date as written
-    time: pd.Series  # the time of day as written, 0 where there is none, NaT where it cannot be read
-    local: pd.Series  # date and time in the session's zone, NaT where there is no date or it cannot be read
+def _read_table(
+    table: pd.DataFrame, calendar: Calendar, codes: Mapping[Any, str] | None, source: str
+) -> dict[str, np.ndarray]:
+    """Return the canonical columns of a table of people's own; ids may be empty."""
+    frame = table.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
+    if doubled:
+        raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
+    dated = "start" if "start" in frame and "date" not in frame else "date"
+    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
+    if missing:
+        raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
+    frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
+    cells = _Cells(frame, calendar, source)
+    instrument = frame["instrument"].to_numpy(dtype=object)
+    wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
+    cells.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
+    date = cells.dates(dated)
+    columns = {
+        "order_id": frame["order_id"].astype(object).map(text_of),
+        "instrument": instrument,
+        "date": date,
+        "direction": cells.directions(codes),
+        "amount": cells.amounts(),
+        "start": cells.times("start", date),
+        "end": cells.times("end", date),
+    }
+    return {name: np.array(values, dtype=COLUMNS[name]) for name, values in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -150,12 +148,6 @@ class _Cells:
             raise OrderError(
                 f"{self.source}, row {rows[0]} ({instrument}): {name} {shown!r} {why} ({len(rows)} such rows)."
             )
-
-    def instruments(self) -> np.ndarray:
-        values = self.frame["instrument"].tolist()
-        wrong = [not isinstance(value, str) or not value.strip() for value in values]
-        self.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
-        return np.array(values, dtype=object)
 
     def directions(self, codes: Mapping[Any, str] | None) -> np.ndarray:
         values = self.frame["direction"].astype(object)
@@ -182,10 +174,10 @@ class _Cells:
     def dates(self, name: str) -> pd.Series:
         """Return each order's date from the column "date", or from "start" in a table without dates."""
         stamps = self.stamps(name)
-        self.refuse(stamps.local.isna(), name, "is not a date; write 2024-03-01")
-        day = stamps.local.dt.normalize()
+        self.refuse(stamps["local"].isna(), name, "is not a date; write 2024-03-01")
+        day = stamps["local"].dt.normalize()
         if name == "date":
-            moved = (stamps.time == pd.Timedelta(0)) & (day != stamps.date)
+            moved = (stamps["time"] == pd.Timedelta(0)) & (day != stamps["date"])
             zone = self.calendar.timezone
             self.refuse(moved, name, f"is midnight there and another day in {zone}; write the date without a zone")
         return day
@@ -197,17 +189,22 @@ class _Cells:
         00:00, or midnight of the next date.
         """
         stamps = self.stamps(name)
-        time = stamps.time
+        time, given = stamps["time"], stamps["given"]
         if name == "end" and self.calendar.close_seconds == DAY_SECONDS:
             time = time.where(time != pd.Timedelta(0), _DAY)
-        local = stamps.local.where(stamps.dated, date + time).where(stamps.given)
-        self.refuse(local.isna() & stamps.given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
+        local = stamps["local"].where(stamps["dated"], date + time).where(given)
+        self.refuse(local.isna() & given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
         moved = (local < date) | (local > date + _DAY)
         if moved.any():
             self.refuse(moved, name, f"is not on the order's date {date[moved].iloc[0]:%Y-%m-%d}")
         return local
 
-    def stamps(self, name: str) -> _Stamps:
+    def stamps(self, name: str) -> pd.DataFrame:
+        """Return a column's stamps, a row a cell, each different cell being read once.
+
+        Columns are given (the cell is not empty), dated (it has a date), date and time (as written; 0:00 where there is
+        no time), and local, both in the session's zone; NaT where there is none or it cannot be read.
+        """
         values = self.frame[name]
         values = values.map(text_of) if values.dtype == object else values
         labels, distinct = pd.factorize(values, use_na_sentinel=False)
@@ -225,8 +222,8 @@ class _Cells:
                 self.refuse(zoned.to_numpy()[labels], name, "has a time zone and the calendar none; set its timezone")
             moved = pd.to_datetime(text.where(dated & zoned), utc=True, errors="coerce", format="mixed")
             local = local.where(~zoned, moved.dt.tz_convert(zone).dt.tz_localize(None))
-        found = _Stamps(text != "", dated, date, time, local)
-        return _Stamps(*(series.take(labels).set_axis(values.index) for series in found))
+        found = pd.DataFrame({"given": text != "", "dated": dated, "date": date, "time": time, "local": local})
+        return found.take(labels).reset_index(drop=True)
 
 
 def _amount(value: Any) -> float:
@@ -242,7 +239,7 @@ def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Ma
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrow = pa.Table.from_pandas(table[COLUMNS], preserve_index=False)
+    arrow = pa.Table.from_pandas(table[list(COLUMNS)], preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), _SETTINGS: json.dumps(dict(settings or {}), default=str).encode()}
     with atomic_path(path) as temporary:
         pq.write_table(arrow.replace_schema_metadata(metadata), temporary)
@@ -253,39 +250,27 @@ def read_orders(
 ) -> pd.DataFrame:
     """Read an order table from Parquet or CSV into the canonical form; see `order_table`."""
     path = Path(path)
+    kind = path.suffix.lower()
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
-    if path.suffix.lower() not in (".parquet", ".csv", ".gz"):
+    if kind not in (".parquet", ".csv", ".gz"):
         raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
     try:
-        frame = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    except OrderError:
-        raise
+        if kind == ".parquet":
+            frame = pd.read_parquet(path)
+        else:
+            content = path.read_bytes()
+            content = gzip.decompress(content) if kind == ".gz" else content
+            if b"\0" in content:  # at which the parser would cut a value short in silence
+                raise ValueError("NUL bytes, so it was not written whole")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
+                text: Any = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+                frame = pd.read_csv(io.BytesIO(content), index_col=False, **text)
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise OrderError(f"{path} cannot be read as orders ({reason}); write it again or convert it.") from error
+        longer = isinstance(error, pd.errors.ParserWarning)
+        reason = "rows with more values than its header has columns" if longer else " ".join(str(error).split())
+        raise OrderError(
+            f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
+        ) from error
     return order_table(frame, calendar, codes=codes, source=str(path))
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    content = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        content = gzip.decompress(content)
-    if b"\0" in content:  # at which the parser would cut a value short in silence
-        raise OrderError(f"{path} holds NUL bytes, so it was not written whole; write it again.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
-        try:
-            return pd.read_csv(
-                io.BytesIO(content), dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig"
-            )
-        except pd.errors.ParserWarning:
-            raise OrderError(f"{path} has rows with more values than its header has columns; correct them.") from None
-
-
-def read_order_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the settings that `write_orders` stored in a Parquet file."""
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_schema(path).metadata or {}
-    return dict(json.loads(metadata.get(_SETTINGS, b"{}")))

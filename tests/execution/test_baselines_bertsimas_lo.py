@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError
 from rlwb.execution import BertsimasLo, Engine, ImpactParameters, SignalParameters
-from rlwb.execution.baselines.bertsimas_lo import signal_weights
-from rlwb.execution.baselines.signal import deviation
+from rlwb.execution.baselines.bertsimas_lo import deviation, signal_weights
 from tests.execution.markets import order, run, sessions_of
 
 

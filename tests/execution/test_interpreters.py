@@ -1,8 +1,6 @@
-"""Observations and actions: one order and a batch give the same bits, and the future moves nothing."""
+"""Observations and actions: what they hold, and one order and a batch give the same bits."""
 
 from __future__ import annotations
-
-from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -10,8 +8,6 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError, InterpreterError, OrderError
 from rlwb.execution import (
-    TWAP,
-    VWAP,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     Engine,
@@ -127,46 +123,6 @@ def test_twap_relative_scales_the_even_rate_and_is_cut_to_the_position() -> None
     amounts = [act.interpret(known, np.array([ratio]))[0] for ratio in ratios]
     assert amounts == [0.0, 10.0, 20.0, 40.0, 80.0]
     assert act.interpret(known, np.array([[0.5]])).tolist() == [10.0], "an action may be a vector of one number"
-
-
-@pytest.mark.parametrize("policy", [TWAP, partial(VWAP, days=2)])
-@pytest.mark.parametrize("tick", [0, 6, 20, 36])
-def test_changing_the_future_moves_no_observation_and_no_action(sessions: Sessions, policy: object, tick: int) -> None:
-    rng = np.random.default_rng(tick)
-
-    def disturbed(name: str, values: np.ndarray) -> np.ndarray:
-        values = values.copy()
-        row = np.arange(len(sessions)) % 4 == 2  # the third day of each instrument, and all days after
-        values[row, tick:] *= rng.uniform(0.5, 2.0, values[row, tick:].shape)
-        values[np.arange(len(sessions)) % 4 == 3] *= 3.0
-        return values
-
-    changed = Sessions(
-        sessions.calendar,
-        sessions.instruments,
-        sessions.dates,
-        sessions.num_ticks,
-        {name: disturbed(name, np.asarray(field)) for name, field in sessions.fields.items()},
-    )
-    day = sessions.dates[2]
-    table = generate_orders(sessions)
-    table = table[table["date"] == day.astype("datetime64[ns]")]
-    seen = []
-    for panel in (sessions, changed):
-        engine = Engine(panel, 6)
-        simulator, actor = OrderExecution(engine), policy(engine)  # type: ignore[operator]
-        features = MarketFeatures.build(panel, normaliser=features_of(sessions).normaliser)
-        observe = FullHistoryStateInterpreter(features, engine.max_step)
-        state, steps = simulator.start(simulator.align(table), np.zeros(len(table), dtype=np.uint64)), []
-        while not state.done.all() and state.now.tick.max() <= tick:
-            action = actor.act(state.known)
-            steps.append({"action": action, **observe.interpret(state.known)})
-            state = simulator.step(state, action)
-        seen.append(steps)
-    assert len(seen[0]) == tick // 6 + 1
-    for before, after in zip(*seen, strict=True):
-        for key, value in before.items():
-            np.testing.assert_array_equal(value, after[key], err_msg=key)
 
 
 @pytest.mark.parametrize("action", [-1, 5, 1.0, True, float("nan")])

@@ -91,7 +91,7 @@ class Quarter:
 
 @pytest.mark.parametrize(
     ("kind", "simulator"),
-    [("dummy", OrderExecution), ("subproc", OrderExecution), ("shmem", OrderExecution), ("shmem", Shaky)],
+    [("dummy", OrderExecution), ("subproc", OrderExecution), ("shmem", Shaky)],
 )
 def test_every_environment_type_gives_the_same_bits(kind: str, simulator: type[OrderExecution]) -> None:
     parts = Parts(ExecutionRules(volume_limit=0.2), simulator)

@@ -153,13 +153,8 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
         assert abs(figures[0][name][0] - figures[1][name][0]) <= bound, name
 
 
-BASELINES: dict[str, Any] = {
-    "twap": TWAP,
-    "vwap": VWAP,
-    "pov": POV,
-    "almgren_chriss": partial(AlmgrenChriss, risk_aversion=1e-6),
-    "bertsimas_lo": partial(BertsimasLo, signal=SignalParameters(gamma=-0.4, rho=0.5)),
-}
+#: Those that `fit` tells something of the market.
+FITTED: dict[str, Any] = {"almgren_chriss": AlmgrenChriss, "bertsimas_lo": BertsimasLo}
 
 
 def finish(state: ExecutionState, policy: Any) -> ExecutionState:
@@ -189,8 +184,8 @@ def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> 
     simulator = OrderExecution(engine)
     orders, every = simulator.align(own), simulator.align(generate_orders(sessions))
     earlier = np.flatnonzero(sessions.dates < sessions.dates[int(orders.session[0])])
-    if policy in BASELINES:
-        chooser = BASELINES[policy](engine)
+    if policy in FITTED:
+        chooser = FITTED[policy](engine)
         chooser.fit(every[np.isin(every.session, earlier)])
         observe, choose = KnownStateInterpreter(), AmountActionInterpreter()
     else:
@@ -204,12 +199,12 @@ def decisions(sessions: Sessions, own: pd.DataFrame, tick: int, policy: str) -> 
     active, taken = env.reset(), []
     while len(active.episode) and env.state.known.tick.max() <= tick:
         action = np.asarray(chooser.act(active.obs))
-        taken.append((active.obs if policy not in BASELINES else None, action))
+        taken.append((active.obs if policy not in FITTED else None, action))
         _, active = env.step(action)
     return taken
 
 
-@pytest.mark.parametrize("policy", [*BASELINES, "mlp", "recurrent", "convolution", "attention"])
+@pytest.mark.parametrize("policy", [*FITTED, "mlp", "recurrent", "convolution", "attention"])
 def test_the_future_moves_no_observation_and_no_action(policy: str) -> None:
     sessions = synthetic_sessions(SyntheticSettings(instruments=2, days=6, tick_minutes=15))
     row, orders = 4, generate_orders(sessions)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from rlwb.errors import OrderError
@@ -14,7 +16,6 @@ from rlwb.execution import (
     align_orders,
     generate_orders,
     order_table,
-    read_order_settings,
     read_orders,
     write_orders,
 )
@@ -29,7 +30,8 @@ def test_parquet_round_trip_with_settings(tmp_path: Path) -> None:
     write_orders(tmp_path / "orders.parquet", table, {"seed": 0})
     back = read_orders(tmp_path / "orders.parquet", sessions.calendar)
     pd.testing.assert_frame_equal(back, table, check_dtype=True)
-    assert read_order_settings(tmp_path / "orders.parquet") == {"seed": 0}
+    metadata = pq.read_schema(tmp_path / "orders.parquet").metadata
+    assert json.loads(metadata[b"rlwb.order_settings"]) == {"seed": 0}
 
 
 def test_csv_with_spoilt_ids_times_and_byte_order_mark(tmp_path: Path) -> None:

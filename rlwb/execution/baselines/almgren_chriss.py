@@ -9,34 +9,25 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.base import Baseline, sessions_on_the_days_of
-from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines import Baseline
+from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import count_priced
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.state import Known
 
+Number = float | np.ndarray
+
 
 def urgency_of(
-    risk_aversion: float | np.ndarray,
-    volatility: float | np.ndarray,
-    temporary: float | np.ndarray,
-    permanent: float | np.ndarray,
-    tau: float = 1.0,
+    risk_aversion: Number, volatility: Number, temporary: Number, permanent: Number, tau: float = 1.0
 ) -> np.ndarray:
     """Return kappa of Almgren and Chriss, float64, in 1 / time.
 
     With ``eta' = temporary - permanent * tau / 2``, kappa solves ``2 / tau**2 * (cosh(kappa * tau) - 1) = lambda *
     volatility**2 / eta'`` (Almgren and Chriss, J. Risk 3, 2000, section 2.2). 1 / kappa is the half-life of a trade.
-
-    Parameters
-    ----------
-    risk_aversion
-        Lambda: weight of the variance of the cost beside its mean.
-    volatility, temporary, permanent
-        sigma, eta and gamma, in units that agree.
-    tau
-        Length of an interval of trading.
+    The arguments are lambda, the weight of the variance of the cost beside its mean; sigma, eta and gamma in units that
+    agree; and the length of an interval of trading.
     """
     squared = risk_aversion * np.square(volatility) / (temporary - np.multiply(permanent, tau / 2))
     # cosh(2 y) - 1 = 2 sinh(y)**2 keeps every digit of a small kappa.
@@ -44,11 +35,7 @@ def urgency_of(
 
 
 def risk_aversion_of(
-    kappa: float | np.ndarray,
-    volatility: float | np.ndarray,
-    temporary: float | np.ndarray,
-    permanent: float | np.ndarray,
-    tau: float = 1.0,
+    kappa: Number, volatility: Number, temporary: Number, permanent: Number, tau: float = 1.0
 ) -> np.ndarray:
     """Return the risk aversion that `urgency_of` turns into `kappa`, float64."""
     squared = np.square(2.0 / tau * np.sinh(np.multiply(kappa, tau / 2)))
@@ -58,8 +45,7 @@ def risk_aversion_of(
 def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndarray:
     """Return the share still held with `left` of the time `horizon` to go: ``sinh(kappa left) / sinh(kappa horizon)``.
 
-    float64 of the arguments' common shape; ``left / horizon`` where kappa is 0; NaN where the horizon is 0 or an
-    argument NaN.
+    ``left / horizon`` where kappa is 0; NaN where the horizon is 0 or an argument NaN.
     """
     a, b = np.asarray(kappa * left), np.asarray(kappa * horizon)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -81,9 +67,8 @@ class AlmgrenChriss(Baseline):
     urgency
         How fast the typical training order trades, above 0: the risk aversion becomes the median over the training
         orders of the one with which ``kappa * T``, the window over the half-life of the trade, is `urgency`. 3 leaves a
-        fifth of the order after half of the window, and is about that of the paper's example (five days, and a
-        half-life of 1.6 days). A risk aversion is a taste, and one that makes a large order hurry a little makes a
-        small one, which has next to no impact, trade at once; so it is told by what it does.
+        fifth of the order after half of the window, about that of the paper's example. A risk aversion that makes a
+        large order hurry a little makes a small one trade at once; so it is told by what it does.
     risk_aversion
         Lambda itself in place of `urgency`, a number without a unit: an order's cost is counted as a share of its
         value, ``mean + risk_aversion * variance``, so it is the paper's lambda (per unit of money) times the value of
@@ -99,10 +84,10 @@ class AlmgrenChriss(Baseline):
 
     Notes
     -----
-    The interval tau is one tick, and only ticks with a price count as time, as in the even schedule: which they are is
-    taken as known, what the prices are is not. So steps of any length lie on one trajectory. An order of X shares
-    has, as a share of its value, the impact ``temporary * X / volume`` for being traded in one tick. What rules cut
-    is spread over the rest by the same formula, which is the optimal plan for the position that is left.
+    The interval tau is one tick, and only ticks with a price count as time, as in the even schedule. So steps of any
+    length lie on one trajectory. An order of X shares has, as a share of its value, the impact ``temporary * X /
+    volume`` for being traded in one tick. What rules cut is spread over the rest by the same formula, which is the
+    optimal plan for the position that is left.
     """
 
     def __init__(
@@ -122,20 +107,19 @@ class AlmgrenChriss(Baseline):
         self.impact = impact
 
     def fit(self, orders: OrderBatch) -> None:
+        engine = self.engine
         if self.impact is None:
-            self.impact = ImpactParameters.fit(self.engine, sessions_on_the_days_of(self.engine, orders))
+            self.impact = ImpactParameters.fit(engine, sessions_on_the_days_of(engine, orders))
         if self.risk_aversion is None:
-            self.risk_aversion = self._typical(self.impact, orders)
-
-    def _typical(self, impact: ImpactParameters, orders: OrderBatch) -> float:
-        own = impact.of(self.engine.sessions, orders.session)
-        ticks = count_priced(self.engine.price, orders.session, orders.start, orders.end)
-        size = orders.amount / own.volume
-        with np.errstate(divide="ignore"):
-            each = risk_aversion_of(self.urgency / ticks, own.volatility, own.temporary * size, own.permanent * size)
-        known = each[np.isfinite(each)]
-        # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
-        return float(np.median(known)) if len(known) else 0.0
+            own = self.impact.of(engine.sessions, orders.session)
+            ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
+            size = orders.amount / own.volume
+            with np.errstate(divide="ignore"):
+                kappa = self.urgency / ticks
+                each = risk_aversion_of(kappa, own.volatility, own.temporary * size, own.permanent * size)
+            known = each[np.isfinite(each)]
+            # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
+            self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
         if self.impact is None or self.risk_aversion is None:
@@ -150,9 +134,8 @@ class AlmgrenChriss(Baseline):
         return obs.position * np.where((kappa > 0) & (left > 0), share, engine.even_share(obs, obs))
 
     def state_dict(self) -> dict[str, Any]:
-        impact = None if self.impact is None else asdict(self.impact)
-        return {"impact": impact, "risk_aversion": self.risk_aversion}
+        return {"impact": self.impact and asdict(self.impact), "risk_aversion": self.risk_aversion}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.impact = None if state["impact"] is None else ImpactParameters.from_dict(state["impact"])
+        self.impact = state["impact"] and ImpactParameters.from_dict(state["impact"])
         self.risk_aversion = state["risk_aversion"]

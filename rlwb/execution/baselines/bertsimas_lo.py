@@ -3,19 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.base import Baseline, sessions_on_the_days_of
-from rlwb.execution.baselines.history import seen_price
-from rlwb.execution.baselines.impact import ImpactParameters
-from rlwb.execution.baselines.signal import SignalParameters, deviation
+from rlwb.execution.baselines import Baseline
+from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.state import Known
+
+
+def deviation(price: np.ndarray) -> np.ndarray:
+    """Return how far the last price of each row lies above the mean of the row, as a share of the mean.
+
+    Parameters
+    ----------
+    price : float64 of shape (N, T)
+        Prices so far; NaN where there is none.
+
+    Returns
+    -------
+    float64 of shape (N,)
+        0 for rows without a price: nothing is known, and 0 is the signal's long-run mean.
+    """
+    valid = np.isfinite(price)
+    count = valid.sum(axis=1)
+    mean = np.divide(np.where(valid, price, 0.0).sum(axis=1), count, out=np.ones(len(price)), where=count > 0)
+    return np.where(count > 0, _last(price) / mean - 1.0, 0.0)
+
+
+def _last(price: np.ndarray) -> np.ndarray:
+    """Return the last price of each row, float64 of shape (N,); NaN where there is none."""
+    last = price.shape[1] - 1 - np.argmax(np.isfinite(price)[:, ::-1], axis=1)
+    return np.asarray(price[np.arange(len(price)), last])
+
+
+@dataclass(frozen=True)
+class SignalParameters:
+    """How the signal X of `deviation` moves prices and lasts, a step of the grid at a time.
+
+    Two regressions through the origin, pooled over all sessions: the return from the last price before a step to
+    the last price in it, on the signal before it; and the signal after the step on the signal before it.
+
+    Attributes
+    ----------
+    gamma
+        Return over the step to come for a signal of 1: negative where prices come back to the day's mean.
+    rho
+        Autocorrelation of the signal from a step to the next, from -1 to 1.
+    """
+
+    gamma: float
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.gamma) and -1 <= self.rho <= 1):
+            raise ConfigError(f"gamma is {self.gamma!r} and rho {self.rho!r}; gamma must be finite, rho from -1 to 1.")
+
+    @classmethod
+    def fit(cls, engine: Engine, rows: np.ndarray) -> SignalParameters:
+        """Estimate from the prices that the engine fills at, for its step alone; `rows` as in `ImpactParameters.fit`.
+
+        Both are 0 when no session has a signal before a step that has a price.
+        """
+        price = engine.price[rows]
+        price = np.where((price > 0) & (price < np.inf), price, np.nan)
+        followed, squared, lasted = 0.0, 0.0, 0.0
+        for step in range(1, engine.max_step):
+            before, after = np.searchsorted(engine.cell, [step, step + 1])
+            both = np.isfinite(price[:, :before]).any(axis=1) & np.isfinite(price[:, before:after]).any(axis=1)
+            past, until = price[both, :before], price[both, :after]
+            seen = deviation(past)
+            followed += float((seen * (_last(until) / _last(past) - 1.0)).sum())
+            lasted += float((seen * deviation(until)).sum())
+            squared += float((seen**2).sum())
+        if not squared > 0:
+            return cls(0.0, 0.0)
+        return cls(followed / squared, float(np.clip(lasted / squared, -1.0, 1.0)))
 
 
 def signal_weights(gamma: float, rho: float, steps: int) -> np.ndarray:
@@ -80,9 +147,12 @@ class BertsimasLo(Baseline):
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
         if self.impact is None or self.signal is None:
             raise ConfigError("BertsimasLo knows nothing of the market yet; call fit with the training orders.")
-        own = self.impact.of(self.engine.sessions, obs.session)
-        weights = signal_weights(self.signal.gamma, self.signal.rho, self.engine.max_step)
-        seen = deviation(seen_price(self.engine, obs))
+        engine = self.engine
+        own = self.impact.of(engine.sessions, obs.session)
+        price = engine.price[obs.session]
+        past = np.arange(price.shape[1]) < obs.tick[:, None]
+        seen = deviation(np.where(past & (price > 0) & (price < np.inf), price, np.nan))
+        weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
         pull = obs.side * weights[np.maximum(obs.num_steps - 1 - obs.step, 0)] * seen
         # Nothing pulls where the signal is 0 or unknown, however small theta is.
         pulled = (pull != 0) & np.isfinite(own.permanent)
@@ -91,11 +161,9 @@ class BertsimasLo(Baseline):
         return np.clip(self.even(obs) + follow, 0.0, obs.position)
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: None if part is None else asdict(part) for name, part in self._parts().items()}
+        parts = {"impact": self.impact, "signal": self.signal}
+        return {name: part and asdict(part) for name, part in parts.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.impact = None if state["impact"] is None else ImpactParameters.from_dict(state["impact"])
-        self.signal = None if state["signal"] is None else SignalParameters(**state["signal"])
-
-    def _parts(self) -> dict[str, ImpactParameters | SignalParameters | None]:
-        return {"impact": self.impact, "signal": self.signal}
+        self.impact = state["impact"] and ImpactParameters.from_dict(state["impact"])
+        self.signal = state["signal"] and SignalParameters(**state["signal"])

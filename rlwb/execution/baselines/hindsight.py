@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pandas as pd
 
-from rlwb.execution.baselines.hindsight_kernel import least_average
 from rlwb.execution.engine import Engine, EngineState
+from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.metrics import order_metrics
 from rlwb.execution.order import OrderBatch
 
@@ -35,17 +36,16 @@ class HindsightOptimum:
     `complete_at_end` nothing is forced, and the bound is the best price at which anything at all can be filled.
 
     The bound knows the step structure: a request is spread over the step's priced ticks and cut at each to what is
-    tradable, so that a step fills at a mix of its prices that depends on the request alone. With lots, a policy can aim
-    its lots at ticks of a step; there each tick may take what is evenly due and one lot more.
+    tradable. With lots, each tick may take what is evenly due and one lot more.
 
-    Some sequence of requests reaches it in two cases; in others it is an upper bound that may be out of reach:
+    Some sequence of requests reaches it in two cases:
 
     - without lots, when no priced tick of the window is halted or at a limit and every cap holds the whole amount;
     - with one tick a step, when the amount is a whole number of lots or there are none.
 
-    In the others it eases two rules: each step may use any request that the whole amount allows, whatever was filled
-    before, and any blend of its requests. The engine calls an order complete with 1e-9 of its amount left; the bound
-    holds up to that.
+    In the others it is an upper bound that eases two rules: each step may use any request that the whole amount allows,
+    whatever was filled before, and any blend of its requests. It holds up to the 1e-9 of the amount that the engine
+    lets an order leave.
     """
 
     price: np.ndarray
@@ -57,20 +57,10 @@ class HindsightOptimum:
         rules, columns = engine.rules, []
         for first in range(0, max(len(orders), 1), _BLOCK):
             some = orders[first : first + _BLOCK]
-            found = least_average(
-                engine.price,
-                engine.room(some, capped=capped),
-                engine.cell,
-                some.session,
-                some.side,
-                some.amount,
-                some.start,
-                some.end,
-                rules.complete_at_end,
-                rules.lot_size,
-                rules.trades_odd(some.side),
-            )
-            columns.append(found)
+            market = engine.price, engine.room(some, capped=capped), engine.cell
+            windows = some.session, some.side, some.amount, some.start, some.end
+            terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side)
+            columns.append(_least_average(*market, *windows, *terms))
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return cls(orders.side * cost, filled)
 
@@ -78,9 +68,9 @@ class HindsightOptimum:
 def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) -> pd.DataFrame:
     """Return one row an order: the order, and the figures of `HindsightOptimum.of` as `order_metrics` names them.
 
-    The bound of the average price is also the bound against VWAP and arrival price, and after costs in proportion to
-    the value; `pa_net` and `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under
-    quotes and impact, whose cost depends on the tick. Steps and reward are NaN: the bound is no policy.
+    The bound is also one against VWAP and arrival price, and after costs in proportion to the value; `pa_net` and
+    `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under quotes and impact, whose
+    cost depends on the tick. Steps and reward are NaN: the bound is no policy.
     """
     bound, rules = HindsightOptimum.of(engine, orders, capped=capped), engine.rules
     notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
@@ -100,3 +90,176 @@ def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) 
     unknown = ["num_steps", *(["pa_net", "price_net"] if rules.min_fee or rules.costs_by_tick else [])]
     figures |= {name: np.full(len(orders), np.nan) for name in unknown}
     return orders.table.assign(**figures, reward=np.nan)
+
+
+@numba.njit(cache=True)
+def _least_average(
+    price: np.ndarray,
+    room: np.ndarray,
+    cell: np.ndarray,
+    session: np.ndarray,
+    side: np.ndarray,
+    amount: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+    complete_at_end: bool,
+    lot: float,
+    trade_odd: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least average of side times price and the amount filled at it, float64 of shape (N,) each.
+
+    The arrays are the engine's and the batch's, `room` is of `Engine.room`; the average is NaN where nothing can be
+    filled.
+    """
+    n = session.shape[0]
+    best = np.full(n, np.nan)
+    filled = np.zeros(n)
+    for i in range(n):
+        s, size = session[i], end[i] - start[i]
+        whole = amount[i]
+        lots = np.floor(whole / lot + TOLERANCE) * lot if lot > 0.0 else whole
+        total = whole if lot == 0.0 or trade_odd[i] else lots
+        # What can be filled at which price; each step needs no more pieces than it has ticks.
+        piece, slope = np.empty(size + 1), np.empty(size + 1)
+        count = 0
+        cost, limit = np.empty(size), np.empty(size)
+        last_cost, last_room = 0.0, 0.0
+        t = start[i]
+        while t < end[i]:
+            stop, k = t, 0
+            while stop < end[i] and cell[stop] == cell[t]:
+                if price[s, stop] > 0.0 and price[s, stop] < np.inf:
+                    cost[k], limit[k] = side[i] * price[s, stop], room[i, stop]
+                    k += 1
+                stop += 1
+            last = stop == end[i]
+            forced = last and complete_at_end and k > 0
+            if forced:
+                last_cost, last_room = cost[k - 1], min(limit[k - 1], total)
+            if lot > 0.0:
+                for j in range(k - 1 if forced else k):
+                    due = whole * (j + 1) / k if last else whole / k
+                    free = min(limit[j], np.floor(due / lot + 1.0 + TOLERANCE) * lot)
+                    if free > 0.0 and (lots > 0.0 or (last and j == k - 1 and trade_odd[i])):
+                        piece[count], slope[count] = free, cost[j]
+                        count += 1
+            elif k > 0:
+                count = _add_step(cost[:k], limit[:k], whole, last, forced, piece, slope, count)
+            t = stop
+        most = lots if complete_at_end else total
+        cheap = np.argsort(slope[:count], kind="mergesort")  # which keeps the order of equals
+        best[i], filled[i] = _cheapest(piece[cheap], slope[cheap], most, total, last_cost, last_room)
+    return best, filled
+
+
+@numba.njit(cache=True)
+def _fill(ask: float, ticks: int, room: np.ndarray, cost: np.ndarray, catch_up: bool) -> tuple[float, float]:
+    """Return what the first ticks of a step, those of `room`, fill of an ask over `ticks`, and what that costs.
+
+    Each fills an equal part cut to its room; with `catch_up`, as in the last step, all that is due and unfilled.
+    """
+    done, value = 0.0, 0.0
+    for k in range(len(room)):
+        due = ask * (k + 1) / ticks - done if catch_up else ask / ticks
+        part = min(due, room[k])
+        done += part
+        value += part * cost[k]
+    return done, value
+
+
+@numba.njit(cache=True)
+def _over(ask: float, ticks: int, room: np.ndarray, cost: np.ndarray, k: int) -> float:
+    """Return by how much that which tick `k` has to catch up is more than its room."""
+    return ask * (k + 1) / ticks - _fill(ask, ticks, room[:k], cost, True)[0] - room[k]
+
+
+@numba.njit(cache=True)
+def _kinks(room: np.ndarray, cost: np.ndarray, ticks: int, whole: float, catch_up: bool) -> np.ndarray:
+    """Return the asks up to `whole`, ascending, between which the fill of each tick of `room` is linear in the ask."""
+    kinks, count = np.full(len(room) + 1, whole), 1
+    for k in range(len(room)):
+        ask = room[k] * ticks
+        if catch_up and 0.0 < room[k] < whole:
+            # What tick k has to catch up rises with the ask ever faster, so it outgrows the room once.
+            low, high = 0, count
+            while low < high:
+                middle = (low + high) // 2
+                if _over(kinks[middle], ticks, room, cost, k) > 0.0:
+                    high = middle
+                else:
+                    low = middle + 1
+            if low == count:
+                continue
+            left = kinks[low - 1] if low > 0 else 0.0
+            short, over = -_over(left, ticks, room, cost, k), _over(kinks[low], ticks, room, cost, k)
+            ask = left + (kinks[low] - left) * short / (short + over)
+        if 0.0 < ask < whole:
+            place = count
+            while place > 0 and kinks[place - 1] > ask:
+                kinks[place] = kinks[place - 1]
+                place -= 1
+            kinks[place] = ask
+            count += 1
+    return kinks[:count]
+
+
+@numba.njit(cache=True)
+def _add_step(
+    cost: np.ndarray,
+    room: np.ndarray,
+    whole: float,
+    last: bool,
+    forced: bool,
+    piece: np.ndarray,
+    slope: np.ndarray,
+    count: int,
+) -> int:
+    """Add the lower convex hull of one step's (fill, cost) over all asks as pieces; return their new number.
+
+    Where the window's last tick is forced it is not of the step, unless it can hold the whole amount: then what it
+    must take of an ask belongs to that ask.
+    """
+    n = len(cost)
+    free = n - 1 if forced else n
+    takes_rest = forced and room[n - 1] >= whole
+    kinks = _kinks(room[:free], cost, n, whole, last)
+    x, y = np.zeros(len(kinks) + 1), np.zeros(len(kinks) + 1)
+    top = 0
+    for ask in kinks:
+        amount, value = _fill(ask, n, room[:free], cost, last)
+        if takes_rest:
+            value += cost[free] * (ask - amount)
+            amount = ask
+        if not amount > x[top]:
+            continue
+        while top > 0 and (y[top] - y[top - 1]) * (amount - x[top]) >= (value - y[top]) * (x[top] - x[top - 1]):
+            top -= 1
+        top += 1
+        x[top], y[top] = amount, value
+    for k in range(top):
+        piece[count + k] = x[k + 1] - x[k]
+        slope[count + k] = (y[k + 1] - y[k]) / piece[count + k]
+    return count + top
+
+
+@numba.njit(cache=True)
+def _cheapest(
+    piece: np.ndarray, slope: np.ndarray, most: float, total: float, last_cost: float, last_room: float
+) -> tuple[float, float]:
+    """Return the least average cost and its amount: the first pieces up to some amount, then the forced tick.
+
+    Between the amounts tried, the average is a ratio of linear functions and has no minimum of its own.
+    """
+    best, best_amount = np.nan, 0.0
+    filled, value = 0.0, 0.0
+    for k in range(-1, len(piece)):
+        free = 0.0 if k < 0 else min(piece[k], most - filled)
+        price = 0.0 if k < 0 else slope[k]
+        for part in (min(max(total - last_room - filled, 0.0), free), free):
+            rest = min(total - filled - part, last_room)
+            amount, cost = filled + part + rest, value + price * part + last_cost * rest
+            if amount > 0.0 and not cost / amount >= best:
+                best, best_amount = cost / amount, amount
+        filled += free
+        value += price * free
+    return best, best_amount

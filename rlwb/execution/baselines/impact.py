@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from rlwb.execution.engine import Engine
+from rlwb.execution.order import OrderBatch
 from rlwb.market import Sessions
 
 
@@ -42,11 +44,11 @@ class ImpactParameters:
     Notes
     -----
     Bars do not tell who moved the price, so all of a tick's move is put down to its volume: `temporary` is the slope
-    of a regression through the origin of the absolute return on the volume in units of the mean, which is the slope of
-    the return on the volume signed by it (Kyle, Econometrica 1985, for the linear form; Amihud, J. Financial Markets
-    2002, for the absolute return over volume as a measure of impact). The share that stays is the move over the tick
-    and the next, along the sign of the first, over the move of the first, both weighted by volume and cut to [0, 1].
-    The slope overstates what a small trader moves; what the baselines need is its scale beside the volatility.
+    of a regression through the origin of the absolute return on the volume in units of the mean (Kyle, Econometrica
+    1985, for the linear form; Amihud, J. Financial Markets 2002, for the absolute return over volume). The share that
+    stays is the move over the tick and the next, along the sign of the first, over the move of the first, both weighted
+    by volume and cut to [0, 1]. The slope overstates what a small trader moves; what the baselines need is its scale
+    beside the volatility.
     """
 
     instruments: tuple[str, ...]
@@ -57,12 +59,12 @@ class ImpactParameters:
 
     @classmethod
     def fit(cls, engine: Engine, rows: np.ndarray) -> ImpactParameters:
-        """Estimate from the prices that the engine fills at, of the sessions `rows` alone.
+        """Estimate from the prices that the engine fills at.
 
         Parameters
         ----------
         rows
-            Bool of shape (S,), or row numbers: the sessions of the training part.
+            Bool of shape (S,), or row numbers: the sessions of the training part, which alone are read.
 
         Returns
         -------
@@ -89,14 +91,15 @@ class ImpactParameters:
 
     def of(self, sessions: Sessions, rows: np.ndarray) -> Impact:
         """Return the parameters of the instruments of the sessions `rows`, volumes in shares of those sessions."""
-        instruments = sessions.instruments[rows]
-        known = np.array(self.instruments, dtype=np.str_)
-        place = np.searchsorted(known, instruments)
-        place[place == len(known)] = -1
-        there = known[place] == instruments if len(known) else np.zeros(len(instruments), dtype=bool)
-        columns = (np.array([*getattr(self, name), np.nan]) for name in Impact._fields)
-        found = Impact(*(column[np.where(there, place, -1)] for column in columns))
+        place = pd.Index(self.instruments, dtype=object).get_indexer(sessions.instruments[rows])  # -1 where unknown
+        found = Impact(*(np.array([*getattr(self, name), np.nan])[place] for name in Impact._fields))
         return found._replace(volume=found.volume * _factor(sessions, rows))
+
+
+def sessions_on_the_days_of(engine: Engine, orders: OrderBatch) -> np.ndarray:
+    """Return which sessions are on a date of the orders, bool of shape (S,)."""
+    dates = engine.sessions.dates
+    return np.isin(dates, np.unique(dates[orders.session]))
 
 
 def _factor(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
@@ -104,20 +107,11 @@ def _factor(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
     return np.ones(len(rows)) if sessions.factor is None else sessions.factor[rows]
 
 
-def returns_in(price: np.ndarray, segment: np.ndarray) -> np.ndarray:
-    """Return the return of each tick over the one before it, float64 of the shape (S, T) of `price`.
-
-    NaN where either has no price and where a segment starts.
-    """
-    valid = np.where((price > 0) & (price < np.inf), price, np.nan)
-    returns = np.full(price.shape, np.nan)
-    returns[:, 1:] = np.where(segment[1:] == segment[:-1], valid[:, 1:] / valid[:, :-1] - 1.0, np.nan)
-    return returns
-
-
 def _estimate(price: np.ndarray, volume: np.ndarray, segment: np.ndarray) -> tuple[float, float, float, float] | None:
     """Return one instrument's `Impact`; None when there is nothing to estimate it from."""
-    returns = returns_in(price, segment)
+    valid = np.where((price > 0) & (price < np.inf), price, np.nan)
+    returns = np.full(price.shape, np.nan)  # none over a gap, and none where a segment starts
+    returns[:, 1:] = np.where(segment[1:] == segment[:-1], valid[:, 1:] / valid[:, :-1] - 1.0, np.nan)
     known = np.isfinite(volume)
     mean = volume[known].mean() if known.any() else 0.0
     if not mean > 0 or not np.isfinite(returns).any():
@@ -128,8 +122,7 @@ def _estimate(price: np.ndarray, volume: np.ndarray, segment: np.ndarray) -> tup
     temporary = (np.abs(move) * size).sum() / weight if weight > 0 else 0.0
     if not temporary > 0:
         return None
-    followed = np.isfinite(returns[:, 1:])
-    first = (np.sign(move) * size)[:, :-1] * followed
+    first = (np.sign(move) * size)[:, :-1] * np.isfinite(returns[:, 1:])
     stayed, moved = (first * (move[:, :-1] + move[:, 1:])).sum(), (first * move[:, :-1]).sum()
     share = float(np.clip(stayed / moved, 0.0, 1.0)) if moved > 0 else 0.0
     volatility = float(np.sqrt((move**2).sum() / np.isfinite(returns).sum()))

@@ -1,0 +1,164 @@
+"""Schedules along the clock or the market's volume: TWAP, VWAP and POV."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlwb.errors import ConfigError
+from rlwb.execution.baselines import Baseline
+from rlwb.execution.engine import Engine
+from rlwb.execution.state import Known
+from rlwb.market import Sessions
+from rlwb.market.actions import price_ratio
+
+
+class TWAP(Baseline):
+    """Trades evenly over the window; its price advantage is 0 where no rule binds.
+
+    Evenly means over the ticks that have a price, and which those are is taken as known, here and in every baseline
+    that trades evenly or counts time: a schedule that does not know it has a price advantage by chance.
+    """
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        return self.even(obs)
+
+
+class VWAP(Baseline):
+    """Trades along the volume profile of the instrument's earlier sessions.
+
+    The profile is the mean share of a session's volume that fell into each tick, over sessions strictly before the
+    order's: nothing of the order's own session is read.
+
+    Parameters
+    ----------
+    days
+        Number of earlier sessions in the profile, at least 1. An order whose instrument has none yet trades evenly.
+
+    Raises
+    ------
+    ConfigError
+        When `days` is no such number.
+    """
+
+    def __init__(self, engine: Engine, days: int = 20) -> None:
+        super().__init__(engine)
+        self.days = _check_days(days)
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        profile, _ = _earlier_volume(self.engine.sessions, obs.session, self.days, shares=True)
+        cumulative = _running_sum(profile)
+        now = _between(cumulative, obs.tick, self.engine.step_stop(obs, obs))
+        left = _between(cumulative, obs.tick, obs.end)
+        share = np.divide(now, left, out=self.engine.even_share(obs, obs), where=left > 0)
+        return obs.position * np.clip(share, 0.0, 1.0)
+
+
+class POV(Baseline):
+    """Participates at a rate of the market's volume, from the order's start until it is filled.
+
+    Parameters
+    ----------
+    rate
+        Share of the market's volume to trade, in (0, 1]. None takes each order's own: its amount over the volume
+        that its window is expected to have as its start is reached, so that it ends with the window on a day that goes
+        on as it began, and sooner or in a hurry on others.
+    days
+        Number of earlier sessions that the forecast looks back to, at least 1.
+
+    Raises
+    ------
+    ConfigError
+        For a rate outside (0, 1], or days that are no whole number of 1 or more.
+
+    Notes
+    -----
+    What is due after the step to come is ``rate * (V + F)``: V is the volume from the order's start to now, F the
+    forecast volume of the step; the ask is what is due less what is filled, so each step makes up for the error of
+    the last forecast. The forecast is the mean volume of the same ticks over earlier sessions, times today's volume so
+    far over the earlier sessions' until the same tick (1 before either has any). Without earlier sessions it is today's
+    mean volume a tick; before the first tick nothing is known, and the order trades evenly. The order's last step asks
+    for everything.
+    """
+
+    def __init__(self, engine: Engine, rate: float | None = None, days: int = 20) -> None:
+        super().__init__(engine)
+        if rate is not None and not 0 < rate <= 1:
+            raise ConfigError(
+                f"the participation rate is {rate!r}; give a share in (0, 1], or none for each order's own."
+            )
+        self.rate = rate
+        self.days = _check_days(days)
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        tick, volume = obs.tick, obs.bars("volume")
+        total, count = _earlier_volume(self.engine.sessions, obs.session, self.days)
+        usual = _running_sum(np.divide(total, count[:, None], out=total, where=count[:, None] > 0))
+        today = _running_sum(np.where(volume > 0, volume, 0.0))
+        stop = self.engine.step_stop(obs, obs)
+        rate: float | np.ndarray
+        with np.errstate(over="ignore", invalid="ignore"):  # volumes next to nothing; what is no number trades evenly
+            if self.rate is None:
+                expected = _forecast(usual, today, obs.start, obs.start, obs.end)
+                rate = np.divide(obs.amount, expected, out=np.full(len(obs), np.nan), where=expected > 0)
+            else:
+                rate = self.rate
+            due = rate * (_between(today, obs.start, tick) + _forecast(usual, today, tick, tick, stop))
+        return np.clip(np.where(np.isnan(due), self.even(obs), due - obs.filled), 0.0, obs.position)
+
+
+def _check_days(days: int) -> int:
+    if isinstance(days, bool) or not isinstance(days, (int, np.integer)) or days < 1:
+        raise ConfigError(f"days is {days!r}; give the number of earlier sessions to look back to, 1 or more.")
+    return int(days)
+
+
+def _earlier_volume(
+    sessions: Sessions, session: np.ndarray, days: int, *, shares: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sum of the volume of up to `days` earlier sessions by tick, and their number.
+
+    The sum is float64 of shape (N, T), a missing volume counting 0, in shares of the order's own session. With `shares`
+    each session's volume is in shares of its own sum, so that busy days weigh no more than others; a session without
+    volume is counted and adds nothing.
+    """
+    wanted, index = np.unique(session, return_inverse=True)
+    total = np.zeros((len(wanted), sessions.calendar.num_ticks))
+    count = np.zeros(len(wanted), dtype=np.int64)
+    previous, row = np.asarray(sessions.previous), np.asarray(sessions.previous)[wanted]
+    for _ in range(days):
+        have = np.flatnonzero(row >= 0)
+        if not len(have):
+            break
+        volume = np.nan_to_num(np.asarray(sessions.fields["volume"])[row[have]])
+        if shares:
+            whole = volume.sum(axis=1, keepdims=True)
+            volume = np.divide(volume, whole, out=np.zeros_like(volume), where=whole > 0)
+        else:
+            volume = volume / price_ratio(sessions, row[have], wanted[have])[:, None]
+        total[have] += volume
+        count[have] += 1
+        row[have] = previous[row[have]]
+    return total[index], count[index]
+
+
+def _running_sum(values: np.ndarray) -> np.ndarray:
+    """Return the sums over the first 0, 1, … ticks, float64 of shape (N, T + 1)."""
+    return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
+
+
+def _between(cumulative: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return the sums over ``[start, stop)``, float64 of shape (N,), of rows of running sums."""
+    rows = np.arange(len(cumulative))
+    return np.asarray(cumulative[rows, stop] - cumulative[rows, start])
+
+
+def _forecast(usual: np.ndarray, today: np.ndarray, at: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """Return the volume of ``[start, stop)`` expected when tick `at` is next, float64 of shape (N,); NaN for unknown.
+
+    `usual` and `today` are running sums; of `today` only the first `at` ticks are read.
+    """
+    rows = np.arange(len(at))
+    so_far, usual_so_far = today[rows, at], usual[rows, at]
+    busy = np.divide(so_far, usual_so_far, out=np.ones(len(at)), where=(usual_so_far > 0) & (so_far > 0))
+    rate = np.divide(so_far, at, out=np.full(len(at), np.nan), where=at > 0)
+    return np.where(usual[:, -1] > 0, busy * _between(usual, start, stop), rate * (stop - start))
