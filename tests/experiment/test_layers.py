@@ -13,8 +13,7 @@ from pydantic import AfterValidator
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig, Section
-from rlwb.experiment.layers import Layer, build, leaves, parse_assignments, short_names
-from rlwb.experiment.renamed import RENAMED
+from rlwb.experiment.layers import RENAMED, Layer, build, leaves, parse_assignments, short_names
 from rlwb.parts import Part, complete
 from rlwb.values import nearest
 

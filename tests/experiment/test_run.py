@@ -16,8 +16,15 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.experiment import run as run_module
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.manifest import begin_manifest, end_manifest, git_state, update_manifest
-from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory
+from rlwb.experiment.run import (
+    PIPELINE_ENV,
+    RunDirectory,
+    begin_manifest,
+    default_run_directory,
+    end_manifest,
+    git_state,
+    update_manifest,
+)
 from tests.experiment.fakes import config
 
 
@@ -138,13 +145,12 @@ def test_the_manifest_says_what_made_it(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", config(seed=7))
     begin_manifest(run, ["rlwb", "run"])
     update_manifest(run, data={"sessions": "abc"})
-    update_manifest(run, data={"orders": "def"})
     end_manifest(run, "failed")
     begin_manifest(run, ["rlwb", "run", "--resume"])
     end_manifest(run, "finished")
     manifest = json.loads((run.path / "manifest.json").read_text())
     assert manifest["seeds"] == {"seed": 7, "market.seed": 0}
-    assert manifest["data"] == {"sessions": "abc", "orders": "def"}
+    assert manifest["data"] == {"sessions": "abc"}
     assert manifest["packages"]["numpy"]
     assert manifest["started"] <= manifest["ended"]
     assert manifest["status"] == "finished"
