@@ -135,7 +135,7 @@ def launch_comparison(
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:
-        table = compare(folder, configs, titles={name: one.title for name, one in chosen.items()}, echo=echo)
+        table = compare(folder, configs, echo=echo)
     except BaseException:
         echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
         raise
@@ -143,23 +143,10 @@ def launch_comparison(
     return table
 
 
-def compare(
-    folder: Path,
-    configs: Mapping[str, RunConfig],
-    *,
-    titles: Mapping[str, str] | None = None,
-    echo: Callable[[str], None] = print,
-) -> Table:
+def compare(folder: Path, configs: Mapping[str, RunConfig], *, echo: Callable[[str], None] = print) -> Table:
     """Train and judge every method on the same orders; write ``comparison.csv``, ``comparison.md`` and ``.html``.
 
     Each method's run is the folder of its name; what is there and unchanged is not done again.
-
-    Parameters
-    ----------
-    configs
-        Name to configuration, from `method_configs`.
-    titles
-        Name to what the table calls it; by default as in `METHODS`, else the name.
 
     Returns
     -------
@@ -171,8 +158,7 @@ def compare(
     from rlwb.evaluation.plots import method_intervals
     from rlwb.evaluation.results import PA_TITLES
 
-    known = {name: one.title for name, one in METHODS.items()} | dict(titles or {})
-    methods = {name: known.get(name, name) for name in configs}
+    methods = {name: METHODS[name].title if name in METHODS else name for name in configs}
     for name, config in configs.items():
         echo(f"{name}: {methods[name]}")
         path = folder / name

@@ -151,7 +151,7 @@ class Workbench:
         algorithm = load("algorithm", part.name)
         if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
             provided["network"] = self._network(self.config.network, algorithm.head, features)
-        trunk = partial(self._trunk, provided)
+        trunk = partial(self._drawn, self.config.network, provided, None)
         return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
 
     def teacher(self, features: MarketFeatures) -> Learner:
@@ -180,16 +180,9 @@ class Workbench:
             "action_space": space,
         }
 
-    def _trunk(self, shapes: Mapping[str, Any], seed: int) -> Any:
-        """Return a network without a head, its weights drawn from a seed."""
-        from rlwb.policy import make_network
-
-        made = make_network(lambda: self.make("network", self.config.network, **shapes), seed)
-        return made.to(device_of(self.config.train.device))
-
     def _network(self, part: Part, make_head: Any, features: MarketFeatures) -> Any:
         """Return a network with the head that an algorithm asks for, its weights drawn from the run's seed."""
-        from rlwb.policy import ActionMask, EvenStart, make_network
+        from rlwb.policy import ActionMask, EvenStart
 
         shapes, head, acts = self._shapes(features), self.config.head, self.action_interpreter
         options: dict[str, Any] = {"mask": None, "start": None}
@@ -198,11 +191,17 @@ class Workbench:
                 raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
             options["mask"] = ActionMask(acts.shares) if head.mask_actions else None
             options["start"] = EvenStart(acts.shares) if head.even_start else None
+        return self._drawn(part, shapes, partial(make_head, **options), self.config.seed)
+
+    def _drawn(self, part: Part, shapes: Mapping[str, Any], make_head: Any, seed: int) -> Any:
+        """Return a network, with a head if one is asked for, its weights drawn from a seed."""
+        from rlwb.policy import make_network
 
         def build() -> Any:
-            return make_head(self.make("network", part, **shapes), shapes["actions"], **options)
+            body = self.make("network", part, **shapes)
+            return make_head(body, shapes["actions"]) if make_head else body
 
-        return make_network(build, self.config.seed).to(device_of(self.config.train.device))
+        return make_network(build, seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""

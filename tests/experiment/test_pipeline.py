@@ -84,36 +84,28 @@ def test_g05_a_failing_cell_leaves_everything_to_be_seen(tmp_path: Path) -> None
     assert run.state == "finished"
 
 
-def test_a_users_fault_keeps_its_sentence(tmp_path: Path) -> None:
-    cell = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
+LOST_TAG = stage_notebook(1, tagged=None)
+DISK = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
+USER = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
+
+
+@pytest.mark.parametrize(
+    ("first", "kind", "words"),
+    [
+        pytest.param(notebook(PARAMETERS[1], USER), DataError, r"^bars\.csv: no volume$", id="a user's fault"),
+        pytest.param(LOST_TAG, ConfigError, "run_dir was passed as .* has lost its tag", id="g03: a lost tag"),
+        pytest.param(notebook(PARAMETERS[1]), NotebookError, r"1\.ipynb ran to its end without", id="it does nothing"),
+        pytest.param(notebook(PARAMETERS[1], DISK), RlwbError, "the disk is full", id="e09: a full disk"),
+    ],
+)
+def test_g03_e09_a_first_notebook_that_fails_is_told_in_a_sentence(
+    tmp_path: Path, first: nbformat.NotebookNode, kind: type[Exception], words: str
+) -> None:
     run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(DataError, match=r"^bars\.csv: no volume$"):
-        go(run, notebooks)
-    assert run.status["failure"]["cell"] == 3
-
-
-def test_g03_a_lost_tag_stops_it_before_any_work(tmp_path: Path) -> None:
-    notebooks = write_notebooks(tmp_path / "nb", first=stage_notebook(1, tagged=None))
-    run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(ConfigError, match=r"run_dir was passed as .* has lost its tag"):
-        go(run, notebooks)
-    assert run.stage("first") == {}
-
-
-def test_a_notebook_that_does_nothing_is_no_success(tmp_path: Path) -> None:
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1]))
-    run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(NotebookError, match=r"1\.ipynb ran to its end without finishing stage first"):
-        go(run, notebooks)
+    with pytest.raises(kind, match=words):
+        go(run, write_notebooks(tmp_path / "nb", first=first))
     assert run.state == "failed"
-
-
-def test_e09_a_disk_that_fills_up_is_said_in_a_sentence(tmp_path: Path) -> None:
-    cell = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
-    with pytest.raises(RlwbError, match="the disk is full"):
-        go(RunDirectory.create(tmp_path / "run", config()), notebooks)
+    assert run.stage("first") == {}, "before any work"
 
 
 def command(notebooks: Path, *words: str) -> subprocess.Popen[str]:
@@ -193,12 +185,10 @@ def test_the_command_line_end_to_end(fakes: Path, capsys: pytest.CaptureFixture[
     assert err == "rlwb: --resume needs the run to go on with; name its directory with --run-dir.\n"
 
     write_notebooks(fakes / "nb", second=stage_notebook(2, "1 / 0"))
-    code, _, err = call("run", *where, "--resume", "--set", "algorithm.learning_rate=1")
+    code, _, err = call("run", *where, "--resume", "--set", "algorithm.learning_rate=1", "--debug")
     assert code == 1
-    assert err.startswith("rlwb: 2.ipynb, cell 4: ZeroDivisionError")
-    assert "Traceback" not in err
-    code, _, err = call("run", *where, "--resume", "--debug")
     assert "Traceback" in err
+    assert "\nrlwb: 2.ipynb, cell 4: ZeroDivisionError" in err
 
 
 def test_the_notebooks_are_found() -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.experiment import run as run_module
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.run import (
     PIPELINE_ENV,
@@ -162,7 +161,3 @@ def test_the_commit_of_another_repository_is_not_ours(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / "inside").mkdir()
     assert git_state(tmp_path / "inside") is None
-
-
-def test_the_least_free_space_is_modest() -> None:
-    assert run_module.MIN_FREE_BYTES <= 2**30

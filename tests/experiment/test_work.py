@@ -294,17 +294,17 @@ def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
     assert last["reward"].nunique() > 1
 
 
-def test_a_checkpoint_of_another_algorithm_is_refused(trained: RunDirectory) -> None:
-    bench = workbench(trained, tiny(algorithm="dqn"))
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"algorithm": "dqn"}, r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"),
+        ({"network.hidden": 16}, "was made with network"),
+    ],
+)
+def test_a_checkpoint_of_another_policy_is_refused(trained: RunDirectory, change: dict[str, Any], words: str) -> None:
+    bench = workbench(trained, tiny(**change))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match=r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"):
-        bench.restore(load_checkpoint(path), path)
-
-
-def test_a_checkpoint_of_another_network_is_refused(trained: RunDirectory) -> None:
-    bench = workbench(trained, tiny(**{"network.hidden": 16}))
-    path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match="was made with network"):
+    with pytest.raises(CheckpointError, match=words):
         bench.restore(load_checkpoint(path), path)
 
 
