@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -128,7 +128,7 @@ def hash_path(path: Path) -> str:
     return _hash_files(path, shown)
 
 
-def _hash_files(base: Path, paths: Sequence[Path] | set[Path]) -> str:
+def _hash_files(base: Path, paths: Iterable[Path]) -> str:
     files = sorted(path for path in paths if path.is_file())
     lines = [f"{file.relative_to(base).as_posix()} {hash_path(file)}" for file in files]
     return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()

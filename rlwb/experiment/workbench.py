@@ -47,12 +47,7 @@ _OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_i
 class Workbench:
     """What a configuration asks for, each part made when it is first used.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    cache_dir
-        Folder of prepared panels; None prepares bars anew each time.
+    Prepared panels are kept in the folder `cache_dir`; without one, bars are prepared anew each time.
     """
 
     def __init__(self, config: RunConfig, *, cache_dir: Path | None = None) -> None:
