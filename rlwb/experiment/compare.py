@@ -135,7 +135,7 @@ def launch_comparison(
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:
-        table = compare(folder, configs, echo=echo)
+        table = compare(folder, configs, titles={name: one.title for name, one in chosen.items()}, echo=echo)
     except BaseException:
         echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
         raise
@@ -143,10 +143,17 @@ def launch_comparison(
     return table
 
 
-def compare(folder: Path, configs: Mapping[str, RunConfig], *, echo: Callable[[str], None] = print) -> Table:
+def compare(
+    folder: Path,
+    configs: Mapping[str, RunConfig],
+    *,
+    titles: Mapping[str, str] | None = None,
+    echo: Callable[[str], None] = print,
+) -> Table:
     """Train and judge every method on the same orders; write ``comparison.csv``, ``comparison.md`` and ``.html``.
 
-    Each method's run is the folder of its name; what is there and unchanged is not done again.
+    Each method's run is the folder of its name; what is there and unchanged is not done again. `titles` are what the
+    table calls the methods, by default as in `METHODS`, else their names.
 
     Returns
     -------
@@ -158,7 +165,8 @@ def compare(folder: Path, configs: Mapping[str, RunConfig], *, echo: Callable[[s
     from rlwb.evaluation.plots import method_intervals
     from rlwb.evaluation.results import PA_TITLES
 
-    methods = {name: METHODS[name].title if name in METHODS else name for name in configs}
+    known = {name: one.title for name, one in METHODS.items()} | dict(titles or {})
+    methods = {name: known.get(name, name) for name in configs}
     for name, config in configs.items():
         echo(f"{name}: {methods[name]}")
         path = folder / name
