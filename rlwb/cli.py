@@ -22,30 +22,21 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="CONFIG", help="A YAML file of parameters; without one, the synthetic market and the defaults."
-    ),
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE", help="Change one parameter, for example train.iterations=20; may be repeated."
-    ),
-]
-Directory = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Where the run's files go; without it, a new directory under runs/."),
-]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Go on with the run in --run-dir; what is done and unchanged is not done again."),
-]
-TrustCode = Annotated[
-    bool, typer.Option("--trust-code", help="Run the code of your own or others' that the run in --run-dir names.")
-]
+_FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
+_SET = "Change one parameter, for example train.iterations=20; may be repeated."
+_DIRECTORY = "Where the run's files go; without it, a new directory under runs/."
+_RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
+_TRUST = "Run the code of your own or others' that the run in --run-dir names."
+_METHOD = "A learner to compare, or your own as mine={network: mine.py:LSTM}; may be repeated; without it, all."
+
+ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help=_FILE)]
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=_SET)]
+Directory = Annotated[Path | None, typer.Option(metavar="DIR", help=_DIRECTORY)]
+Resume = Annotated[bool, typer.Option("--resume", help=_RESUME)]
+TrustCode = Annotated[bool, typer.Option("--trust-code", help=_TRUST)]
+Methods = Annotated[list[str] | None, typer.Option("--method", metavar="NAME", help=_METHOD)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
 
 
 @app.command()
@@ -63,33 +54,24 @@ def run(
 
     Exit codes: 0 done, 1 a fault of rlwb's, 2 a fault of the input's, 130 stopped.
     """
-    from rlwb.experiment.launch import launch
+    from rlwb.experiment.pipeline import launch
 
-    launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=_line)
+    launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=typer.echo)
 
 
 @app.command()
 def compare(
     config: ConfigFile = None,
     changes: Changes = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            metavar="NAME",
-            help="A learner to compare, or your own as mine={network: mine.py:LSTM}; may be repeated; without it, all.",
-        ),
-    ] = None,
+    methods: Methods = None,
     run_dir: Directory = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the comparison in --run-dir; what is unchanged is kept.")
-    ] = False,
+    resume: Resume = False,
     debug: Debug = False,
 ) -> None:
     """Train every method of the field on the same orders and put them, with the baselines, in one table."""
-    from rlwb.experiment.launch import launch_comparison
+    from rlwb.experiment.compare import launch_comparison
 
-    launch_comparison(config, changes or [], run_dir, methods or [], resume=resume, echo=_line)
+    launch_comparison(config, changes or [], run_dir, methods or [], resume=resume, echo=typer.echo)
 
 
 @app.command()
@@ -101,10 +83,7 @@ def config(config: ConfigFile = None, changes: Changes = None, debug: Debug = Fa
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
+def _root(context: typer.Context, version: Version = False) -> None:
     if version:
         typer.echo(f"rlwb {rlwb.__version__}")
     elif context.invoked_subcommand is None:
@@ -113,8 +92,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user's error is one sentence, ours names its place."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_main(words))
+    sys.exit(_main(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def _main(words: list[str]) -> int:
@@ -132,14 +110,9 @@ def _main(words: list[str]) -> int:
         if isinstance(error, RlwbError):
             _complain(str(error))
             return 2
-        _complain(
-            f"{str(error) or type(error).__name__}\nThis is a fault of rlwb, not of its input; --debug shows where."
-        )
+        said = str(error) or type(error).__name__
+        _complain(f"{said}\nThis is a fault of rlwb, not of its input; --debug shows where.")
         return 1
-
-
-def _line(text: str) -> None:
-    typer.echo(text)
 
 
 def _complain(text: str) -> None:

@@ -88,8 +88,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pov": f"{_EXECUTION}.baselines.schedules:POV",
         "almgren_chriss": f"{_EXECUTION}.baselines.almgren_chriss:AlmgrenChriss",
         "bertsimas_lo": f"{_EXECUTION}.baselines.bertsimas_lo:BertsimasLo",
-        "hindsight": "rlwb.experiment.ceilings:Hindsight",
-        "hindsight_uncapped": "rlwb.experiment.ceilings:HindsightUncapped",
+        "hindsight": "rlwb.experiment.backtest:Hindsight",
+        "hindsight_uncapped": "rlwb.experiment.backtest:HindsightUncapped",
     },
     "reader": {
         name: f"{_READERS}.{name}:read_{name}"

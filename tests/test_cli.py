@@ -37,7 +37,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (("run", "--set", "train.learing_rate=1"), "did you mean algorithm.learning_rate?"),
         (("run", "--set", "train.learning_rate=1"), "train.learning_rate is written algorithm.learning_rate now"),
-        (("run", "missing.yaml"), "missing.yaml: there is no such configuration file."),
+        (("run", "missing.yaml"), "missing.yaml: cannot be read as a configuration (No such file or directory)."),
         (("run", "--run-dri", "x"), "No such option: --run-dri"),
         (("rn",), "No such command 'rn'"),
         (("config", "--set", "market.instruments=[0010]"), 'quote it: "0010"'),

@@ -1,8 +1,8 @@
-"""The stage backtest: checkpoints, baselines and a teacher on the test orders."""
+"""The stage backtest: checkpoints, baselines, ceilings and a teacher on the test orders."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,27 +10,49 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import CheckpointError, DataError
-from rlwb.execution import Baseline, OrderBatch
-from rlwb.experiment.ceilings import Hindsight
-from rlwb.experiment.config import RunConfig
+from rlwb.execution import (
+    AmountActionInterpreter,
+    Baseline,
+    Engine,
+    KnownStateInterpreter,
+    OrderBatch,
+    hindsight_table,
+)
+from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
-from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.scoring import (
-    baseline_result,
-    checkpoint_policy,
-    estimates_of,
-    make_baselines,
-    play,
-    result,
-    teacher_policy,
-    validation_figure,
-)
+from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.training import teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Selection
+    from rlwb.simulator import Simulator
+    from rlwb.trainer import Episodes
+
+#: What acts, what it sees, and what its answers mean.
+Playable = tuple[Any, StateInterpreter[Any], ActionInterpreter[Any]]
+
+
+class Hindsight:
+    """The best PA that anyone who knew the day's prices could reach, under the run's rules."""
+
+    capped = True
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def table(self, orders: OrderBatch) -> pd.DataFrame:
+        """Return one row an order with its PA, its fulfilment rate and more."""
+        return hindsight_table(self.engine, orders, capped=self.capped).reset_index(drop=True)
+
+
+class HindsightUncapped(Hindsight):
+    """The same as if the rules had no volume cap; it bounds no policy under the cap, which may fill less."""
+
+    capped = False
 
 
 def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
@@ -53,50 +75,53 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     """
     import torch
 
-    from rlwb.evaluation import headline, read_validation, select_checkpoints
+    from rlwb.evaluation import read_validation, select_checkpoints
     from rlwb.trainer import find_resumable, load_checkpoint
 
     torch.set_num_threads(config.threads)
-    settings, figure = config.backtest, config.execution.rules.judged_by
+    figure, folder = config.execution.rules.judged_by, run.backtest
     bench = workbench(run, config)
-    validation = read_validation(run.metrics / "validation.csv")
     selection = select_checkpoints(
-        validation, run.checkpoints, count=settings.top, metric=figure, check=load_checkpoint
+        read_validation(run.metrics / "validation.csv"),
+        run.checkpoints,
+        count=config.backtest.top,
+        metric=figure,
+        check=load_checkpoint,
     )
-    test, valid = (bench.align(load_orders(run, bench, part)) for part in ("test", "valid"))
+    train, valid, test = (bench.align(load_orders(run, bench, part)) for part in ("train", "valid", "test"))
+
+    def played(name: str, kind: str, playable: Playable, path: Path, folder: str = "") -> PolicyResult:
+        """Return the result of a checkpoint, with its iteration and its validation PA; NaN where it has none."""
+        logged = read_validation(run.metrics / folder / "validation.csv").set_index("iteration")[figure]
+        known = {"iteration": int(path.stem), "validation_pa": float(logged.get(int(path.stem), np.nan))}
+        return result(name, kind, test, play(bench, playable, test), **known)
+
     results, rescored = _checkpoints(bench, selection, test, valid, figure)
     path, damaged = find_resumable(run.checkpoints)
     assert path is not None, "a checkpoint was chosen above"
-    last = int(path.stem)
-    episodes = play(bench, checkpoint_policy(bench, path), test)
-    known = {"iteration": last, "validation_pa": validation_figure(run, bench, "", last)}
-    results.append(result("last", "last", test, episodes, **known))
+    results.append(played("last", "last", checkpoint_policy(bench, path), path))
     baselines = make_baselines(bench)
-    train = bench.align(load_orders(run, bench, "train"))
     for name, one in baselines.items():
         if isinstance(one, Baseline):
             one.fit(train)
         results.append(baseline_result(bench, name, one, test))
     if bench.is_taught:
-        playable, last = teacher_policy(run, bench)
-        known = {"iteration": last, "validation_pa": validation_figure(run, bench, "teacher", last)}
-        results.append(result("teacher", "unattainable", test, play(bench, playable, test), **known))
+        results.append(played("teacher", "unattainable", *teacher_policy(run, bench), "teacher"))
 
-    write_json(run.backtest / "baselines.json", estimates_of(baselines))
+    write_json(folder / "baselines.json", estimates_of(baselines))
     for one in results:
-        _write_result(run.backtest, one)
+        with atomic_path(folder / "orders" / f"{one.policy}.parquet") as target:
+            one.orders.to_parquet(target, index=False)
+        if one.inventory is not None:
+            with atomic_path(folder / "inventory" / f"{one.policy}.npy") as target:
+                np.save(target, np.asarray(one.inventory, dtype=np.float32))
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
-    interval: dict[str, Any] = {
-        "level": settings.confidence,
-        "resamples": settings.bootstrap_samples,
-        "seed": config.seed,
-    }
-    _write_tables(run, results, headline(results, requested=settings.top, candidates=selection.ranked, **interval))
-    _write_gap(run, bench, selection, test, interval)
+    _write_tables(folder, results, selection, config)
+    _write_gap(folder / "gap.csv", bench, selection, test)
     noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
     write_json(
-        run.backtest / "selection.json",
+        folder / "selection.json",
         {
             "chosen": [one.policy for one in selection.chosen],
             "excluded": [{"iteration": one.iteration, "reason": one.reason} for one in selection.excluded],
@@ -129,40 +154,30 @@ def _checkpoints(
     return results, rescored
 
 
-def _write_tables(run: RunDirectory, results: Sequence[PolicyResult], head: Any) -> None:
-    from rlwb.evaluation import metric_table, summary
-
-    interval: dict[str, Any] = {
-        "level": run.config.backtest.confidence,
-        "resamples": run.config.backtest.bootstrap_samples,
+def _interval(config: RunConfig) -> dict[str, Any]:
+    return {
+        "level": config.backtest.confidence,
+        "resamples": config.backtest.bootstrap_samples,
+        "seed": config.seed,
     }
-    alone = metric_table({one.policy: [one] for one in results}, **interval, seed=run.config.seed)
+
+
+def _write_tables(folder: Path, results: Sequence[PolicyResult], selection: Selection, config: RunConfig) -> None:
+    from rlwb.evaluation import headline, metric_table, summary
+
+    interval = _interval(config)
+    head = headline(results, requested=config.backtest.top, candidates=selection.ranked, **interval)
+    alone = metric_table({one.policy: [one] for one in results}, **interval)
     for name, frame in {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics}.items():
-        with atomic_path(run.backtest / f"{name}.csv") as target:
+        with atomic_path(folder / f"{name}.csv") as target:
             frame.to_csv(target, index=False)
-    write_text(run.backtest / "headline.md", head.to_markdown() + "\n")
-    write_text(run.backtest / "headline.txt", head.to_text() + "\n")
-    write_json(run.backtest / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
-
-
-def _write_result(folder: Path, one: PolicyResult) -> None:
-    """Write a policy's order table and, where it has one, its inventory below the folder ``backtest``."""
-    with atomic_path(folder / "orders" / f"{one.policy}.parquet") as path:
-        one.orders.to_parquet(path, index=False)
-    if one.inventory is None:
-        return
-    with atomic_path(folder / "inventory" / f"{one.policy}.npy") as path, path.open("wb") as file:
-        np.save(file, np.asarray(one.inventory, dtype=np.float32))
+    write_text(folder / "headline.md", head.to_markdown() + "\n")
+    write_text(folder / "headline.txt", head.to_text() + "\n")
+    write_json(folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
 
 
 def read_results(run: RunDirectory) -> list[PolicyResult]:
-    """Return the backtest's results, in the order of its summary.
-
-    Raises
-    ------
-    CheckpointError
-        When the run has no backtest.
-    """
+    """Return the backtest's results, in the order of its summary; a `CheckpointError` where there is none."""
     from rlwb.evaluation import PolicyResult
 
     path = run.backtest / "summary.csv"
@@ -195,25 +210,21 @@ def _refuse_the_impossible(results: Sequence[PolicyResult], ceiling: PolicyResul
     )
 
 
-def _write_gap(
-    run: RunDirectory, bench: Workbench, selection: Selection, orders: OrderBatch, interval: dict[str, Any]
-) -> None:
+def _write_gap(path: Path, bench: Workbench, selection: Selection, orders: OrderBatch) -> None:
     """Write what separates the best checkpoint's PA under simple rules from that under the run's."""
     from rlwb.evaluation import gap_table, rule_steps
 
-    path, best = run.backtest / "gap.csv", selection.chosen[0]
+    best = selection.chosen[0]
     steps = rule_steps(bench.config.execution.rules, halts=bench.sessions.halted is not None)
     if len(steps) == 1:
         path.unlink(missing_ok=True)
         return
     playable = checkpoint_policy(bench, best.path)
-    frame = gap_table(
-        lambda rules: result(
-            best.policy, "checkpoint", orders, play(bench, playable, orders, bench.simulator_under(rules))
-        ),
-        steps,
-        **interval,
-    )
+
+    def under(rules: Any) -> PolicyResult:
+        return result(best.policy, "checkpoint", orders, play(bench, playable, orders, bench.simulator_under(rules)))
+
+    frame = gap_table(under, steps, **_interval(bench.config))
     with atomic_path(path) as target:
         frame.assign(policy=best.policy).to_csv(target, index=False)
 
@@ -236,3 +247,90 @@ def validation_noise(
     error = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
     shrinkage = expected_shrinkage(error, candidates, chosen, correlation=correlation)
     return {"standard_error": error, "correlation": correlation, "expected_shrinkage": shrinkage}
+
+
+def checkpoint_policy(bench: Workbench, path: Path, *, teacher: bool = False) -> Playable:
+    """Return the policy of a checkpoint with its interpreters."""
+    from rlwb.trainer import load_checkpoint
+
+    learner, features = bench.restore(load_checkpoint(path), path, teacher=teacher)
+    return learner, bench.state_interpreter(features), bench.action_interpreter
+
+
+def teacher_policy(run: RunDirectory, bench: Workbench) -> tuple[Playable, Path]:
+    """Return the run's teacher with its interpreters, and its checkpoint; a `CheckpointError` when there is none."""
+    from rlwb.trainer import find_resumable
+
+    path, _ = find_resumable(teacher_checkpoints(run))
+    if path is None:
+        raise CheckpointError(
+            f"{teacher_checkpoints(run)} has no checkpoint of the teacher; run the stage train again."
+        )
+    return checkpoint_policy(bench, path, teacher=True), path
+
+
+def make_baselines(bench: Workbench, estimates: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the configured baselines and ceilings by what tables call them.
+
+    They know nothing of the market yet, unless `estimates` has what each was told, from its ``state_dict``.
+    """
+    made = {label(part): bench.make("baseline", part) for part in bench.config.baselines}
+    for name, one in made.items():
+        if estimates is not None and isinstance(one, Baseline):
+            one.load_state_dict(estimates[name])
+    return made
+
+
+def estimates_of(baselines: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what each baseline was told about the market, in plain values."""
+    return {name: one.state_dict() for name, one in baselines.items() if isinstance(one, Baseline)}
+
+
+def play(bench: Workbench, playable: Playable, orders: OrderBatch, simulator: Simulator[Any] | None = None) -> Episodes:
+    """Run a policy greedily on orders, as validation does, in the run's market or in another `simulator`."""
+    from rlwb.trainer import backtest
+
+    policy, sees, acts = playable
+    return backtest(simulator or bench.simulator, sees, orders, acts, policy, reward=bench.reward)
+
+
+def result(name: str, kind: Any, orders: OrderBatch, episodes: Episodes, **known: Any) -> PolicyResult:
+    """Return the result of a policy that was run."""
+    from rlwb.evaluation import PolicyResult
+    from rlwb.trainer import result_table
+
+    table = result_table(orders.table, episodes)
+    return PolicyResult(name, kind, table, inventory=episodes.details.get("inventory"), **known)
+
+
+def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBatch) -> PolicyResult:
+    """Return the result of a baseline, or the ceiling of the same orders."""
+    from rlwb.evaluation import PolicyResult
+
+    if isinstance(baseline, Hindsight):
+        return PolicyResult(name, "ceiling", baseline.table(orders))
+    return result(name, "baseline", orders, play(bench, _playable(baseline), orders))
+
+
+def _playable(baseline: Any) -> Playable:
+    return baseline, KnownStateInterpreter(), AmountActionInterpreter()
+
+
+def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
+    """Return a policy of the summary with its interpreters; a `CheckpointError` for a ceiling and an unknown name."""
+    from rlwb.trainer import list_checkpoints
+
+    baselines = make_baselines(bench)
+    if isinstance(baselines.get(name), Hindsight):
+        raise CheckpointError(f"{name} is a ceiling and no policy, so it has no trades to show; name a policy.")
+    if name in baselines:
+        return _playable(make_baselines(bench, read_json(run.backtest / "baselines.json"))[name])
+    paths = {f"checkpoint-{iteration:04d}": path for iteration, path in list_checkpoints(run.checkpoints).items()}
+    if paths:
+        paths["last"] = [*paths.values()][-1]
+    if name in paths:
+        return checkpoint_policy(bench, paths[name])
+    taught = ["teacher"] if list_checkpoints(teacher_checkpoints(run)) else []
+    if name in taught:
+        return teacher_policy(run, bench)[0]
+    raise CheckpointError(f"the run has no policy {name!r}; it has {', '.join([*paths, *taught, *baselines])}.")

@@ -131,6 +131,14 @@ class BacktestConfig(Section):
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
 
 
+_BASELINES = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))
+
+
+def _complete(kind: str) -> AfterValidator:
+    """Let a part's settings be checked, and its defaults filled in."""
+    return AfterValidator(partial(complete, kind))
+
+
 def _baseline_names(baselines: tuple[Part, ...]) -> tuple[Part, ...]:
     labels = [label(one) for one in baselines]
     twice = next((name for name in labels if labels.count(name) > 1), None)
@@ -188,25 +196,21 @@ class RunConfig(Section):
         other work shares the machine.
     """
 
-    market: Annotated[Part, AfterValidator(partial(complete, "market"))] = Part(name="synthetic")
+    market: Annotated[Part, _complete("market")] = Part(name="synthetic")
     features: FeatureSettings = FeatureSettings()
-    orders: Annotated[Part, AfterValidator(partial(complete, "orders"))] = Part(name="generated")
+    orders: Annotated[Part, _complete("orders")] = Part(name="generated")
     split: SplitSettings = SplitSettings()
     execution: ExecutionConfig = ExecutionConfig()
-    simulator: Annotated[Part, AfterValidator(partial(complete, "simulator"))] = Part(name="market")
-    state_interpreter: Annotated[Part, AfterValidator(partial(complete, "state_interpreter"))] = Part(
-        name="full_history"
-    )
-    action_interpreter: Annotated[Part, AfterValidator(partial(complete, "action_interpreter"))] = Part(
-        name="categorical"
-    )
-    network: Annotated[Part, AfterValidator(partial(complete, "network"))] = Part(name="recurrent")
+    simulator: Annotated[Part, _complete("simulator")] = Part(name="market")
+    state_interpreter: Annotated[Part, _complete("state_interpreter")] = Part(name="full_history")
+    action_interpreter: Annotated[Part, _complete("action_interpreter")] = Part(name="categorical")
+    network: Annotated[Part, _complete("network")] = Part(name="recurrent")
     head: HeadConfig = HeadConfig()
-    algorithm: Annotated[Part, AfterValidator(partial(complete, "algorithm"))] = Part(name="ppo")
-    reward: Annotated[Part, AfterValidator(partial(complete, "reward"))] = Part(name="pa_penalty")
-    baselines: Annotated[
-        tuple[Annotated[Part, AfterValidator(partial(complete, "baseline"))], ...], AfterValidator(_baseline_names)
-    ] = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))
+    algorithm: Annotated[Part, _complete("algorithm")] = Part(name="ppo")
+    reward: Annotated[Part, _complete("reward")] = Part(name="pa_penalty")
+    baselines: Annotated[tuple[Annotated[Part, _complete("baseline")], ...], AfterValidator(_baseline_names)] = (
+        _BASELINES
+    )
     train: TrainConfig = TrainConfig()
     backtest: BacktestConfig = BacktestConfig()
     seed: CountOrZero = 0
@@ -231,14 +235,9 @@ class RunConfig(Section):
 
     @classmethod
     def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:
-        """Return the defaults with what `file` and then `changes` say; no code that they name is run.
+        """Return the defaults with what the YAML file `file` and then `changes` say; no code that they name is run.
 
-        Parameters
-        ----------
-        file
-            A YAML file, relative paths in which start at its folder; None for the defaults alone.
-        changes
-            More layers, the later ones winning.
+        Relative paths in the file start at its folder; later changes win over earlier ones.
 
         Raises
         ------
@@ -267,7 +266,9 @@ class RunConfig(Section):
 
     def as_yaml(self, *, describe: bool = False) -> str:
         """Return the whole tree as YAML; `describe` puts what each parameter does above it."""
-        return "\n".join(_described(self)) + "\n" if describe else dump_yaml(self.as_dict())
+        if not describe:
+            return dump_yaml(self.as_dict())
+        return "\n".join(_described(self, self.as_dict(), parameter_texts(RunConfig.__doc__ or ""))) + "\n"
 
 
 SLOTS: dict[str, str] = {
@@ -278,37 +279,25 @@ SLOTS: dict[str, str] = {
 """Place in the tree to kind of the part that stands there."""
 
 
-def _described(config: RunConfig) -> Iterator[str]:
-    """Yield the tree as YAML lines with what each parameter does above it."""
-    texts = parameter_texts(RunConfig.__doc__ or "")
-    for name, value in config.as_dict().items():
-        yield from _comment(texts[name], "")
-        own = getattr(config, name)
-        if isinstance(own, Part):
-            yield from _comment(f"By name: {', '.join(names(SLOTS[name]))}, or your own as file.py:Name.", "")
-            meanings = {one.name: one.meaning for one in describe(SLOTS[name], own.name)}
-        elif isinstance(own, Section) or dataclasses.is_dataclass(own):
-            meanings = parameter_texts(type(own).__doc__ or "")
-        else:
-            yield f"{name}: {dump_yaml(value, flow=True).rstrip()}"
-            continue
-        yield f"{name}:"
-        yield from _group(value, meanings, type(own), "  ")
-
-
-def _group(values: Mapping[str, Any], texts: Mapping[str, str], owner: type[Any], indent: str) -> Iterator[str]:
+def _described(own: Any, values: Mapping[str, Any], texts: Mapping[str, str], indent: str = "") -> Iterator[str]:
+    """Yield values as YAML lines with what each parameter does above it, from the text of each."""
     said = ""
-    for key, value in values.items():
-        text = texts.get(key, "")
+    for name, value in values.items():
+        text, inner = texts.get(name, ""), getattr(own, name, None)
         if text != said:  # one text may describe several parameters in a row
             yield from _comment(text, indent)
         said = text
-        inner = owner.model_fields[key].annotation if issubclass(owner, Section) else None
-        if isinstance(value, Mapping) and isinstance(inner, type):
-            yield f"{indent}{key}:"
-            yield from _group(value, parameter_texts(inner.__doc__ or ""), inner, indent + "  ")
+        if isinstance(inner, Part):
+            kind = SLOTS[name]
+            yield from _comment(f"By name: {', '.join(names(kind))}, or your own as file.py:Name.", indent)
+            about = {one.name: one.meaning for one in describe(kind, inner.name)}
+        elif isinstance(inner, Section) or dataclasses.is_dataclass(inner):
+            about = parameter_texts(type(inner).__doc__ or "")
         else:
-            yield f"{indent}{key}: {dump_yaml(value, flow=True).rstrip()}"
+            yield f"{indent}{name}: {dump_yaml(value, flow=True).rstrip()}"
+            continue
+        yield f"{indent}{name}:"
+        yield from _described(inner, value, about, indent + "  ")
 
 
 def _comment(text: str, indent: str) -> list[str]:

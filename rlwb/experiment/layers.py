@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,15 +13,51 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rlwb.errors import ConfigError
-from rlwb.experiment.renamed import RENAMED
 from rlwb.experiment.yamlfile import parse_yaml
-from rlwb.parts import BUILT_IN, settings_of
+from rlwb.parts import settings_of
 from rlwb.values import as_json, nearest, reason
 
 Tree = TypeVar("Tree", bound=BaseModel)
 
 #: What a part is called whose settings name a ``source`` and no part.
 _READ_FROM_SOURCE = {"market": "bars", "orders": "table"}
+#: A text that names a file's class or function.
+_IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>\w+)")
+
+RENAMED: dict[str, str] = {
+    "market.synthetic.*": "market.*",
+    "market.kind": "market.reader, as market: {reader: qlib}",
+    "market.options.*": "market.reader.*, as market: {reader: {name: qlib, *: …}}",
+    **{
+        f"market.{name}": f"market.reader.{name}, as market: {{reader: {{name: table, {name}: …}}}}"
+        for name in ("columns", "instrument_pattern", "datetime_format")
+    },
+    "features.imports": "features.columns, as features: {columns: [close, my_features.py:my_feature]}",
+    "orders.generate.*": "orders.*",
+    "orders.split.*": "split.*",
+    "execution.rules.odd_remainder": "execution.rules.odd_lot",
+    "policy.network": "network, as network: mlp",
+    "policy.hidden": "network.hidden",
+    "policy.mask_actions": "head.mask_actions",
+    "policy.even_start": "head.even_start",
+    "train.algorithm": "algorithm, as algorithm: dqn",
+    "train.dqn.epsilon_iterations": "algorithm.epsilon_updates",
+    "train.dqn.*": "algorithm.*",
+    "train.opd.*": "algorithm.*",
+    "train.lr": "algorithm.learning_rate",
+    "train.entropy": "algorithm.entropy_coef",
+    "train.decay_iterations": "algorithm.decay_updates",
+    "train.repeats": "algorithm.repeat",
+    **{f"train.{name}": f"algorithm.{name}" for name in ("learning_rate", "gamma", "gae_lambda", "clip", "value_coef")},
+    **{f"train.{name}": f"algorithm.{name}" for name in ("batch_size", "max_grad_norm")},
+    "train.action_values": "action_interpreter.values",
+    "train.reward": "reward, as reward: sparse",
+    "train.penalty": "reward.penalty",
+    "train.reward_scale": "reward.scale",
+    "backtest.baselines": "baselines, as baselines: [twap, vwap]",
+    "backtest.urgency": "a setting of its baseline, as baselines: [{name: almgren_chriss, urgency: 3}]",
+}
+"""Old name, or ``group.*``, to the form that takes its place; a ``*`` in it stands for the last part of the name."""
 
 
 class Layer(NamedTuple):
@@ -58,122 +95,78 @@ def parse_assignments(assignments: Sequence[str]) -> Layer:
 def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
     """Return a layer's values as nested mappings: dotted names taken apart, parts as mappings, paths absolute.
 
-    Parameters
-    ----------
-    layer
-        The values.
-    slots
-        Name in the tree to kind of the part that stands there.
-
-    Raises
-    ------
-    ConfigError
-        For a name that is given twice or was renamed.
+    A name that is given twice or was renamed is a `ConfigError`; `slots` are the names of parts, with their kinds.
     """
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():
-        *parents, last = str(dotted).split(".")
-        level = tree
-        for place, parent in enumerate(parents):
-            inner = level.setdefault(parent, {})
-            if isinstance(inner, str) and parent in slots and place == 0:
-                inner = level[parent] = {"name": inner}
-            if not isinstance(inner, dict):
-                raise ConfigError(f"{layer.origin}: {'.'.join(parents)} is {inner!r} and has {last} beside; keep one.")
-            level = inner
-        _put(level, last, value, layer.origin, dotted, is_slot=not parents and last in slots)
-    for old, new in RENAMED.items():
-        if (found := _old_name(tree, old)) is not None:
-            raise ConfigError(f"{layer.origin}: {found} is written {new.replace('*', found.rpartition('.')[2])} now.")
+        for part in reversed(str(dotted).split(".")):
+            value = {part: value}
+        _add(tree, value, layer.origin, slots)
+    for name in leaves(tree):
+        for old, new in RENAMED.items():
+            if fnmatch(name, old) or name.startswith(f"{old}."):
+                new = new.replace("*", name.rpartition(".")[2])
+                raise ConfigError(f"{layer.origin}: {name} is written {new} now.")
     for name, value in tree.items():
-        if name in slots and not isinstance(value, (str, dict, type(None))) and name != "baselines":
+        if name in slots and not isinstance(value, (dict, type(None))) and name != "baselines":
             raise ConfigError(f"{layer.origin}: {name} is {value!r}; write a name, or {{name: …}} with its settings.")
-    return {name: _rooted(value, name, slots.get(name), layer.base) for name, value in tree.items()}
+
+    def rooted(path: str) -> str:
+        return str((layer.base / Path(path).expanduser()).resolve())
+
+    for place, reads in _READ_FROM_SOURCE.items():
+        own = tree.get(place)
+        if isinstance(own, dict) and isinstance(own.get("source"), str):
+            tree[place] = {"name": reads, **own, "source": rooted(own["source"])}
+    return with_code(tree, lambda code: f"{rooted(code['file'])}:{code['attribute']}")
 
 
-def _put(level: dict[str, Any], key: str, value: Any, origin: str, name: str, *, is_slot: bool) -> None:
-    if key not in level:
-        level[key] = dict(value) if isinstance(value, Mapping) else value
-        return
-    old, new = (({"name": one} if is_slot and isinstance(one, str) else one) for one in (level[key], value))
-    if not isinstance(old, dict) or not isinstance(new, Mapping) or old.keys() & new.keys():
-        raise ConfigError(f"{origin}: {name} is given twice; keep one of the two.")
-    level[key] = {**old, **new}
-
-
-def _old_name(tree: Mapping[str, Any], pattern: str) -> str | None:
-    """Return the dotted name in the tree that an old name or ``group.*`` stands for."""
-    level: Any = tree
-    for part in pattern.split("."):
-        if not isinstance(level, Mapping):
-            return None
-        if part == "*":
-            return pattern.replace("*", next(iter(level))) if level else None
-        if part not in level:
-            return None
-        level = level[part]
-    return pattern
-
-
-def _rooted(value: Any, name: str, kind: str | None, base: Path) -> Any:
-    """Return a value of the tree with the paths in it made absolute, and a part as a mapping."""
-    if kind is not None and isinstance(value, (list, tuple)):
-        return [_rooted(one, name, kind, base) for one in value]
-    if kind is not None and isinstance(value, str):
-        value = {"name": value}
-    if name == "features" and isinstance(value, Mapping) and isinstance(value.get("columns"), (list, tuple)):
-        return {**value, "columns": [_from(base, one) if ".py:" in str(one) else one for one in value["columns"]]}
-    if kind is None or not isinstance(value, Mapping):
-        return value
-    value = dict(value)
-    if name in _READ_FROM_SOURCE and isinstance(value.get("source"), str):
-        value.setdefault("name", _READ_FROM_SOURCE[name])
-        value["source"] = _from(base, value["source"])
-    for key, own in value.items():
-        if key == "name" and ".py:" in str(own):
-            value[key] = _from(base, own)
-        elif key in BUILT_IN and key != kind:  # tianshou's setting `algorithm` is a text
-            value[key] = _rooted(own, key, key, base)
-    return value
-
-
-def _from(base: Path, path: str) -> str:
-    return str((base / Path(path).expanduser()).resolve())
-
-
-def merge(tree: Mapping[str, Any], new: Mapping[str, Any], slots: Mapping[str, str], defaults: Any) -> dict[str, Any]:
-    """Return a tree with the values of another laid on it; a part of another name brings none of the old settings.
-
-    Parameters
-    ----------
-    tree, new
-        From `nested`.
-    slots
-        See `nested`.
-    defaults
-        The tree of defaults, for the names of parts that are not given.
-    """
-    merged = dict(tree)
-    for name, value in new.items():
-        kind, old = slots.get(name), merged.get(name)
-        if kind is not None and isinstance(value, Mapping):
-            default = getattr(defaults, name).name
-            own = old if isinstance(old, Mapping) else {}
-            part = value.get("name", own.get("name", default))
-            groups = _groups(kind, part)
-            own = own if own.get("name", default) == part else {}
-            merged[name] = {"name": part, **_joined(own, value, lambda key, groups=groups: key in groups)}
-        elif kind is None and isinstance(value, Mapping) and isinstance(old, Mapping):
-            if name == "execution" and "preset" in value:
-                old = {key: one for key, one in old.items() if key != "rules"}
-            merged[name] = _joined(old, value, lambda key: key == "rules")
+def _add(tree: dict[str, Any], new: Mapping[str, Any], origin: str, slots: Mapping[str, str], place: str = "") -> None:
+    """Add values to nested mappings, and refuse one that is there already."""
+    for key, value in new.items():
+        name = f"{place}{key}"
+        if name in slots and isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, Mapping) and isinstance(tree.setdefault(key, {}), dict):
+            _add(tree[key], value, origin, slots, f"{name}.")
+        elif key in tree:
+            raise ConfigError(f"{origin}: {name} is given twice; keep one of the two.")
         else:
-            merged[name] = value
-    return merged
+            tree[key] = value
 
 
-def _is_group(value: Any) -> bool:
-    return isinstance(value, BaseModel) or is_dataclass(value)
+def with_code(value: Any, change: Callable[[re.Match[str]], str]) -> Any:
+    """Return a tree with every text that names a file's class or function changed; its groups: file, attribute."""
+    if isinstance(value, Mapping):
+        return {key: with_code(one, change) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [with_code(one, change) for one in value]
+    match = _IN_FILE.fullmatch(value) if isinstance(value, str) else None
+    return change(match) if match else value
+
+
+def _merge(tree: dict[str, Any], new: Mapping[str, Any], slots: Mapping[str, str]) -> None:
+    """Lay values on a tree; a part of another name brings none of the old settings."""
+    for name, value in new.items():
+        old = tree.get(name)
+        if not isinstance(value, Mapping) or not isinstance(old, Mapping):
+            tree[name] = value
+        elif name in slots:
+            part = value.get("name", old["name"])
+            tree[name] = _joined(old if part == old["name"] else {}, value, _groups(slots[name], part))
+        elif name == "execution" and "preset" in value:
+            tree[name] = _joined({key: one for key, one in old.items() if key != "rules"}, value)
+        else:
+            tree[name] = _joined(old, value, {"rules"})
+
+
+def _joined(old: Mapping[str, Any], new: Mapping[str, Any], groups: Container[str] = ()) -> dict[str, Any]:
+    """Return settings with others laid on them; those of `groups` have settings of their own."""
+    joined = dict(old)
+    for key, value in new.items():
+        both = key in groups and isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)
+        joined[key] = {**joined[key], **value} if both else value
+    return joined
 
 
 def _groups(kind: str, part: Any) -> set[str]:
@@ -185,15 +178,6 @@ def _groups(kind: str, part: Any) -> set[str]:
     return {one.name for one in known.settings if one.group or one.is_part} if known else set()
 
 
-def _joined(old: Mapping[str, Any], new: Mapping[str, Any], is_group: Any) -> dict[str, Any]:
-    joined = dict(old)
-    for key, value in new.items():
-        before = joined.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping) and is_group(key)
-        joined[key] = {**before, **value} if both else value  # type: ignore[dict-item]
-    return joined
-
-
 def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) -> Tree:
     """Return the tree of `owner` with the values of `layers`, a later layer winning over an earlier one.
 
@@ -202,15 +186,20 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
     ConfigError
         For an unknown name, a wrong type or an impossible value, naming parameter, value and origin.
     """
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
     defaults = owner()
+    values: dict[str, Any] = {
+        slot: {"name": part.name} for slot in slots if not isinstance(part := getattr(defaults, slot), tuple)
+    }
+    origins: dict[str, str] = {}
     for layer in layers:
-        given = nested(layer, slots)
         # An empty group, as in "train:" with nothing below, says nothing.
-        new = {name: one for name, one in given.items() if one is not None or not _is_group(getattr(defaults, name, 0))}
-        values = merge(values, new, slots, defaults)
-        origins |= dict.fromkeys(leaves(new), layer.origin)
+        given = {
+            name: one
+            for name, one in nested(layer, slots).items()
+            if one is not None or not _is_group(getattr(defaults, name, None))
+        }
+        _merge(values, given, slots)
+        origins |= dict.fromkeys(leaves(given), layer.origin)
     try:
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)
@@ -218,9 +207,14 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
         found: dict[str, list[ErrorDetails]] = {}
         for detail in error.errors():
             place = detail["loc"] if detail["type"] == "extra_forbidden" else _without_types(detail["loc"], values)
-            found.setdefault(_name(place), []).append(detail)
+            name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+            found.setdefault(name, []).append(detail)
         sentences = [_sentence(name, details, defaults, origins) for name, details in found.items()]
         raise ConfigError(" ".join(sentences[:3])) from None
+
+
+def _is_group(value: Any) -> bool:
+    return isinstance(value, BaseModel) or is_dataclass(value)
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -247,10 +241,6 @@ def _without_types(loc: tuple[int | str, ...], values: Any) -> tuple[int | str, 
         except (LookupError, TypeError):
             return loc[:place]
     return loc
-
-
-def _name(loc: Sequence[int | str]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
 
 
 def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origins: Mapping[str, str]) -> str:
@@ -286,6 +276,6 @@ def short_names(tree: Mapping[str, Any]) -> dict[str, str]:
     part is called by its place, like ``reward``.
     """
     names = list(leaves(tree))
-    ends = [re.sub(r".*\.", "", name) for name in names]
+    ends = [name.rpartition(".")[2] for name in names]
     short = {end: name for end, name in zip(ends, names, strict=True) if ends.count(end) == 1}
     return {**short, **{name.replace(".", "_"): name for name in names}, **{name: name for name in tree}}

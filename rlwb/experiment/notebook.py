@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rlwb.errors import ConfigError
@@ -13,32 +14,22 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stage import Stage, Work, run_stage
+from rlwb.experiment.stages import Stage, Work, run_stage
 from rlwb.values import suggestion
 
 _ORIGIN = "parameters cell"
 
 
+@dataclass(frozen=True)
 class NotebookStage:
-    """A stage, bound to a run and to the parameters of the notebook it is called from.
+    """A stage, bound to a run and to its configuration with the parameters of the notebook on top."""
 
-    Attributes
-    ----------
-    stage
-        Which one.
-    run
-        The run's directory.
-    config
-        The run's configuration with the notebook's parameters on top.
-    """
-
-    def __init__(self, stage: Stage, run: RunDirectory, config: RunConfig) -> None:
-        self.stage = stage
-        self.run = run
-        self.config = config
+    stage: Stage
+    run: RunDirectory
+    config: RunConfig
 
     def do(self, work: Work) -> None:
-        """Do the stage's work unless it is done already (see `rlwb.experiment.stage.run_stage`)."""
+        """Do the stage's work unless it is done already (see `rlwb.experiment.stages.run_stage`)."""
         run_stage(self.stage, self.run, self.config, work)
 
 
@@ -65,11 +56,12 @@ def open_stage(
         For an unknown name, a wrong value, or a value that was passed and did not arrive.
     """
     layer = parameter_layer(settings, parameters, own={"run_dir": run_dir})
-    directory = RunDirectory(run_dir)
-    stored = directory.path / "config.yaml" if directory.is_run() else None
+    run = RunDirectory(run_dir)
+    stored = run.path / "config.yaml" if run.is_run() else None
     config = RunConfig.load(stored, layer)
     trust(config, beside=RunConfig.load(stored))
-    run = RunDirectory.open(directory.path) if stored else RunDirectory.create(directory.path, config)
+    if stored is None:
+        RunDirectory.create(run.path, config)
     print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
     return NotebookStage(stage, run, config)
 
@@ -77,19 +69,9 @@ def open_stage(
 def parameter_layer(
     settings: Mapping[str, Any] | None, parameters: Mapping[str, Any], own: Mapping[str, Any] | None = None
 ) -> Layer:
-    """Return a notebook's parameters as a layer of a configuration.
+    """Return a notebook's parameters as a layer of a configuration; `own` are those that are none of one.
 
-    Parameters
-    ----------
-    settings, parameters
-        See `open_stage`.
-    own
-        Parameters of the notebook that are none of a configuration.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown short name, and for what papermill passed and did not arrive here.
+    An unknown short name, and what papermill passed and did not arrive here, is a `ConfigError` (see `open_stage`).
     """
     names = short_names(RunConfig().as_dict())
     values = dict(settings or {})
@@ -103,17 +85,9 @@ def parameter_layer(
 
 
 def check_passed(**parameters: Any) -> None:
-    """Refuse what papermill passed to a notebook when it is unknown there or did not arrive.
+    """Refuse what papermill passed to a notebook when it is none of its `parameters` or did not arrive.
 
-    Parameters
-    ----------
-    parameters
-        All parameters of the notebook, as they are.
-
-    Raises
-    ------
-    ConfigError
-        With the nearest name that the notebook has.
+    The `ConfigError` names the nearest that the notebook has.
     """
     for name, value in _passed():
         if name not in parameters:
@@ -125,14 +99,17 @@ def check_passed(**parameters: Any) -> None:
             )
 
 
+def _shell() -> Any:
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+
+
 def _passed() -> Iterator[tuple[str, Any]]:
     """Yield name and value of what papermill passed; it writes them into a cell of their own.
 
     It says nothing of a name that the notebook does not have, and writes before all cells when none has the tag
     ``parameters``, so that the defaults win.
     """
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    for source in getattr(shell, "user_ns", {}).get("In", ()):
+    for source in getattr(_shell(), "user_ns", {}).get("In", ()):
         if source.startswith("# Parameters\n"):
             for node in ast.parse(source).body:
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -144,8 +121,7 @@ def is_attended() -> bool:
 
     Headless executions of notebooks run cells with ``allow_stdin`` off.
     """
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    kernel = getattr(shell, "kernel", None)
+    kernel = getattr(_shell(), "kernel", None)
     if kernel is None:
         return sys.stderr is not None and sys.stderr.isatty()
     return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))

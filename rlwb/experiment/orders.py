@@ -6,13 +6,10 @@ import pandas as pd
 
 from rlwb.execution import read_orders, write_orders
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.manifest import update_manifest
 from rlwb.experiment.own_code import require_trust
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import RunDirectory, update_manifest
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
-
-PARTS = ("train", "valid", "test")
 
 
 def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
@@ -37,25 +34,14 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     bench = workbench(run, config)
     bench.check()
     parts, notes = bench.make_orders()
-    for name in PARTS:
+    for name in ("train", "valid", "test"):
         bench.align(parts[name])
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
     settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
+    rows = {}
     for name, table in parts.items():
         write_orders(run.orders / f"{name}.parquet", table, settings)
-    with atomic_path(run.orders / "summary.csv") as path:
-        order_summary(parts).to_csv(path)
-    report = bench.sessions.report
-    found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
-    write_json(run.orders / "data.json", found)
-    fingerprint = {"market": bench.sessions.fingerprint}
-    update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
-
-
-def order_summary(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return one row a part: orders, instruments, days, first and last day, mean amount."""
-    rows = {
-        name: {
+        rows[name] = {
             "orders": len(table),
             "instruments": table["instrument"].nunique(),
             "days": table["date"].nunique(),
@@ -63,11 +49,15 @@ def order_summary(parts: dict[str, pd.DataFrame]) -> pd.DataFrame:
             "last": f"{table['date'].max():%Y-%m-%d}",
             "mean_amount": table["amount"].mean(),
         }
-        for name, table in parts.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("part")
+    with atomic_path(run.orders / "summary.csv") as path:
+        pd.DataFrame.from_dict(rows, orient="index").rename_axis("part").to_csv(path)
+    report = bench.sessions.report
+    found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
+    write_json(run.orders / "data.json", found)
+    fingerprint = {"market": bench.sessions.fingerprint}
+    update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
 
 
 def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:
-    """Return the order table of one part of the run."""
+    """Return the order table of one part of the run: ``train``, ``valid``, ``test`` or ``all``."""
     return read_orders(run.orders / f"{part}.parquet", bench.sessions.calendar)

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,10 @@ from platformdirs import user_state_path
 from rlwb.code import Code
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import with_code
 from rlwb.files import atomic_path, write_json
 from rlwb.market.feature_registry import find_feature
 from rlwb.parts import check, find
-
-#: A name that stands for a file's class or function.
-_IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>\w+)")
 
 TRUST_ENV = "RLWB_TRUST_CODE"
 """Environment variable that is set where the code of runs is trusted."""
@@ -36,24 +33,20 @@ def own_code(config: RunConfig) -> dict[str, Code]:
 def described(config: RunConfig) -> dict[str, Any]:
     """Return the configuration as plain values in which code is known by its content, wherever it lies."""
 
-    def described_name(match: re.Match[str]) -> str:
+    def name_and_hash(match: re.Match[str]) -> str:
         code = Code(match["file"], match["attribute"], is_foreign=True).describe()
         return f"{code['name']} {code['hash']}"
 
-    tree: dict[str, Any] = _with_names(config.as_dict(), described_name)
-    return tree
+    return with_code(config.as_dict(), name_and_hash)
 
 
 def keep_code(config: RunConfig, folder: Path) -> dict[str, Any]:
     """Copy files of code into a run's folder; return the configuration as plain values that name the copies.
 
-    Parameters
-    ----------
-    folder
-        The run's. The copies go to ``code/<hash of the content>/``, and names start at the folder.
+    The copies go to ``code/<hash of the content>/``, and names start at the folder.
     """
 
-    def kept(match: re.Match[str]) -> str:
+    def copied(match: re.Match[str]) -> str:
         source = Path(match["file"])
         code = Code(match["file"], match["attribute"], is_foreign=True)
         target = Path("code") / code.fingerprint() / source.name
@@ -62,17 +55,7 @@ def keep_code(config: RunConfig, folder: Path) -> dict[str, Any]:
                 shutil.copyfile(source, path)
         return f"{target.as_posix()}:{match['attribute']}"
 
-    tree: dict[str, Any] = _with_names(config.as_dict(), kept)
-    return tree
-
-
-def _with_names(value: Any, change: Callable[[re.Match[str]], str]) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _with_names(one, change) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_names(one, change) for one in value]
-    match = _IN_FILE.fullmatch(value) if isinstance(value, str) else None
-    return change(match) if match else value
+    return with_code(config.as_dict(), copied)
 
 
 def check_parts(config: RunConfig) -> None:
@@ -87,13 +70,10 @@ def check_parts(config: RunConfig) -> None:
 def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:
     """Remember that the user named this code, so that a run that has a copy of it is not asked about.
 
-    Parameters
-    ----------
-    beside
-        A configuration that came from elsewhere; what it names is not the user's word.
+    What `beside` names, a configuration that came from elsewhere, is not the user's word.
     """
     known = _known()
-    foreign = set() if beside is None else {_key(code) for code in own_code(beside).values()}
+    foreign = {_key(code) for code in own_code(beside).values()} if beside else set()
     new = {_key(code) for code in own_code(config).values()} - known - foreign
     if new:
         try:
@@ -103,12 +83,7 @@ def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:
 
 
 def require_trust(config: RunConfig, *, given: bool = False) -> None:
-    """Ask before the code of a run's directory is run that this user has never named.
-
-    Parameters
-    ----------
-    given
-        Whether ``--trust-code`` was given.
+    """Ask before the code of a run's directory is run that this user has never named, unless trust is `given`.
 
     Raises
     ------

@@ -1,37 +1,119 @@
-"""A run from its first stage to its report, each stage a notebook."""
+"""``rlwb run``: a run from its first stage to its report, each stage a notebook that papermill executes."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import signal
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+import papermill
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
 
 import rlwb
 from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
-from rlwb.experiment.config import RunConfig
-from rlwb.experiment.manifest import begin_manifest, end_manifest
-from rlwb.experiment.own_code import TRUST_ENV
-from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
-from rlwb.experiment.stage import Stage, is_unchanged
-from rlwb.experiment.stages import STAGES
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
+from rlwb.experiment.report import write_report
+from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
+from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of
+from rlwb.experiment.training import refuse_shorter
+
+Echo = Callable[[str], None]
+
+START_ATTEMPTS = 4
 
 
 class NotebookError(Exception):
-    """A notebook failed by a fault that is not the user's.
-
-    Attributes
-    ----------
-    trace
-        The kernel's traceback, as plain text.
-    """
+    """A notebook failed by a fault that is not the user's; `trace` is the kernel's traceback as plain text."""
 
     def __init__(self, message: str, trace: str = "") -> None:
         super().__init__(message)
         self.trace = trace
+
+
+def launch(
+    config_file: Path | None,
+    changes: Sequence[str],
+    run_dir: Path | None,
+    *,
+    resume: bool,
+    trust_code: bool = False,
+    echo: Echo = print,
+) -> RunDirectory:
+    """Start a run, or go on with one, and see it through.
+
+    Parameters
+    ----------
+    config_file
+        Parameters; None for the defaults, or for those of the run that is resumed.
+    changes
+        Assignments ``name=value``.
+    run_dir
+        The run's directory; None makes one under ``runs/``.
+    trust_code
+        Run the code that this run names, wherever it is from.
+    """
+    layer = parse_assignments(changes)
+    if resume:
+        if run_dir is None:
+            raise ConfigError("--resume needs the run to go on with; name its directory with --run-dir.")
+        run = RunDirectory.open(run_dir)
+        config = RunConfig.load(config_file or run.path / "config.yaml", layer)
+        trust(config, beside=None if config_file else run.config)
+        require_trust(config, given=trust_code)
+        check_config(config)
+        # A training of other settings starts anew, so it may be shorter.
+        known = run.stage(TRAIN.name).get("settings", {})
+        if not differences(known, settings_of(TRAIN, config), ignore=TRAIN.extends):
+            refuse_shorter(last_iteration(run.checkpoints), config.train.iterations)
+    else:
+        config = RunConfig.load(config_file, layer)
+        check_config(config)
+        name = config_file.stem if config_file else "synthetic"
+        run = RunDirectory.create(run_dir or default_run_directory(name), config)
+    echo(f"run: {run.path}")
+    stop_on_terminate()
+    try:
+        run_pipeline(run, config, echo=echo)
+    except BaseException as error:
+        correct = "Correct what is wrong, in the input or by --set. " if isinstance(error, RlwbError) else ""
+        echo(f"{correct}{run.how_to_resume()}")
+        raise
+    headline = run.backtest / "headline.txt"
+    if headline.is_file():
+        echo(headline.read_text(encoding="utf-8").rstrip())
+    return run
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuse a path that is not there and settings that a part refuses, before a run's directory is made."""
+    for name, part in (("market.source", config.market), ("orders.source", config.orders)):
+        source = part.settings.get("source")
+        if source is not None and not Path(source).exists():
+            raise ConfigError(f"{name}: there is no file or folder {source}; check the path.")
+        if source is not None and name == "orders.source" and Path(source).is_dir():
+            raise ConfigError(f"{name}: {source} is a folder; name one Parquet or CSV file of orders.")
+    check_parts(config)
+
+
+def stop_on_terminate() -> None:
+    """Let a polite kill end the kernel and mark the run, as Ctrl-C does."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def find_notebooks() -> Path:
@@ -52,25 +134,11 @@ def run_pipeline(
     *,
     stages: Sequence[Stage] = STAGES,
     notebooks: Path | None = None,
-    report: Callable[[RunDirectory], Path] | None = None,
-    echo: Callable[[str], None] = print,
+    echo: Echo = print,
 ) -> None:
-    """Execute the stages' notebooks in order, skipping those whose result is there and unchanged.
+    """Execute the stages' notebooks in order, skipping those whose result is there and unchanged, and write the report.
 
-    Parameters
-    ----------
-    run
-        Where.
-    config
-        With which settings; they become the run's.
-    stages
-        What to do.
-    notebooks
-        The folder of the notebooks; None finds it.
-    report
-        Writes the page to read at the end; None writes none.
-    echo
-        Receives lines on what happens.
+    The settings become the run's; `notebooks` is their folder if it is not to be found.
 
     Raises
     ------
@@ -80,40 +148,31 @@ def run_pipeline(
         For any other, with where it happened.
     """
     folder = notebooks or find_notebooks()
-    with run.lock():
-        run.check_space()
-        run.save_config(config)
-        begin_manifest(run, sys.argv)
-        run.update_status(state="running", failure=None)
-        try:
-            for stage in stages:
-                _run_notebook(stage, run, folder / stage.notebook, echo)
-            if report is not None:
-                echo(f"report: {report(run)}")
-        except BaseException as error:
-            state = "failed" if isinstance(error, Exception) else "interrupted"
-            run.update_status(state=state, failure={**_failure(run, stages, error), "resume": run.how_to_resume()})
-            end_manifest(run, state)
-            raise
-        run.update_status(state="finished")
-        end_manifest(run, "finished")
+    try:
+        with run.lock():
+            run.check_space()
+            run.save_config(config)
+            with recorded(run, stages):
+                for stage in stages:
+                    _run_notebook(stage, run, folder / stage.notebook, echo)
+                echo(f"report: {write_report(run)}")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RlwbError(f"the disk is full ({error.filename or run.path}); free some space.") from error
+        raise
 
 
-def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Callable[[str], None]) -> None:
+def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Echo) -> None:
     target = run.notebooks / stage.notebook
     if target.is_file() and is_unchanged(stage, run, run.config):
         echo(f"{stage.name}: unchanged, kept")
         return
-    from papermill import PapermillExecutionError
-
-    from rlwb.experiment.kernel import execute, kernel_environment
-
     echo(f"{stage.name}: {stage.notebook}")
     environment = kernel_environment(run.config.threads, **{PIPELINE_ENV: str(run.path), TRUST_ENV: "1"})
     parameters = {"run_dir": str(run.path)}  # all others are in the run's configuration
     try:
         execute(notebook, target, parameters, environment=environment, echo=lambda line: echo(f"  {line}"))
-    except PapermillExecutionError as error:
+    except papermill.PapermillExecutionError as error:
         raise _translated(stage, error) from error
     if not is_unchanged(stage, run, run.config):
         raise NotebookError(f"{stage.notebook} ran to its end without finishing stage {stage.name}.")
@@ -127,18 +186,87 @@ def _translated(stage: Stage, error: Any) -> Exception:
     elif error.ename == "OSError" and "[Errno 28]" in error.evalue:
         result = RlwbError(f"the disk is full ({error.evalue}); free some space.")
     else:
-        place = f"{stage.notebook}, cell {error.exec_count}"
-        result = NotebookError(f"{place}: {error.ename}: {error.evalue}", _plain_trace(error.traceback))
+        trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+        result = NotebookError(f"{stage.notebook}, cell {error.exec_count}: {error.ename}: {error.evalue}", trace)
     result.place = {"notebook": f"notebooks/{stage.notebook}", "cell": error.exec_count}  # type: ignore[attr-defined]
     return result
 
 
-def _plain_trace(lines: Sequence[str]) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
+class Lines:
+    """A text stream that hands on whole lines; of a line that was written over and over, its last state."""
+
+    def __init__(self, echo: Echo) -> None:
+        self._echo = echo
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Take text; hand on what ends in a newline."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            shown = line.rstrip("\r").rpartition("\r")[2].rstrip()
+            if shown:
+                self._echo(shown)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: half a line waits for its other half."""
 
 
-def _failure(run: RunDirectory, stages: Sequence[Stage], error: BaseException) -> dict[str, Any]:
-    """Return what status.json says of the stage that did not finish."""
-    stage = next((s for s in stages if run.stage(s.name).get("state") != "finished"), None)
-    message = str(error) or type(error).__name__
-    return {"stage": stage.name if stage else "report", "error": message, **getattr(error, "place", {})}
+def execute(
+    source: Path, target: Path, parameters: Mapping[str, Any], *, environment: Mapping[str, str], echo: Echo
+) -> None:
+    """Execute the notebook `source`, handing on what it prints; `target` appears when it has ended, well or badly.
+
+    The variables of `environment` stand on top of ours. A cell that fails is a `papermill.PapermillExecutionError`,
+    and the copy holds the error in its place.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}")
+    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, draft)]
+    lines = Lines(echo)
+    try:
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                papermill.execute_notebook(
+                    *paths,
+                    parameters=dict(parameters),
+                    kernel_name="python3",
+                    language="python",
+                    kernel_manager_class=_kernels(environment),
+                    progress_bar=False,
+                    start_timeout=180,
+                    iopub_timeout=120,
+                    stdout_file=lines,
+                    stderr_file=lines,
+                )
+                return
+            except RuntimeError as error:
+                if isinstance(error, DeadKernelError) or attempt == START_ATTEMPTS:
+                    raise
+                # It did not start: another process took a port between its choice and its use; the next is another.
+                time.sleep(0.2 * attempt)
+    finally:
+        lines.write("\n")
+        if draft.exists():
+            draft.replace(target)
+
+
+def _kernels(environment: Mapping[str, str]) -> type[AsyncKernelManager]:
+    """Return what starts kernels with the interpreter that runs rlwb, whatever is registered as python3."""
+    # A kernel that is interrupted to be shut down complains of that as of an error.
+    command = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "--log-level=CRITICAL"]
+    argv = [*command, "-f", "{connection_file}"]
+    spec = KernelSpec(argv=argv, display_name="Python 3", language="python", env=dict(environment))
+    return type("Kernels", (AsyncKernelManager,), {"kernel_spec": spec})
+
+
+def kernel_environment(threads: int, **more: str) -> dict[str, str]:
+    """Return environment variables that keep a kernel to `threads` threads, without bars and without a display."""
+    pools = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMEXPR_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+    return {
+        **{f"{pool}_THREADS": str(threads) for pool in pools},
+        "TQDM_DISABLE": "1",
+        "MPLBACKEND": os.environ.get("MPLBACKEND", "module://matplotlib_inline.backend_inline"),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **more,
+    }

@@ -1,17 +1,24 @@
-"""The page to read: one HTML file with everything in it, out of a run's directory."""
+"""What the notebooks and the page show of a run: tables, figures, one order in every detail, and the page itself."""
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlwb.evaluation.page import encoded, render
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import DataError, OrderError
+from rlwb.execution import OrderExecution, audit
+from rlwb.experiment.backtest import find_policy, read_results
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.orders import load_orders
 from rlwb.experiment.run import RunDirectory, read_json
-from rlwb.experiment.stages import STAGES
-from rlwb.experiment.views import GAP, summary_columns
+from rlwb.experiment.stages import BACKTEST, ORDERS, STAGES, TRAIN, Stage
+from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
 
@@ -36,21 +43,211 @@ CAPTIONS = {
 Figures appear in this order, others after them.
 """
 
-_ORDERS = {
-    "part": "part",
-    "orders": "orders",
-    "instruments": "instruments",
-    "days": "days",
-    "first": "first day",
-    "last": "last day",
-    "mean_amount": "mean amount",
-}
-
 #: Findings of the data report that may void a result.
 _DOUBTS = {
     "label_suspect": "stamps look as if the calendar's label, start or end of a bar, were the wrong one",
     "volume_break": "the scale of volume breaks from one day to the next",
 }
+#: Column of a file to its title, where that is not the column's name without its underscores.
+_TITLES = {
+    "validation_pa": "validation PA",
+    "pa_mean": "test PA",
+    "pa_lo": "low",
+    "pa_hi": "high",
+    "pa_net": "net PA",
+    "pa_std": "std of orders",
+    "glr": "gain/loss",
+    "pa": "PA",
+    "difference_lo": "low",
+    "difference_hi": "high",
+    "first": "first day",
+    "last": "last day",
+}
+_SUMMARY = (
+    *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "pa_std"),
+    *("win_rate", "glr", "ffr", "orders", "days"),
+)
+_GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
+_ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
+
+
+def _there(path: Path, stage: Stage) -> Path:
+    """Refuse a file that its stage has not written."""
+    if not path.is_file():
+        raise DataError(f"{path.name} is not there yet; run {stage.notebook} on this run first.")
+    return path
+
+
+def _titled(table: pd.DataFrame, columns: Sequence[str], **own: str) -> pd.DataFrame:
+    """Return those of the columns that a table has, under their titles."""
+    titles = {name: {**_TITLES, **own}.get(name, name.replace("_", " ")) for name in columns if name in table}
+    return table[list(titles)].rename(columns=titles)
+
+
+def _summary(run: RunDirectory) -> pd.DataFrame:
+    """Return the summary: validation has the PA that is judged by; the net PA is shown where it differs."""
+    table = pd.read_csv(_there(run.backtest / "summary.csv", BACKTEST))
+    if run.config.execution.rules.have_costs:
+        return _titled(table, _SUMMARY, validation_pa="validation net PA", pa_net="net test PA")
+    return _titled(table, [name for name in _SUMMARY if name != "pa_net"])
+
+
+def _rounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with its first column as index, rounded, without a minus before a zero."""
+    table = table.set_index(table.columns[0]).round(3)
+    numbers = table.select_dtypes("float").columns
+    table[numbers] += 0.0
+    return table
+
+
+def order_parts(run: RunDirectory) -> dict[str, pd.DataFrame]:
+    """Return the order tables of the run by the name of their part."""
+    parts = {"train": "training", "valid": "validation", "test": "test"}
+    return {title: pd.read_parquet(_there(run.orders / f"{part}.parquet", ORDERS)) for part, title in parts.items()}
+
+
+def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
+    """Return one row an iteration, training beside validation; of many iterations `most`, evenly apart.
+
+    PAs are in basis points; the columns after the rewards are what the learner reports of its update.
+    """
+    train = pd.read_csv(_there(run.metrics / "train.csv", TRAIN)).set_index("iteration")
+    path = run.metrics / "validation.csv"
+    validation = pd.read_csv(path).set_index("iteration") if path.is_file() else pd.DataFrame()
+    costs = {"pa_net": "net PA"} if run.config.execution.rules.have_costs else {}
+    metrics = {"pa": "PA", **costs, "reward": "reward"}
+    table = pd.DataFrame({title: train[name] for name, title in metrics.items()})
+    for name, title in metrics.items():
+        table[f"validation {title}"] = validation.get(name, np.nan)
+    learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
+    table[[*learnt, "seconds"]] = train[[*learnt, "seconds"]]
+    rows = np.unique(np.linspace(0, len(table) - 1, min(most, len(table))).round().astype(int))
+    return table.iloc[rows].round(3) + 0.0
+
+
+def summary_table(run: RunDirectory) -> pd.DataFrame:
+    """Return ``backtest/summary.csv`` as people read it, one row a policy."""
+    return _rounded(_summary(run))
+
+
+def rules_gap(run: RunDirectory) -> pd.DataFrame:
+    """Return what each rule does to the best checkpoint's net PA, in basis points; no rows under the simple rules."""
+    _there(run.backtest / "summary.csv", BACKTEST)
+    path = run.backtest / "gap.csv"
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(_GAP))
+    return _rounded(_titled(table, _GAP))
+
+
+def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return which checkpoints were chosen, best first, and which were left out and why."""
+    from rlwb.evaluation.results import PA_TITLES
+
+    selection = read_json(_there(run.backtest / "selection.json", BACKTEST))
+    figure = run.config.execution.rules.judged_by
+    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")[figure]
+    iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
+    chosen = pd.DataFrame(
+        {
+            "rank": range(1, len(iterations) + 1),
+            "policy": selection["chosen"],
+            "iteration": iterations,
+            f"validation {PA_TITLES[figure]}": validation.reindex(iterations).to_numpy(),
+        }
+    ).set_index("rank")
+    return chosen.round(3), pd.DataFrame(selection["excluded"], columns=["iteration", "reason"])
+
+
+@dataclass(frozen=True)
+class OrderAudit:
+    """All that happened to one order.
+
+    Attributes
+    ----------
+    ticks, steps
+        See `rlwb.execution.audit`.
+    summary
+        One row: the order, its figures and its reward.
+    """
+
+    ticks: pd.DataFrame
+    steps: pd.DataFrame
+    summary: pd.DataFrame
+
+    def checks(self) -> pd.DataFrame:
+        """Return the sums of the ticks beside the row of the summary that they must give."""
+        order, ticks = self.summary.iloc[0], self.ticks
+        value = float((ticks["filled"] * ticks["price"]).sum())
+        pairs = {
+            "amount filled": (ticks["filled"].sum(), order["filled"]),
+            "filled in steps": (self.steps["fill"].sum(), order["filled"]),
+            "value traded": (value, order["filled"] * order["price"]),
+            "average price": (value / ticks["filled"].sum(), order["price"]),
+            "reward": (self.steps["reward"].sum(), order["reward"]),
+        }
+        return pd.DataFrame.from_dict(pairs, orient="index", columns=["sum of the parts", "summary row"])
+
+
+def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str, part: str = "test") -> OrderAudit:
+    """Execute one order of `part` again by a policy of the summary (``last``, ``twap``), recording every tick.
+
+    Raises
+    ------
+    OrderError
+        When there is no such order, or the run's simulator keeps no ticks.
+    CheckpointError
+        When there is no such policy.
+    """
+    orders = load_orders(run, bench, part)
+    chosen = orders[orders["order_id"] == order_id]
+    if chosen.empty:
+        raise OrderError(f"there is no order {order_id!r} in part {part}; the first is {orders['order_id'].iloc[0]!r}.")
+    actor, state, action = find_policy(run, bench, policy)
+    if not isinstance(bench.simulator, OrderExecution):
+        raise OrderError("the run's simulator keeps no ticks; derive it from rlwb.execution.OrderExecution.")
+    parts: dict[str, Any] = {"state_interpreter": state, "action_interpreter": action, "reward": bench.reward}
+    return OrderAudit(*audit(bench.simulator, bench.align(chosen), actor, **parts))
+
+
+def typical_order(run: RunDirectory, policy: str) -> str:
+    """Return the id of the order with the median PA of the policy's backtest."""
+    table = pd.read_parquet(_there(run.backtest / "orders" / f"{policy}.parquet", BACKTEST)).dropna(subset="pa")
+    if table.empty:
+        raise OrderError(f"no order of {policy} has a PA, so none is typical; name one yourself.")
+    return str(table.sort_values(["pa", "order_id"])["order_id"].iloc[len(table) // 2])
+
+
+def draw_stability(run: RunDirectory, config: RunConfig) -> None:
+    """Draw ``figures/*.png`` and ``*.svg`` from the metrics and the backtest: the work of the stage stability."""
+    from rlwb.evaluation.plots import save_figure
+
+    for name, figure in stability_figures(run, config).items():
+        save_figure(figure, run.figures / name)
+
+
+def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
+    """Return the figures of a run by name; under rules with costs they are of the net PA."""
+    from rlwb.evaluation import plots, read_validation
+
+    results, rules = read_results(run), config.execution.rules
+    summary = pd.read_csv(run.backtest / "summary.csv")
+    shrinkage = read_json(run.backtest / "selection.json")["expected_shrinkage"]
+    validation = read_validation(run.metrics / "validation.csv")
+    train = pd.read_csv(run.metrics / "train.csv")
+    if rules.have_costs:
+        results = [result.after_costs() for result in results]
+        net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
+        summary = summary.assign(**{name: summary[other] for name, other in net.items()})
+    chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
+    interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
+    return {
+        "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=rules.judged_by),
+        "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
+        "pa_distribution": plots.pa_distribution(results),
+        "pa_by_month": plots.pa_by_month(results, **interval),
+        "pa_by_instrument": plots.pa_by_instrument(results, **interval),
+        "inventory_paths": plots.inventory_paths(results),
+        "cumulative_pa": plots.cumulative_pa(results),
+    }
 
 
 def write_report(run: RunDirectory) -> Path:
@@ -58,26 +255,29 @@ def write_report(run: RunDirectory) -> Path:
 
     Parts whose files are not there are named as missing, so a report of half a run is honest about it.
     """
+    from rlwb.evaluation.page import encoded, render
+
     config, rules = run.config, run.config.execution.rules
     manifest = _json(run.path / "manifest.json") or {}
     source = config.market.settings.get("source")
+    data = _json(run.orders / "data.json")
     page = render(
         "report.html",
         title=run.path.name,
         market=Path(source).name if source else f"the market {config.market.name}",
         seed=config.seed,
-        started=str(manifest.get("started", ""))[:16].replace("T", " "),
-        verdict=_verdict(run),
-        caveats=list(_caveats(run)),
+        started=_time(manifest.get("started"))[:16],
+        verdict=_verdict(run, config),
+        caveats=list(_caveats(config, data or {})),
         headline=_json(run.backtest / "headline.json"),
         has_costs=rules.have_costs,
-        figures=list(_figures(run)),
-        summary=_csv_table(run.backtest / "summary.csv", summary_columns(rules)),
-        orders=_csv_table(run.orders / "summary.csv", _ORDERS),
-        data=_json(run.orders / "data.json"),
+        figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
+        summary=_cells(_summary(run)) if (run.backtest / "summary.csv").is_file() else None,
+        orders=_file_cells(run.orders / "summary.csv", _ORDERS),
+        data=data,
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
-        gap=_csv_table(run.backtest / "gap.csv", GAP),
+        gap=_file_cells(run.backtest / "gap.csv", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         stages=list(_stages(run)),
         config=config.as_yaml(),
@@ -88,7 +288,7 @@ def write_report(run: RunDirectory) -> Path:
     return run.report
 
 
-def _verdict(run: RunDirectory) -> dict[str, str] | None:
+def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     """Say in two sentences what the headline's first row shows; nothing when it is not there.
 
     The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills.
@@ -96,84 +296,76 @@ def _verdict(run: RunDirectory) -> dict[str, str] | None:
     path = run.backtest / "metrics.csv"
     if not path.is_file():
         return None
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["kind"] == "checkpoint"]
-    found = {row["metric"]: [_float(row[name]) for name in ("estimate", "lo", "hi")] for row in rows}
-    net = run.config.execution.rules.have_costs
+    metrics = pd.read_csv(path)
+    found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
+    net = config.execution.rules.have_costs
     over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
-    if math.isnan(found.get(own, [math.nan])[0]):
+    if own not in found.index or pd.isna(found["estimate"][own]):
         return None
-    compared = not math.isnan(found[over][0])
-    mean, low, high = found[over if compared else own]
+    compared = not pd.isna(found["estimate"][over])
+    mean, low, high = found.loc[over if compared else own]
     if low > 0 or high < 0:
         answer = f"{'Yes' if low > 0 else 'No: it is worse'}, on these test days"
     else:
         answer = "This test does not show it" if low <= 0 <= high else "So few days of orders cannot show it"
-    level = run.config.backtest.confidence
-    span = f", with a {100 * level:g} % interval of [{low:.2f}, {high:.2f}] bp" if low == low else ""
+    level = f"{100 * config.backtest.confidence:g}"
+    span = "" if pd.isna(low) else f", with a {level} % interval of [{low:.2f}, {high:.2f}] bp"
     verb = "gain" if mean >= 0 else "lose"
     gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}{'after costs ' if net else ''}on average"
     return {"answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
 
 
-def _float(text: str) -> float:
-    return float(text) if text else math.nan
-
-
-def _caveats(run: RunDirectory) -> Iterator[str]:
+def _caveats(config: RunConfig, data: Mapping[str, Any]) -> Iterator[str]:
     """Say beside the answer what it holds for, and what in the data may void it."""
-    config = run.config
     if config.market.name == "synthetic":
         yield (
             "The market is synthetic and has a structure to be found: a gain shows that the learner finds it, and says "
             "nothing about a real market."
         )
     yield f"It holds under these rules: {config.execution.rules.describe()}."
-    findings = (_json(run.orders / "data.json") or {}).get("report", {}).get("findings", {})
-    for name, warning in _DOUBTS.items():
-        if name in findings:
-            found = findings[name]
-            yield f"Doubt about the data: {warning} ({found.get('count', '?')}, first: {found.get('example', '')})."
+    findings = data.get("report", {}).get("findings", {})
+    for name, doubt in _DOUBTS.items():
+        if found := findings.get(name):
+            yield f"Doubt about the data: {doubt} ({found.get('count', '?')}, first: {found.get('example', '')})."
 
 
-def _figures(run: RunDirectory) -> Iterator[dict[str, str]]:
+def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:
+    """Yield caption and file of each figure."""
     found = {path.stem: path for path in sorted(run.figures.glob("*.png"))}
-    for stem in [*(stem for stem in CAPTIONS if stem in found), *(stem for stem in found if stem not in CAPTIONS)]:
-        caption = CAPTIONS.get(stem, stem.replace("_", " "))
-        yield {"caption": caption, "data": encoded(found[stem].read_bytes())}
+    for stem in dict.fromkeys([*CAPTIONS, *found]):
+        if stem in found:
+            yield CAPTIONS.get(stem, stem.replace("_", " ")), found[stem]
 
 
 def _stages(run: RunDirectory) -> Iterator[list[str]]:
     """Yield how each stage ended, when it began and how long it took."""
-    known = run.status["stages"]
     for stage in STAGES:
-        about = known.get(stage.name, {})
-        started = str(about.get("started") or "")[:19].replace("T", " ")
-        yield [stage.name, str(about.get("state", "not done")), started, str(about.get("seconds") or "")]
+        known = run.stage(stage.name)
+        yield [stage.name, known.get("state", "not done"), _time(known.get("started")), str(known.get("seconds") or "")]
+
+
+def _time(stamp: str | None) -> str:
+    return (stamp or "")[:19].replace("T", " ")
 
 
 def _json(path: Path) -> dict[str, Any] | None:
     return read_json(path) if path.is_file() else None
 
 
-def _csv_table(path: Path, columns: Mapping[str, str]) -> tuple[list[str], list[list[str]]] | None:
-    """Return titles and cells of the columns of a CSV file; None where it is not there."""
-    if not path.is_file():
-        return None
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    shown = [name for name in columns if name != "pa_std" and rows and name in rows[0]]
-    return [columns[name] for name in shown], [[_number(row[name], name) for name in shown] for row in rows]
+def _file_cells(path: Path, columns: Sequence[str]) -> tuple[list[str], list[list[str]]] | None:
+    return _cells(_titled(pd.read_csv(path), columns)) if path.is_file() else None
 
 
-def _number(text: str, name: str) -> str:
+def _cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Return titles and cells as the page shows them."""
+    shown = table.drop(columns="std of orders", errors="ignore").astype(object)
+    return list(shown), [[_cell(*one) for one in row.items()] for _, row in shown.iterrows()]
+
+
+def _cell(title: str, value: Any) -> str:
     """Return a figure as people read it: rates in percent, counts whole, all else with two digits."""
-    try:
-        value = float(text)
-    except ValueError:
-        return text
-    if not math.isfinite(value):
+    if pd.isna(value) or value in (np.inf, -np.inf):
         return ""
-    if name in ("win_rate", "ffr"):
+    if title in ("win rate", "ffr"):
         return f"{100 * value:.1f} %"
-    return text if text.lstrip("-").isdecimal() else f"{round(value, 2) + 0.0:.2f}"
+    return f"{round(value, 2) + 0.0:.2f}" if isinstance(value, float) else str(value)

@@ -1,23 +1,27 @@
-"""The directory of a run: what lies where, how far it came, and that one process works on it at a time."""
+"""The directory of a run: what lies where, how far it came, what it was made with, and who works on it."""
 
 from __future__ import annotations
 
 import datetime as dt
-import errno
 import fcntl
 import json
 import os
+import platform
 import shlex
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.own_code import keep_code, trust
+from rlwb.experiment.own_code import keep_code, own_code, trust
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_json, write_text
 
@@ -27,6 +31,12 @@ MIN_FREE_BYTES = 100 * 2**20
 PIPELINE_ENV = "RLWB_PIPELINE"
 """Environment variable by which a pipeline tells its kernels which run it holds."""
 
+PACKAGES = (
+    *("torch", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
+    *("pydantic", "papermill", "ipykernel", "jupyterlab"),
+)
+"""Packages whose versions the manifest records."""
+
 
 class RunDirectory:
     """A run's directory (docs/running.md lists its contents).
@@ -35,19 +45,28 @@ class RunDirectory:
     ----------
     path
         The directory, absolute.
+    orders, checkpoints, metrics, backtest, figures, notebooks
+        Its folders.
+    report
+        The page to read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser().resolve()
+        self.orders = self.path / "orders"
+        self.checkpoints = self.path / "checkpoints"
+        self.metrics = self.path / "metrics"
+        self.backtest = self.path / "backtest"
+        self.figures = self.path / "figures"
+        self.notebooks = self.path / "notebooks"
+        self.report = self.path / "report.html"
+        self._is_mine = False
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: RunConfig) -> RunDirectory:
         """Make a new run, its parents too; who makes one trusts the code that its configuration names.
 
-        Raises
-        ------
-        ConfigError
-            When the directory holds something already, cannot be written or has too little space.
+        A directory that holds something already, cannot be written or has too little space is a `ConfigError`.
         """
         run = cls(path)
         if run.is_run():
@@ -56,7 +75,7 @@ class RunDirectory:
             raise ConfigError(f"{run.path} exists and is not a run; choose another directory.")
         run.check_space()
         try:  # two that start together: one makes this file
-            os.close(os.open(run.path / ".lock", os.O_CREAT | os.O_EXCL, 0o666))
+            (run.path / ".lock").touch(exist_ok=False)
         except FileExistsError:
             raise ConfigError(f"another run was begun in {run.path} just now; choose another directory.") from None
         trust(config)
@@ -66,13 +85,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """Return an existing run.
-
-        Raises
-        ------
-        ConfigError
-            When there is none.
-        """
+        """Return an existing run; a `ConfigError` where there is none."""
         run = cls(path)
         if not run.is_run():
             raise ConfigError(
@@ -91,53 +104,15 @@ class RunDirectory:
             with tempfile.TemporaryFile(dir=self.path) as file:
                 file.write(b"x")
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError(f"{self.path} cannot be written to ({reason}); choose another run directory.") from None
+            raise ConfigError(
+                f"{self.path} cannot be written to ({error.strerror}); choose another run directory."
+            ) from None
         free = shutil.disk_usage(self.path).free
         if free < MIN_FREE_BYTES:
             raise ConfigError(
                 f"{self.path} has {free / 2**20:.0f} MB of free space, a run needs {MIN_FREE_BYTES / 2**20:.0f}; "
                 "free some or choose another run directory."
             )
-
-    # What lies where.
-
-    @property
-    def orders(self) -> Path:
-        """Folder of the order tables."""
-        return self.path / "orders"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """Folder of train.csv and validation.csv."""
-        return self.path / "metrics"
-
-    @property
-    def backtest(self) -> Path:
-        """Folder of summary.csv and of one table of orders a policy."""
-        return self.path / "backtest"
-
-    @property
-    def figures(self) -> Path:
-        """Folder of the pictures."""
-        return self.path / "figures"
-
-    @property
-    def notebooks(self) -> Path:
-        """Folder of the executed notebooks."""
-        return self.path / "notebooks"
-
-    @property
-    def report(self) -> Path:
-        """The page to read."""
-        return self.path / "report.html"
-
-    # What was asked.
 
     @property
     def config(self) -> RunConfig:
@@ -147,8 +122,6 @@ class RunDirectory:
     def save_config(self, config: RunConfig) -> None:
         """Write the configuration, resolved to the last default, and copies of the code that it names."""
         write_text(self.path / "config.yaml", dump_yaml(keep_code(config, self.path)))
-
-    # How far it came.
 
     @property
     def status(self) -> dict[str, Any]:
@@ -162,7 +135,7 @@ class RunDirectory:
         A run whose process ended without a word is interrupted, whatever it last wrote.
         """
         state = str(self.status["state"])
-        return "interrupted" if state == "running" and not self.is_locked() else state
+        return "interrupted" if state == "running" and not self._is_locked() else state
 
     def update_status(self, **values: Any) -> None:
         """Replace values of status.json."""
@@ -175,18 +148,16 @@ class RunDirectory:
 
     def update_stage(self, name: str, values: Mapping[str, Any]) -> None:
         """Replace values of a stage in status.json."""
-        stages = self.status["stages"]
-        self.update_status(stages={**stages, name: {**stages.get(name, {}), **values}})
+        self.update_status(stages={**self.status["stages"], name: {**self.stage(name), **values}})
 
     def describe(self) -> str:
         """Say in a few words how far the run came."""
         status = self.status
         done = [name for name, stage in status["stages"].items() if stage.get("state") == "finished"]
-        failure = status.get("failure")
-        where = f" in stage {failure['stage']}" if failure and failure.get("stage") and self.state == "failed" else ""
+        where = f" in stage {status['failure']['stage']}" if status["failure"] and self.state == "failed" else ""
         text = f"{self.state}{where}; finished: {', '.join(done) or 'nothing yet'}"
         begun = status["stages"].get("train", {}).get("state")
-        trained, taught = _last_iteration(self.checkpoints), _last_iteration(self.checkpoints / "teacher")
+        trained, taught = last_iteration(self.checkpoints), last_iteration(self.checkpoints / "teacher")
         if begun and begun != "finished" and (trained or taught):
             whose, last = ("training", trained) if trained else ("the teacher's training", taught)
             text += f"; {whose} stopped after iteration {last} and goes on from there"
@@ -194,12 +165,11 @@ class RunDirectory:
 
     def how_to_resume(self) -> str:
         """Say how the run is taken up again."""
-        return f"Go on with: rlwb run --resume --run-dir {shlex.quote(_short(self.path))}"
+        here = Path.cwd()
+        short = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
+        return f"Go on with: rlwb run --resume --run-dir {shlex.quote(str(short))}"
 
-    # One process at a time.
-
-    def is_locked(self) -> bool:
-        """Tell whether a process works on the run."""
+    def _is_locked(self) -> bool:
         try:
             with self._flock():
                 return False
@@ -208,23 +178,20 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run; a kernel of a pipeline that holds it already goes straight on.
-
-        Raises
-        ------
-        ConfigError
-            When another process works on the run.
-        """
-        if os.environ.get(PIPELINE_ENV) == str(self.path):
+        """Hold the run, and refuse one that another process holds; a kernel of the pipeline that holds it goes on."""
+        if self._is_mine or os.environ.get(PIPELINE_ENV) == str(self.path):
             yield
             return
         try:
             with self._flock():
+                self._is_mine = True
                 yield
         except BlockingIOError:
             raise ConfigError(
                 f"another process works on {self.path}; wait for it or choose another directory."
             ) from None
+        finally:
+            self._is_mine = False
 
     @contextmanager
     def _flock(self) -> Iterator[None]:
@@ -240,42 +207,88 @@ class RunDirectory:
 def default_run_directory(name: str) -> Path:
     """Make and return an empty directory ``runs/<time>-<name>``; runs that start together get different ones."""
     stem = f"{dt.datetime.now():%Y%m%d-%H%M%S}-{name}"
-    for number in range(1, 1000):
+    for number in count(1):
         path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
         try:
             path.mkdir(parents=True)
+            break
         except FileExistsError:
             continue
         except OSError as error:
             raise ConfigError(
                 f"{path.absolute()} cannot be made ({error.strerror}); name a place with --run-dir."
             ) from None
-        return path
-    raise ConfigError(f"runs/{stem} and its 999 successors exist; name a place with --run-dir.")
+    return path
 
 
-def _last_iteration(checkpoints: Path) -> int:
+def last_iteration(checkpoints: Path) -> int:
+    """Return the number of the newest checkpoint in a folder, by its name; 0 when there is none."""
     return max((int(path.stem) for path in checkpoints.glob("*.pt") if path.stem.isdecimal()), default=0)
-
-
-def disk_is_full(error: BaseException) -> bool:
-    """Tell whether `error` says that no space is left."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the mapping in a run's JSON file."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); the directory is no longer a run.") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: holds no mapping; the directory is no longer a run.")
-    return value
 
 
-def _short(path: Path) -> str:
+def now() -> str:
+    """Return the time with its zone, to the second."""
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
+    """Write the manifest at the start of a run, or note in it that the run is taken up again."""
+    config, path = run.config, run.path / "manifest.json"
+    made = {"command": list(command), **_made_with(), "code": [one.describe() for one in own_code(config).values()]}
+    if path.is_file():
+        resumed = [*read_json(path).get("resumed", ()), {"at": now(), **made}]
+        update_manifest(run, resumed=resumed, ended=None, status="running")
+        return
+    seeds = {"seed": config.seed, "market.seed": config.market.settings.get("seed")}
+    times = {"started": now(), "ended": None, "status": "running"}
+    write_json(path, {**made, "seeds": seeds, "threads": config.threads, "data": {}, **times})
+
+
+def end_manifest(run: RunDirectory, status: str) -> None:
+    """Note how and when the run ended."""
+    update_manifest(run, ended=now(), status=status)
+
+
+def update_manifest(run: RunDirectory, **values: Any) -> None:
+    """Replace values of the manifest; one is begun for a run that has none."""
+    path = run.path / "manifest.json"
+    write_json(path, {**(read_json(path) if path.is_file() else _made_with()), **values})
+
+
+def _made_with() -> dict[str, Any]:
+    return {
+        "rlwb": rlwb.__version__,
+        "git": git_state(Path(rlwb.__file__).resolve().parents[1]),
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        },
+    }
+
+
+def git_state(directory: Path) -> dict[str, Any] | None:
+    """Return commit and cleanness of the checkout that `directory` is the top of, None when it is not one."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(directory), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+
     try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != directory.resolve():
+            return None
+        changed = bool(git("status", "--porcelain", "--untracked-files=no"))
+        return {"commit": git("rev-parse", "HEAD"), "changed": changed}
+    except (OSError, subprocess.SubprocessError):
+        return None

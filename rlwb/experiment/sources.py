@@ -11,6 +11,7 @@ import pandas as pd
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate_orders, read_orders
 from rlwb.market import Calendar, Sessions, load_sessions
+from rlwb.market.build import Building
 from rlwb.market.dataset.state import is_dataset
 from rlwb.market.store import is_panel
 from rlwb.parts import Part
@@ -74,16 +75,13 @@ class CalendarSettings:
 
 def bars(
     source: str,
+    settings: Building,
     *,
     reader: Part | None = None,
     calendar: CalendarSettings | None = None,
     instruments: tuple[str, ...] = (),
     start: str | None = None,
     end: str | None = None,
-    strict: bool = False,
-    min_coverage: float = 0.5,
-    volume_multiplier: float = 1.0,
-    prices: Literal["traded", "adjusted"] = "traded",
     source_timezone: str | None = None,
     cache_dir: Path | None = None,
 ) -> Sessions:
@@ -94,6 +92,8 @@ def bars(
     source
         Path of the bars: a data set (``rlwb data import``), a saved panel, a Parquet or CSV file, a folder with one
         file an instrument, or what another reader reads. In a configuration file, a relative path starts at that file.
+    settings
+        How bars become a panel.
     reader
         What reads the source, with its settings, for example ``{name: qlib, freq: 1min}``; none goes by the names of
         the files. Parquet and CSV with other column names are ``{name: table, columns: {symbol: instrument}}``, and a
@@ -105,62 +105,36 @@ def bars(
         Names of the instruments to use, quoted where they look like numbers; empty means all.
     start, end
         First and last date to use.
-    strict
-        Whether data that would have to be repaired or dropped are refused instead of reported.
-    min_coverage
-        A session with a smaller share of its bars than this is dropped; larger is stricter.
-    volume_multiplier
-        What one unit of the volume column is in shares, for example 100 where it counts lots.
-    prices
-        Whether prices are as traded or already adjusted by the column factor; adjusted ones are converted back.
     source_timezone
         Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
     cache_dir
         Where prepared bars are kept.
     """
-    if start and end and start > end:
-        raise ConfigError(f"start {start} is after end {end}; exchange them.")
     brings = reader is None and (is_dataset(source) or is_panel(source))
-    clock = None if brings and calendar is None else (calendar or CalendarSettings()).build()
     return load_sessions(
         source,
-        clock,
+        None if brings and calendar is None else (calendar or CalendarSettings()).build(),
         kind=reader.name if reader else None,
-        options=(reader.settings if reader else None) or None,
+        options=reader.settings if reader and reader.settings else None,
         instruments=instruments or None,
         start=start,
         end=end,
-        strict=strict,
-        min_coverage=min_coverage,
-        volume_multiplier=volume_multiplier,
-        prices=prices,
         source_timezone=source_timezone,
         cache_dir=cache_dir,
+        **vars(settings),
     )
 
 
 def generated_orders(
     sessions: Sessions, rules: ExecutionRules, settings: OrderSettings, *, seed: int = 0
 ) -> pd.DataFrame:
-    """Return orders sampled by a recipe; those that cannot be executed are left out and noted.
-
-    Parameters
-    ----------
-    sessions, rules
-        What the orders are executed on.
-    settings
-        The recipe.
-    seed
-        Of the amounts.
-    """
+    """Return orders sampled by a recipe; those that cannot be executed are left out and noted."""
     table = generate_orders(sessions, settings, seed=seed, lot_size=rules.lot_size)
-    notes = list(table.attrs["notes"])
     batch = align_orders(table, sessions, rules, on_refused="drop")
-    if batch.refused:
-        table = batch.table
-        notes += [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
-    table.attrs["notes"] = notes
-    return table
+    left_out = [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
+    kept = batch.table if batch.refused else table
+    kept.attrs["notes"] = [*table.attrs["notes"], *left_out]
+    return kept
 
 
 def own_orders(sessions: Sessions, source: str) -> pd.DataFrame:
@@ -168,8 +142,6 @@ def own_orders(sessions: Sessions, source: str) -> pd.DataFrame:
 
     Parameters
     ----------
-    sessions
-        What the orders are executed on.
     source
         Path of the table, Parquet or CSV. In a configuration file, a relative path starts at that file.
     """

@@ -32,16 +32,22 @@ from rlwb.parts import Part, load, make
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
 
+#: What a part of a kind must be.
+_BASES: dict[str, type[Any]] = {
+    "simulator": Simulator,
+    "state_interpreter": StateInterpreter,
+    "action_interpreter": ActionInterpreter,
+    "reward": Reward,
+    "algorithm": Learner,
+}
+#: Places in the configuration that a policy is made from.
+_OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_interpreter", "features")
+
 
 class Workbench:
     """What a configuration asks for, each part made when it is first used.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    cache_dir
-        Folder of prepared panels; None prepares bars anew each time.
+    Prepared panels are kept in the folder `cache_dir`; without one, bars are prepared anew each time.
     """
 
     def __init__(self, config: RunConfig, *, cache_dir: Path | None = None) -> None:
@@ -51,8 +57,8 @@ class Workbench:
 
     def make(self, kind: str, part: Part, **provided: Any) -> Any:
         """Return a part of the run; it is given what it asks for by name (`rlwb.parts.PROVIDED`)."""
-        engine = provided.pop("engine", None) or self.engine
-        given = {"seed": self.config.seed, "sessions": self.sessions, "engine": engine}
+        engine = provided.setdefault("engine", self.engine)
+        given = {"seed": self.config.seed, "sessions": self.sessions}
         made = make(kind, part, **given, rules=engine.rules, max_step=engine.max_step, **provided)
         base = _BASES.get(kind, object)
         if not isinstance(made, base):
@@ -65,8 +71,7 @@ class Workbench:
     @cached_property
     def sessions(self) -> Sessions:
         """The panel of all bars."""
-        panel: Sessions = make("market", self.config.market, cache_dir=self.cache_dir)
-        return panel
+        return make("market", self.config.market, cache_dir=self.cache_dir)
 
     @cached_property
     def engine(self) -> Engine:
@@ -76,26 +81,22 @@ class Workbench:
     @cached_property
     def simulator(self) -> Simulator[Any]:
         """The market's answer to decisions."""
-        return self.simulator_under(self.config.execution.rules)
+        return self.make("simulator", self.config.simulator)
 
     def simulator_under(self, rules: ExecutionRules) -> Simulator[Any]:
-        """Return the simulator under rules of execution, the run's or others."""
-        same = rules == self.config.execution.rules
-        engine = self.engine if same else Engine(self.sessions, self.config.execution.ticks_per_step, rules)
-        made: Simulator[Any] = self.make("simulator", self.config.simulator, engine=engine)
-        return made
+        """Return the simulator under other rules of execution than the run's."""
+        engine = Engine(self.sessions, self.config.execution.ticks_per_step, rules)
+        return self.make("simulator", self.config.simulator, engine=engine)
 
     @cached_property
     def action_interpreter(self) -> ActionInterpreter[Any]:
         """The actions of the policy."""
-        made: ActionInterpreter[Any] = self.make("action_interpreter", self.config.action_interpreter)
-        return made
+        return self.make("action_interpreter", self.config.action_interpreter)
 
     @cached_property
     def reward(self) -> Reward[Any]:
         """The reward of the learner."""
-        made: Reward[Any] = self.make("reward", self.config.reward)
-        return made
+        return self.make("reward", self.config.reward)
 
     def check(self) -> None:
         """Make all parts that need no features, so that each can refuse its settings."""
@@ -107,9 +108,8 @@ class Workbench:
     def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
         """Return the order tables of all parts, and in words what was noticed on the way."""
         table = self.make("orders", self.config.orders)
-        notes = list(table.attrs.get("notes", ()))
         parts = split_orders(table, self.config.split)
-        notes += parts["all"].attrs.get("notes", ())
+        notes = [*table.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
         return parts, list(dict.fromkeys(notes))
 
     def align(self, table: pd.DataFrame) -> OrderBatch:
@@ -131,8 +131,7 @@ class Workbench:
 
     def state_interpreter(self, features: MarketFeatures) -> StateInterpreter[Any]:
         """Return what the policy observes, and its teacher if it has one."""
-        made: StateInterpreter[Any] = self.make("state_interpreter", self.config.state_interpreter, features=features)
-        return made
+        return self.make("state_interpreter", self.config.state_interpreter, features=features)
 
     @cached_property
     def is_taught(self) -> bool:
@@ -140,25 +139,15 @@ class Workbench:
         return "teacher" in inspect.signature(load("algorithm", self.config.algorithm.name)).parameters
 
     def learner(self, features: MarketFeatures, teacher: Learner | None = None) -> Learner:
-        """Return the untrained policy.
-
-        Parameters
-        ----------
-        features
-            What its network reads.
-        teacher
-            The trained teacher, to learn by distillation; to act, a student needs none.
-        """
+        """Return the untrained policy; it learns by distillation from a trained `teacher`, and needs none to act."""
         if self.is_taught and teacher is None:
             return self._ppo(self.config.network, features)
         part, provided = self.config.algorithm, self._shapes(features)
         algorithm = load("algorithm", part.name)
-        head = algorithm.head if isinstance(algorithm, type) and issubclass(algorithm, Learner) else None
-        if head is not None:
-            provided["network"] = self._network(self.config.network, head, features)
-        trunk = partial(self._trunk, self.config.network, provided)
-        made: Learner = self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
-        return made
+        if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
+            provided["network"] = self._network(self.config.network, algorithm.head, features)
+        trunk = partial(self._drawn, self.config.network, provided, None)
+        return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
 
     def teacher(self, features: MarketFeatures) -> Learner:
         """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""
@@ -173,43 +162,41 @@ class Workbench:
         return PPO(self._network(network, PPO.head, features), PPOSettings(**settings), seed=self.config.seed)
 
     def _shapes(self, features: MarketFeatures) -> dict[str, Any]:
+        """Return what networks and learners may ask for by name."""
         space = self.action_interpreter.action_space
         size = int(space.n) if isinstance(space, gym.spaces.Discrete) else int(np.prod(space.shape or ()))
-        sees = self.state_interpreter(features)
         return {
             "features": features,
             "channels": features.shape[2],
             "ticks": features.shape[1],
             "previous_day": self.config.features.previous_day,
             "actions": size,
-            "observation_space": sees.observation_space,
+            "observation_space": self.state_interpreter(features).observation_space,
             "action_space": space,
         }
 
-    def _trunk(self, part: Part, shapes: Mapping[str, Any], seed: int) -> Any:
-        """Return a network without a head, its weights drawn from a seed."""
-        from rlwb.policy import make_network
-
-        made = make_network(lambda: self.make("network", part, **shapes), seed)
-        return made.to(device_of(self.config.train.device))
-
     def _network(self, part: Part, make_head: Any, features: MarketFeatures) -> Any:
         """Return a network with the head that an algorithm asks for, its weights drawn from the run's seed."""
-        from rlwb.policy import ActionMask, EvenStart, make_network
+        from rlwb.policy import ActionMask, EvenStart
 
         shapes, head, acts = self._shapes(features), self.config.head, self.action_interpreter
-        if (head.mask_actions or head.even_start) and not isinstance(acts, CategoricalActionInterpreter):
-            raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
-        shares = acts.shares if isinstance(acts, CategoricalActionInterpreter) else None
-        options = {
-            "mask": ActionMask(shares) if head.mask_actions and shares is not None else None,
-            "start": EvenStart(shares) if head.even_start and shares is not None else None,
-        }
+        options: dict[str, Any] = {"mask": None, "start": None}
+        if head.mask_actions or head.even_start:
+            if not isinstance(acts, CategoricalActionInterpreter):
+                raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
+            options["mask"] = ActionMask(acts.shares) if head.mask_actions else None
+            options["start"] = EvenStart(acts.shares) if head.even_start else None
+        return self._drawn(part, shapes, partial(make_head, **options), self.config.seed)
+
+    def _drawn(self, part: Part, shapes: Mapping[str, Any], make_head: Any, seed: int) -> Any:
+        """Return a network, with a head if one is asked for, its weights drawn from a seed."""
+        from rlwb.policy import make_network
 
         def build() -> Any:
-            return make_head(self.make("network", part, **shapes), shapes["actions"], **options)
+            body = self.make("network", part, **shapes)
+            return make_head(body, shapes["actions"]) if make_head else body
 
-        return make_network(build, self.config.seed).to(device_of(self.config.train.device))
+        return make_network(build, seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what a checkpoint must carry for its policy to be built and fed again."""
@@ -223,51 +210,34 @@ class Workbench:
             "normaliser": features.normaliser.as_dict(),
         }
 
-    def restore(self, state: Mapping[str, Any], path: Path) -> tuple[Learner, MarketFeatures]:
-        """Return the policy of a checkpoint, and the features normalised as in its training.
+    def restore(self, state: Mapping[str, Any], path: Path, *, teacher: bool = False) -> tuple[Learner, MarketFeatures]:
+        """Return the policy of a checkpoint, or its `teacher`, and the features normalised as in its training.
 
         Raises
         ------
         CheckpointError
             When the checkpoint was made by another algorithm, or for another network, other actions or other steps, or
-            holds a teacher, which cannot act where the future is not known.
+            holds a teacher, which cannot act where the future is not known, where none is wanted, or the reverse.
         """
-        if state["meta"].get("sees_future"):
+        found = state["meta"]
+        if found.get("sees_future") and not teacher:
             raise CheckpointError(
                 f"the checkpoint {path} holds a teacher, which sees the rest of the day and cannot act in a market; "
                 "use one of its student."
             )
-        return self._restored(state, path, self.learner)
-
-    def restore_teacher(self, state: Mapping[str, Any], path: Path) -> tuple[Learner, MarketFeatures]:
-        """Return the teacher of a checkpoint, to show what there is to gain; else as `restore`."""
-        if not state["meta"].get("sees_future"):
-            raise CheckpointError(f"the checkpoint {path} holds no teacher; it can act by `restore`.")
-        return self._restored(state, path, self.teacher)
-
-    def _restored(self, state: Mapping[str, Any], path: Path, build: Any) -> tuple[Learner, MarketFeatures]:
-        features = self.features(normaliser=Normaliser.from_dict(state["meta"]["normaliser"]))
-        wanted, found = self.meta(features), state["meta"]
+        if teacher and not found.get("sees_future"):
+            raise CheckpointError(f"the checkpoint {path} holds no teacher; take one of the folder teacher.")
+        features = self.features(normaliser=Normaliser.from_dict(found["normaliser"]))
+        wanted = self.meta(features)
         for name in (*_OF_THE_POLICY, "max_step"):
             if _plain(found.get(name)) != _plain(wanted[name]):
                 raise CheckpointError(
                     f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "
                     f"{wanted[name]!r}; use the configuration that it was trained with."
                 )
-        learner = build(features)
+        learner = self.teacher(features) if teacher else self.learner(features)
         learner.load_state_dict(state["vessel"]["policy"])
         return learner, features
-
-
-_BASES: dict[str, type[Any]] = {
-    "simulator": Simulator,
-    "state_interpreter": StateInterpreter,
-    "action_interpreter": ActionInterpreter,
-    "reward": Reward,
-    "algorithm": Learner,
-}
-#: Places in the configuration that a policy is made from.
-_OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_interpreter", "features")
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ import nbformat
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stage import Stage
+from rlwb.experiment.stages import Stage
 
 FIRST = Stage(
     name="first",

@@ -11,9 +11,9 @@ import pytest
 
 from rlwb.evaluation import PolicyResult
 from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Baseline, BertsimasLo
+from rlwb.experiment.backtest import baseline_result, estimates_of, make_baselines
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.scoring import baseline_result, estimates_of, make_baselines
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
 from rlwb.market import Sessions

@@ -8,11 +8,10 @@ import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.launch import launch
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.pipeline import launch
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stage import settings_of
-from rlwb.experiment.stages import TRAIN
+from rlwb.experiment.stages import TRAIN, settings_of
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def finished(tmp_path: Path) -> RunDirectory:
 def test_a_folder_of_orders_or_as_a_configuration_makes_no_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^orders\.source: .* is a folder; name one Parquet or CSV file of"):
         launch(None, [f"orders.source={tmp_path}"], tmp_path / "run", resume=False)
-    with pytest.raises(ConfigError, match=r"is a folder; name a YAML file of parameters\.$"):
+    with pytest.raises(ConfigError, match=r"cannot be read as a configuration \(Is a directory\)\.$"):
         launch(tmp_path, [], tmp_path / "run", resume=False)
     assert not (tmp_path / "run").exists()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from pydantic import AfterValidator
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig, Section
-from rlwb.experiment.layers import Layer, build, leaves, parse_assignments, short_names
-from rlwb.experiment.renamed import RENAMED
+from rlwb.experiment.layers import RENAMED, Layer, build, leaves, parse_assignments, short_names
 from rlwb.parts import Part, complete
 from rlwb.values import nearest
 
@@ -187,16 +185,6 @@ def test_an_old_name_is_refused_with_the_new_one(old: str) -> None:
     assert f"--set: {name} is written " in str(caught.value)
     new = str(caught.value).partition("is written ")[2].partition(" now")[0].partition(", as")[0]
     assert new.split(".")[0] in (*RunConfig.model_fields, "a setting of its baseline")
-
-
-def test_paths_start_at_the_layer_that_names_them(tmp_path: Path) -> None:
-    layer = Layer("f", {"market": {"source": "../bars"}, "reward": "my/own.py:Mine"}, tmp_path / "sub")
-    from rlwb.experiment.config import SLOTS as ALL
-    from rlwb.experiment.layers import nested
-
-    found = nested(layer, ALL)
-    assert found["market"] == {"name": "bars", "source": str(tmp_path / "bars")}
-    assert found["reward"] == {"name": f"{tmp_path}/sub/my/own.py:Mine"}
 
 
 def test_a_setting_that_is_called_like_a_kind_of_part_is_no_part() -> None:

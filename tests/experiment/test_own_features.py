@@ -10,11 +10,9 @@ import pytest
 
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.manifest import begin_manifest
 from rlwb.experiment.own_code import check_parts, own_code
-from rlwb.experiment.run import RunDirectory, read_json
-from rlwb.experiment.stage import settings_of
-from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.run import RunDirectory, begin_manifest, read_json
+from rlwb.experiment.stages import ORDERS, TRAIN, settings_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import feature_registry
 from rlwb.market.catalogue import BUILT_IN

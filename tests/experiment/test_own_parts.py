@@ -15,13 +15,12 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.experiment import own_code
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.launch import launch
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import open_stage
 from rlwb.experiment.orders import make_orders, workbench
+from rlwb.experiment.pipeline import launch
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stage import settings_of
-from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.stages import ORDERS, TRAIN, settings_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars

@@ -10,14 +10,16 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.kernelspec import KernelSpec
 
 from rlwb import cli
 from rlwb.errors import ConfigError, DataError, RlwbError
-from rlwb.experiment import launch, pipeline, stages
-from rlwb.experiment.pipeline import NotebookError, find_notebooks, run_pipeline
+from rlwb.experiment import pipeline, stages
+from rlwb.experiment.pipeline import Lines, NotebookError, execute, find_notebooks, kernel_environment, run_pipeline
 from rlwb.experiment.run import RunDirectory
 from tests.experiment.fakes import FAKES, PARAMETERS, config, notebook, stage_notebook, write_notebooks
 
@@ -32,6 +34,7 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def go(run: RunDirectory, notebooks: Path, **settings: object) -> list[str]:
     said: list[str] = []
     run_pipeline(run, config(**settings), stages=FAKES, notebooks=notebooks, echo=said.append)
+    assert said.pop() == f"report: {run.report}"
     return said
 
 
@@ -81,48 +84,39 @@ def test_g05_a_failing_cell_leaves_everything_to_be_seen(tmp_path: Path) -> None
     assert run.state == "finished"
 
 
-def test_a_users_fault_keeps_its_sentence(tmp_path: Path) -> None:
-    cell = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
+LOST_TAG = stage_notebook(1, tagged=None)
+DISK = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
+USER = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
+
+
+@pytest.mark.parametrize(
+    ("first", "kind", "words"),
+    [
+        pytest.param(notebook(PARAMETERS[1], USER), DataError, r"^bars\.csv: no volume$", id="a user's fault"),
+        pytest.param(LOST_TAG, ConfigError, "run_dir was passed as .* has lost its tag", id="g03: a lost tag"),
+        pytest.param(notebook(PARAMETERS[1]), NotebookError, r"1\.ipynb ran to its end without", id="it does nothing"),
+        pytest.param(notebook(PARAMETERS[1], DISK), RlwbError, "the disk is full", id="e09: a full disk"),
+    ],
+)
+def test_g03_e09_a_first_notebook_that_fails_is_told_in_a_sentence(
+    tmp_path: Path, first: nbformat.NotebookNode, kind: type[Exception], words: str
+) -> None:
     run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(DataError, match=r"^bars\.csv: no volume$"):
-        go(run, notebooks)
-    assert run.status["failure"]["cell"] == 3
-
-
-def test_g03_a_lost_tag_stops_it_before_any_work(tmp_path: Path) -> None:
-    notebooks = write_notebooks(tmp_path / "nb", first=stage_notebook(1, tagged=None))
-    run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(ConfigError, match=r"run_dir was passed as .* has lost its tag"):
-        go(run, notebooks)
-    assert run.stage("first") == {}
-
-
-def test_a_notebook_that_does_nothing_is_no_success(tmp_path: Path) -> None:
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1]))
-    run = RunDirectory.create(tmp_path / "run", config())
-    with pytest.raises(NotebookError, match=r"1\.ipynb ran to its end without finishing stage first"):
-        go(run, notebooks)
+    with pytest.raises(kind, match=words):
+        go(run, write_notebooks(tmp_path / "nb", first=first))
     assert run.state == "failed"
+    assert run.stage("first") == {}, "before any work"
 
 
-def test_e09_a_disk_that_fills_up_is_said_in_a_sentence(tmp_path: Path) -> None:
-    cell = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
-    notebooks = write_notebooks(tmp_path / "nb", first=notebook(PARAMETERS[1], cell))
-    with pytest.raises(RlwbError, match="the disk is full"):
-        go(RunDirectory.create(tmp_path / "run", config()), notebooks)
-
-
-def command(notebooks: Path, *words: str, stages: int = 2) -> subprocess.Popen[str]:
+def command(notebooks: Path, *words: str) -> subprocess.Popen[str]:
     code = (
         "import sys; from functools import partial; from pathlib import Path\n"
         "from rlwb import cli; from rlwb.experiment import pipeline; from tests.experiment.fakes import FAKES\n"
-        "stages = FAKES[: int(sys.argv[2])]\n"
-        "pipeline.run_pipeline = partial(pipeline.run_pipeline, stages=stages, notebooks=Path(sys.argv[1]))\n"
-        "cli.main(sys.argv[3:])"
+        "pipeline.run_pipeline = partial(pipeline.run_pipeline, stages=FAKES, notebooks=Path(sys.argv[1]))\n"
+        "cli.main(sys.argv[2:])"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", code, str(notebooks), str(stages), *words],
+        [sys.executable, "-c", code, str(notebooks), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -160,23 +154,11 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
     assert run.report.is_file()
 
 
-def test_g11_runs_side_by_side(tmp_path: Path) -> None:
-    notebooks = write_notebooks(tmp_path / "nb")
-    runs = [
-        command(notebooks, "run", "--run-dir", str(tmp_path / f"r{i}"), "--set", f"seed={i}", stages=1)
-        for i in range(3)
-    ]
-    for number, process in enumerate(runs):
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert (tmp_path / f"r{number}" / "orders" / "all.txt").read_text() == f"seed {number}\n"
-
-
 @pytest.fixture
 def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     notebooks = write_notebooks(tmp_path / "nb")
     monkeypatch.setattr(pipeline, "run_pipeline", partial(run_pipeline, stages=FAKES, notebooks=notebooks))
-    monkeypatch.setattr(launch.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(pipeline.signal, "signal", lambda *_: None)
     return tmp_path
 
 
@@ -203,12 +185,10 @@ def test_the_command_line_end_to_end(fakes: Path, capsys: pytest.CaptureFixture[
     assert err == "rlwb: --resume needs the run to go on with; name its directory with --run-dir.\n"
 
     write_notebooks(fakes / "nb", second=stage_notebook(2, "1 / 0"))
-    code, _, err = call("run", *where, "--resume", "--set", "algorithm.learning_rate=1")
+    code, _, err = call("run", *where, "--resume", "--set", "algorithm.learning_rate=1", "--debug")
     assert code == 1
-    assert err.startswith("rlwb: 2.ipynb, cell 4: ZeroDivisionError")
-    assert "Traceback" not in err
-    code, _, err = call("run", *where, "--resume", "--debug")
     assert "Traceback" in err
+    assert "\nrlwb: 2.ipynb, cell 4: ZeroDivisionError" in err
 
 
 def test_the_notebooks_are_found() -> None:
@@ -219,3 +199,74 @@ def test_the_notebooks_are_found() -> None:
         folder = find_notebooks()
         for stage in stages.STAGES:
             assert (folder / stage.notebook).is_file()
+
+
+def test_lines_are_whole_and_last_states() -> None:
+    got: list[str] = []
+    lines = Lines(got.append)
+    for text in ("one\ntw", "o\n", " 10%\r 20%\r100%\n", "\n", "  indented\r\n", "rest"):
+        lines.write(text)
+    lines.flush()
+    assert got == ["one", "two", "100%", "  indented"]
+    lines.write("\n")
+    assert got[-1] == "rest"
+
+
+def test_g11_threads_are_bounded() -> None:
+    environment = kernel_environment(2, RLWB_PIPELINE="x")
+    assert (
+        environment["OMP_NUM_THREADS"]
+        == environment["OPENBLAS_NUM_THREADS"]
+        == environment["VECLIB_MAXIMUM_THREADS"]
+        == "2"
+    )
+    assert environment["RLWB_PIPELINE"] == "x"
+
+
+def test_a_kernel_is_this_interpreter_whatever_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel spec named python3 of another interpreter, or none at all, makes no difference."""
+    spec = tmp_path / "data" / "kernels" / "python3"
+    spec.mkdir(parents=True)
+    (spec / "kernel.json").write_text(
+        '{"argv": ["/nonexistent/python"], "display_name": "Other", "language": "python"}'
+    )
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    cells = ("x = 1", "import sys, os; print(sys.executable); print(os.environ['OMP_NUM_THREADS']); print('x =', x)")
+    nbformat.write(notebook(*cells), tmp_path / "in.ipynb")
+    got: list[str] = []
+    execute(
+        tmp_path / "in.ipynb",
+        tmp_path / "out" / "{x}.ipynb",
+        {"x": 5},
+        environment=kernel_environment(3),
+        echo=got.append,
+    )
+    assert got == [sys.executable, "3", "x = 5"]
+    book = nbformat.read(tmp_path / "out" / "{x}.ipynb", as_version=4)
+    assert [cell.source for cell in book.cells][1] == "# Parameters\nx = 5\n"
+    assert not list((tmp_path / "out").glob(".*")), "the draft has gone"
+
+
+def test_g11_a_kernel_that_does_not_start_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline.time, "sleep", lambda seconds: None)
+    tried: list[str] = []
+
+    def sometimes(argv: list[str], **options: Any) -> KernelSpec:
+        tried.append(argv[0])
+        return KernelSpec(argv=argv if len(tried) > 1 else [sys.executable, "-c", "pass"], **options)
+
+    monkeypatch.setattr(pipeline, "KernelSpec", sometimes)
+    nbformat.write(notebook("print('here')"), tmp_path / "in.ipynb")
+    got: list[str] = []
+    execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {}, environment={}, echo=got.append)
+    assert got == ["here"]
+    assert len(tried) == 2
+
+
+def test_a_kernel_that_never_starts_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "START_ATTEMPTS", 1)
+    dead = KernelSpec(argv=[sys.executable, "-c", "pass"], language="python")
+    monkeypatch.setattr(pipeline, "KernelSpec", lambda **options: dead)
+    nbformat.write(notebook("print('here')"), tmp_path / "in.ipynb")
+    with pytest.raises(RuntimeError, match="Kernel died"):
+        execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {}, environment={}, echo=print)

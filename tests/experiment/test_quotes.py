@@ -10,11 +10,9 @@ from rlwb.experiment.backtest import backtest_policies
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders, workbench
-from rlwb.experiment.report import write_report
+from rlwb.experiment.report import audit_order, draw_stability, typical_order, write_report
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stability import draw_stability
 from rlwb.experiment.training import train_policy
-from rlwb.experiment.views import audit_order, typical_order
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 

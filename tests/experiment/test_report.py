@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from rlwb.experiment.manifest import begin_manifest
 from rlwb.experiment.report import write_report
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
 from tests.experiment.fakes import config
 

@@ -14,10 +14,16 @@ from pathlib import Path
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.experiment import run as run_module
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.manifest import begin_manifest, end_manifest, git_state, update_manifest
-from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory
+from rlwb.experiment.run import (
+    PIPELINE_ENV,
+    RunDirectory,
+    begin_manifest,
+    default_run_directory,
+    end_manifest,
+    git_state,
+    update_manifest,
+)
 from tests.experiment.fakes import config
 
 
@@ -138,13 +144,12 @@ def test_the_manifest_says_what_made_it(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", config(seed=7))
     begin_manifest(run, ["rlwb", "run"])
     update_manifest(run, data={"sessions": "abc"})
-    update_manifest(run, data={"orders": "def"})
     end_manifest(run, "failed")
     begin_manifest(run, ["rlwb", "run", "--resume"])
     end_manifest(run, "finished")
     manifest = json.loads((run.path / "manifest.json").read_text())
     assert manifest["seeds"] == {"seed": 7, "market.seed": 0}
-    assert manifest["data"] == {"sessions": "abc", "orders": "def"}
+    assert manifest["data"] == {"sessions": "abc"}
     assert manifest["packages"]["numpy"]
     assert manifest["started"] <= manifest["ended"]
     assert manifest["status"] == "finished"
@@ -156,7 +161,3 @@ def test_the_commit_of_another_repository_is_not_ours(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / "inside").mkdir()
     assert git_state(tmp_path / "inside") is None
-
-
-def test_the_least_free_space_is_modest() -> None:
-    assert run_module.MIN_FREE_BYTES <= 2**30

@@ -10,8 +10,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stage import hash_path, is_unchanged, run_stage
-from rlwb.experiment.stages import STAGES
+from rlwb.experiment.stages import STAGES, hash_path, is_unchanged, run_stage
 from tests.experiment.fakes import FIRST, SECOND, config, first, second
 
 

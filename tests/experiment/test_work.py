@@ -13,16 +13,14 @@ import pytest
 
 from rlwb.errors import CheckpointError, DataError
 from rlwb.evaluation import SUMMARY_COLUMNS
-from rlwb.experiment import backtest, views
-from rlwb.experiment.backtest import backtest_policies, read_results
+from rlwb.experiment import backtest, report
+from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play, read_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.report import draw_stability, stability_figures
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.scoring import checkpoint_policy, play
-from rlwb.experiment.stability import draw_stability, stability_figures
-from rlwb.experiment.stage import run_stage
-from rlwb.experiment.stages import ORDERS, TRAIN
+from rlwb.experiment.stages import ORDERS, TRAIN, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
@@ -253,11 +251,11 @@ def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distill
     path = distilled.checkpoints / "teacher" / "0003.pt"
     with pytest.raises(CheckpointError, match="holds a teacher, which sees the rest of the day and cannot act"):
         bench.restore(load_checkpoint(path), path)
-    teacher, _ = bench.restore_teacher(load_checkpoint(path), path)
+    teacher, _ = bench.restore(load_checkpoint(path), path, teacher=True)
     assert teacher.network.sees_future
     own = distilled.checkpoints / "0003.pt"
     with pytest.raises(CheckpointError, match="holds no teacher"):
-        bench.restore_teacher(load_checkpoint(own), own)
+        bench.restore(load_checkpoint(own), own, teacher=True)
 
 
 def test_a_student_acts_where_its_teacher_is_gone(distilled: RunDirectory, tmp_path: Path) -> None:
@@ -274,7 +272,7 @@ def test_a_student_acts_where_its_teacher_is_gone(distilled: RunDirectory, tmp_p
 
 
 def test_an_order_of_the_teacher_can_be_audited(distilled: RunDirectory) -> None:
-    from rlwb.experiment.views import audit_order, typical_order
+    from rlwb.experiment.report import audit_order, typical_order
 
     bench = workbench(distilled, distilled.config)
     audit = audit_order(distilled, bench, "teacher", typical_order(distilled, "teacher"))
@@ -296,17 +294,17 @@ def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
     assert last["reward"].nunique() > 1
 
 
-def test_a_checkpoint_of_another_algorithm_is_refused(trained: RunDirectory) -> None:
-    bench = workbench(trained, tiny(algorithm="dqn"))
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"algorithm": "dqn"}, r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"),
+        ({"network.hidden": 16}, "was made with network"),
+    ],
+)
+def test_a_checkpoint_of_another_policy_is_refused(trained: RunDirectory, change: dict[str, Any], words: str) -> None:
+    bench = workbench(trained, tiny(**change))
     path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match=r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"):
-        bench.restore(load_checkpoint(path), path)
-
-
-def test_a_checkpoint_of_another_network_is_refused(trained: RunDirectory) -> None:
-    bench = workbench(trained, tiny(**{"network.hidden": 16}))
-    path = next(iter(list_checkpoints(trained.checkpoints).values()))
-    with pytest.raises(CheckpointError, match="was made with network"):
+    with pytest.raises(CheckpointError, match=words):
         bench.restore(load_checkpoint(path), path)
 
 
@@ -370,15 +368,15 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     assert gap["difference"].iloc[1:-1].sum() == pytest.approx(gap.loc["all together", "difference"], abs=1e-9)
     if gap.loc["all together", "left_out"] == 0:
         assert gap.loc["all together", "pa_net"] == pytest.approx(summary.loc[best, "pa_net"], abs=1e-9)
-    assert views.rules_gap(run).index.tolist() == causes
-    assert {"net test PA", "validation net PA"} <= set(views.summary_table(run))
-    assert "validation net PA" in views.selection_tables(run)[0]
-    assert views.iteration_table(run)["validation net PA"].notna().any()
+    assert report.rules_gap(run).index.tolist() == causes
+    assert {"net test PA", "validation net PA"} <= set(report.summary_table(run))
+    assert "validation net PA" in report.selection_tables(run)[0]
+    assert report.iteration_table(run)["validation net PA"].notna().any()
     assert len(stability_figures(run, config)) == 7
 
 
 def test_under_the_simple_rules_there_is_no_gap(copied: RunDirectory) -> None:
     backtest_policies(copied, copied.config)
     assert not (copied.backtest / "gap.csv").exists()
-    assert views.rules_gap(copied).empty
-    assert not {"net test PA", "validation net PA"} & set(views.summary_table(copied))
+    assert report.rules_gap(copied).empty
+    assert not {"net test PA", "validation net PA"} & set(report.summary_table(copied))

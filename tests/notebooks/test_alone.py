@@ -99,15 +99,6 @@ def test_g01_an_unknown_parameter_is_refused(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "run").exists(), "before any work"
 
 
-def test_g03_a_lost_tag_is_noticed(tmp_path: Path) -> None:
-    book = nbformat.read(NOTEBOOKS / "01_orders.ipynb", as_version=4)
-    for cell in book.cells:
-        cell.metadata.pop("tags", None)
-    nbformat.write(book, tmp_path / "01_orders.ipynb")
-    with pytest.raises(PapermillExecutionError, match="seed was passed as 20 but is None"):
-        by_hand(tmp_path / "01_orders.ipynb", tmp_path / "out.ipynb", seed=20)
-
-
 def test_a_stage_without_the_one_before_names_its_notebook(tmp_path: Path) -> None:
     with pytest.raises(PapermillExecutionError) as caught:
         by_hand(NOTEBOOKS / "03_backtest.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "run"))
