@@ -107,7 +107,6 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
     """
     active = env.reset()
     parts: list[_Part] = []
-    seen: dict[int, dict[str, float]] = {}
     steps = np.zeros(max(len(active.episode), 1), dtype=np.int64)
     returns = np.zeros(len(steps))
     while len(active.episode):
@@ -123,22 +122,15 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
             parts.append((episode, active.obs, np.asarray(action), result.reward, result.done))
         steps[episode] += 1
         returns[episode] += result.reward
-        seen.update(result.metrics)
         active = following
     count = int((steps > 0).sum())
     if not (steps[:count] > 0).all():
         skipped = int(np.flatnonzero(steps == 0)[0])
         raise RlwbError(f"the environment gave no step of episode {skipped}; number the episodes 0, 1, 2, … in a row.")
-    figures = env.metrics() or _columns(seen, count)
-    gathered = Episodes(count, steps[:count], returns[:count], figures, env.details())
+    gathered = Episodes(count, steps[:count], returns[:count], env.metrics(), env.details())
     if keep and parts:
         _lay_end_to_end(gathered, parts)
     return gathered
-
-
-def _columns(seen: dict[int, dict[str, float]], count: int) -> dict[str, np.ndarray]:
-    names = list(dict.fromkeys(name for values in seen.values() for name in values))
-    return {name: np.array([seen.get(i, {}).get(name, np.nan) for i in range(count)], dtype=float) for name in names}
 
 
 def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:

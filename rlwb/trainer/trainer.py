@@ -13,8 +13,7 @@ from tqdm.auto import tqdm
 
 from rlwb.env import FiniteVectorEnv
 from rlwb.env.data_queue import take
-from rlwb.env.make import ENV_TYPES
-from rlwb.env.vector import check_env_type
+from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.trainer.checkpoint import load_checkpoint
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes
