@@ -197,7 +197,7 @@ class SlotVectorEnv(FiniteVectorEnv):
                 raise WorkerError(f"{type(error).__name__} in {self._place(name, slot)}: {error}") from error
 
     def _place(self, name: str, slot: int) -> str:
-        return f"{name} of {self._running.get(slot, f'environment {slot}')}"
+        return f"{name} of {self._running[slot]}" if slot in self._running else name
 
     def _abort(self) -> None:
         with contextlib.suppress(WorkerError):
@@ -226,7 +226,7 @@ class ProcessVectorEnv(SlotVectorEnv):
         """Close the environments, then end the workers; does nothing in a fork of the process that started them."""
         if self._closed or os.getpid() != self._owner:
             return
-        self._closed, self._running = True, {}
+        self._closed = True
         try:
             self._ask("close", dict.fromkeys(range(len(self._slots)), ()))
         finally:
@@ -243,31 +243,29 @@ class ProcessVectorEnv(SlotVectorEnv):
                 self._rows = read_from_shared_memory(self._space, self._memory, self.concurrency)
         new = range(len(self._slots), n)
         self._slots += [Worker(self._shared, slot, self._memory) for slot in new]
-        self._receive(dict.fromkeys(new, "env_fn"))
+        self._ask("env_fn", dict.fromkeys(new, ()))
 
     def _ask(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> None:
+        # The first that has failed or is dead is told at once, however long the others take.
         for slot, own in arguments.items():
             self._slots[slot].send(name, *own)
-        self._receive({slot: self._place(name, slot) for slot in arguments}, closing=name == "close")
-
-    def _receive(self, places: Mapping[int, str], *, closing: bool = False) -> None:
-        """Keep an answer of each slot; raise as soon as one has failed or is dead, however long the others take."""
-        waiting = {self._slots[slot].pipe: slot for slot in places}
+        closing = name == "close"
+        waiting = {self._slots[slot].pipe: slot for slot in arguments}
         while waiting:
             ready: Sequence[Any] = connection.wait(list(waiting), CLOSE_SECONDS if closing else None)
             if not ready:
                 raise WorkerError(f"Workers were ended: their environments took more than {CLOSE_SECONDS} s to close.")
             for pipe in ready:
                 slot = waiting.pop(pipe)
+                place = self._place(name, slot)
                 try:
                     self._answers[slot], fault = pipe.recv()
                 except (EOFError, OSError):
                     if closing:  # it has died since its last answer, by no fault of an episode
                         continue
-                    how = self._slots[slot].death()
-                    raise WorkerError(f"Worker {slot} {how} in {places[slot]}; see its output above.") from None
+                    raise WorkerError(f"Worker {slot} {self._slots[slot].death()} in {place}.") from None
                 if fault is not None:
-                    raise WorkerError("{0} in {3}: {1}\n\n{2}".format(*fault, places[slot]))
+                    raise WorkerError("{0} in {3}: {1}\n\n{2}".format(*fault, place))
 
     def _abort(self) -> None:
         self._closed = True

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -98,8 +98,8 @@ class Worker:
     process
         The process.
     pipe
-        Its end here. The first answer tells that the object is made, each further one is a call's: the value or None,
-        and what was raised or None. What was raised is its class's name, its text and its traceback.
+        Its end here, which receives the answer to each `send`: the value or None, and what was raised or None, as its
+        class's name, its text and its traceback.
     """
 
     def __init__(self, make: SharedPickle, *args: Any) -> None:
@@ -112,7 +112,7 @@ class Worker:
         self.kill = weakref.finalize(self, _kill, self.process, self.pipe, os.getpid())
 
     def send(self, name: str, *args: Any) -> None:
-        """Ask for a call; a dead worker shows when its answer is read."""
+        """Ask for a call, the first time for making the object; a dead worker shows when its answer is read."""
         with contextlib.suppress(OSError):
             # By cloudpickle: arguments may be of classes that exist in a script or a notebook only.
             self.pipe.send_bytes(cloudpickle.dumps((name, args)))
@@ -140,21 +140,19 @@ def _serve(pipe: Connection, make: SharedPickle, *args: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     threading.Thread(target=_end_with_main_process, daemon=True).start()
-    served: list[Any] = []
-    _answer(pipe, lambda: served.append(make.load()(*args)))
+    served: Any = None
     with contextlib.suppress(EOFError):
         while True:
             name, arguments = pipe.recv()
-            _answer(pipe, lambda: getattr(served[0], name)(*arguments))  # noqa: B023
-
-
-def _answer(pipe: Connection, call: Callable[[], Any]) -> None:
-    answer: tuple[Any, tuple[str, str, str] | None]
-    try:
-        answer = call(), None
-    except (Exception, SystemExit) as error:
-        answer = None, (type(error).__name__, str(error), traceback.format_exc().rstrip())
-    pipe.send(answer)
+            value = fault = None
+            try:
+                if served is None:
+                    served = make.load()(*args)
+                else:
+                    value = getattr(served, name)(*arguments)
+            except (Exception, SystemExit) as error:
+                fault = type(error).__name__, str(error), traceback.format_exc().rstrip()
+            pipe.send((value, fault))
 
 
 def _end_with_main_process() -> None:

@@ -104,8 +104,15 @@ class _Trainings:
         callbacks: Sequence[Callback] = (),
     ) -> None:
         """Train to the end, going on from what the folder of checkpoints has; see `rlwb.trainer.Checkpoint`."""
-        from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
-        from rlwb.trainer.progress import ProgressLines
+        from rlwb.trainer import (
+            Checkpoint,
+            EarlyStopping,
+            MetricsWriter,
+            ProgressLines,
+            Trainer,
+            TrainingVessel,
+            find_resumable,
+        )
 
         bench, settings, rules = self.bench, self.bench.config.train, self.bench.config.execution.rules
         monitor = f"val/{rules.judged_by}"

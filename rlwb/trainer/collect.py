@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -139,3 +140,11 @@ def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
     order = np.argsort(np.concatenate(episode), kind="stable")
     gathered.obs = join(obs, order)
     gathered.action, gathered.reward, gathered.done = (join(part, order) for part in (action, reward, done))
+
+
+def unknown_figure(who: str, name: str, known: Collection[str]) -> str:
+    """Return what is wrong when `who` watches the figure `name`, and which figures there are."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    names = ", ".join(sorted(name for name in known if not name.endswith("_count")))
+    return f"{who} watches {name!r}, which is not among the figures {names}{hint}"

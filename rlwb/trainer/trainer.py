@@ -16,9 +16,8 @@ from rlwb.env.data_queue import take
 from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.trainer.checkpoint import load_checkpoint
-from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes
+from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
 from rlwb.trainer.vessel import TrainingVessel
-from rlwb.trainer.watched import unknown_figure
 
 _DEV_RUN_EPISODES = 8
 
