@@ -263,7 +263,8 @@ class ProcessVectorEnv(SlotVectorEnv):
                 except (EOFError, OSError):
                     if closing:  # it has died since its last answer, by no fault of an episode
                         continue
-                    raise WorkerError(f"Worker {slot} {self._slots[slot].death()} in {place}.") from None
+                    how = self._slots[slot].death()
+                    raise WorkerError(f"Worker {slot} {how} in {place}; see its output above.") from None
                 if fault is not None:
                     raise WorkerError("{0} in {3}: {1}\n\n{2}".format(*fault, place))
 

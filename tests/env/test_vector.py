@@ -1,5 +1,6 @@
 import itertools
 from collections import Counter
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlwb.env import DataQueue, vectorize_env
+from rlwb.env import DataQueue, make_env, vectorize_env
 from rlwb.errors import ConfigError, DataError, WorkerError
 from rlwb.interpreter import StateInterpreter
 from tests.env.toy import ToyOrder, ToySimulator, act, env_fn, orders, toy_env
 
-TYPES = ["dummy", "subproc", "shmem"]
+#: An observation that has come through a pipe is a fresh one, checked where that of `dummy` is.
+TYPES = ["dummy", "shmem"]
 
 
 def collect(envs, policy=act, reset=True):
@@ -178,7 +180,7 @@ class NaNEnv(ReusesItsArray):
         return np.full(1, np.nan, np.float32), {}
 
 
-@pytest.mark.parametrize("kind", ["dummy", "shmem"])
+@pytest.mark.parametrize("kind", TYPES)
 def test_c05_observations_that_elsewhere_mean_the_end(kind):
     for make in (env_fn(obs=Saturated), NaNEnv):
         with vectorize_env(make, orders(5), finite_env_type=kind) as envs:
@@ -217,13 +219,16 @@ def test_a_finished_slot_takes_the_next_state_at_once():
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, None])
 def test_refuses_numbers_of_workers_that_make_no_sense(wrong):
-    with pytest.raises(ConfigError, match="concurrency"):
-        vectorize_env(toy_env, orders(2), concurrency=wrong)
+    for make in (partial(vectorize_env, toy_env), partial(make_env, None, None, None, None)):
+        with pytest.raises(ConfigError, match=f"concurrency is {wrong!r}"):
+            make(orders(2), concurrency=wrong)
 
 
 def test_misuse_is_explained():
-    with pytest.raises(ConfigError, match=r"'ray\?'.*dummy, subproc, shmem"):
+    with pytest.raises(ConfigError, match=r"'ray\?'.* dummy, subproc, shmem"):
         vectorize_env(toy_env, orders(2), finite_env_type="ray?")
+    with pytest.raises(ConfigError, match=r"'ray\?'.* native, dummy, subproc, shmem"):
+        make_env(None, None, None, None, orders(2), finite_env_type="ray?")
     envs = vectorize_env(toy_env, orders(4), concurrency=2)
     with pytest.raises(ConfigError, match="call reset"):
         envs.step([0])
@@ -275,14 +280,13 @@ class Stops(ToySimulator):
         super().step(action)
 
 
-@pytest.mark.parametrize("kind", ["dummy", "subproc"])
-def test_stop_iteration_of_user_code_ends_the_run_loudly(kind):
-    envs = vectorize_env(env_fn(simulator=Stops), orders(5), finite_env_type=kind, concurrency=2)
+def test_stop_iteration_of_user_code_ends_the_run_loudly():
+    envs = vectorize_env(env_fn(simulator=Stops), orders(5), concurrency=2)
     with pytest.raises(WorkerError, match=r"episode 2 \(toy order 2\)"):
         collect(envs)
 
 
-@pytest.mark.parametrize("kind", ["dummy", "shmem"])
+@pytest.mark.parametrize("kind", TYPES)
 def test_figures_of_an_episode_are_sums_of_rewards_and_means_of_information(kind):
     order = ToyOrder(3, steps=4)
     with vectorize_env(env_fn(), [order], finite_env_type=kind) as envs:
