@@ -4,12 +4,10 @@
 initial states, and `check_env` tries a user's parts before training does.
 """
 
-from rlwb.env.check import check_env
 from rlwb.env.data_queue import DataQueue
-from rlwb.env.make import make_env
-from rlwb.env.native import NativeVectorEnv
-from rlwb.env.vector import Active, FiniteVectorEnv, StepResult, vectorize_env
-from rlwb.env.wrapper import EnvWrapper, EnvWrapperStatus, ExhaustedError
+from rlwb.env.slots import make_env, vectorize_env
+from rlwb.env.vector import Active, FiniteVectorEnv, NativeVectorEnv, StepResult
+from rlwb.env.wrapper import EnvWrapper, EnvWrapperStatus, ExhaustedError, check_env
 
 __all__ = [
     "Active",

@@ -1,151 +1,166 @@
-"""Environments in worker processes: what gymnasium's `AsyncVectorEnv` leaves open.
-
-That class waits for its workers one after the other and never looks whether they live, copies `env_fn` with all its
-arrays into each of them, and leaves a busy worker behind when the main process is killed.
-"""
+"""Objects in worker processes: large arrays are sent once for all of them, and none outlives the main process."""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import itertools
+import mmap
+import multiprocessing
 import os
+import pickle
 import signal
 import sys
+import tempfile
+import threading
+import traceback
+import weakref
 from collections.abc import Iterator
-from multiprocessing import connection
+from io import BytesIO
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+import cloudpickle
+import numpy as np
 
-from rlwb.env.shared import SharedFactory
-from rlwb.errors import WorkerError
-
+#: How workers start: as fresh interpreters, never as forks, which threads of the main process could harm.
+SPAWN = multiprocessing.get_context("spawn")
 #: Seconds that workers have to close their environments before they are killed.
 CLOSE_SECONDS = 5.0
+_ALIGNMENT = 64
 
 
-class DeadWorkerError(WorkerError):
-    """A worker process has ended without an answer.
+class SharedPickle:
+    """A pickled value whose arrays lie once in memory for all processes that load it.
 
-    Attributes
-    ----------
-    number
-        Which one.
+    They lie in a file without a name, whose memory is freed with the last process that maps it.
     """
 
-    def __init__(self, number: int, how: str) -> None:
-        super().__init__(f"Worker {number} {how}")
-        self.number = number
+    def __init__(self, value: Any) -> None:
+        buffers: list[pickle.PickleBuffer] = []
+        data = BytesIO()
+        _Pickler(data, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(value)
+        views = [buffer.raw() for buffer in buffers]
+        ends = list(itertools.accumulate(-(-view.nbytes // _ALIGNMENT) * _ALIGNMENT for view in views))
+        self._data = data.getvalue()
+        self._places = [(start, view.nbytes) for start, view in zip([0, *ends], views, strict=False)]
+        self._size = max(ends, default=0)
+        self._file = _nameless_file()
+        weakref.finalize(self, os.close, self._file)
+        with open(self._file, "wb", closefd=False) as file:
+            for (start, _), view in zip(self._places, views, strict=True):
+                file.seek(start)
+                file.write(view)
+            file.truncate(self._size)
+
+    def load(self) -> Any:
+        """Return the value; its arrays are views of the file, copied only where they are written to."""
+        memory = memoryview(mmap.mmap(self._file, 0, access=mmap.ACCESS_COPY) if self._size else b"")
+        return pickle.loads(self._data, buffers=[memory[start : start + size] for start, size in self._places])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_file": reduction.DupFd(self._file)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"_file": state["_file"].detach()})
 
 
-class WorkerVectorEnv(AsyncVectorEnv[Any, Any]):
-    """One process an environment, each a fresh interpreter (never a fork: threads of the main process do no harm).
+class _Pickler(cloudpickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        # NumPy copies a memory map into the pickle; as a plain array it becomes one of the shared buffers.
+        if type(obj) is np.memmap:
+            return obj.view(np.ndarray).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        return super().reducer_override(obj)
+
+
+def _nameless_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("rlwb")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Worker:
+    """A process with one object, whose methods it calls when asked to.
 
     Parameters
     ----------
-    make_slot
-        Makes an environment in a worker.
-    num_envs
-        Number of workers.
-    shared_memory
-        Whether observations come through shared memory instead of a pipe.
+    make
+        What makes the object in the process, as a `SharedPickle`; called with `args`.
+    args
+        Sent at the start, so shared memory of `multiprocessing` may be among them.
+
+    Attributes
+    ----------
+    process
+        The process.
+    pipe
+        Its end here, which receives the answer to each `send`: the value or None, and what was raised or None, as its
+        class's name, its text and its traceback.
     """
 
-    def __init__(self, make_slot: SharedFactory, num_envs: int, *, shared_memory: bool) -> None:
-        self._owner = os.getpid()
-        self.processes: list[Any] = []
-        try:
-            with _without_main_module():
-                super().__init__(
-                    [make_slot] * num_envs,
-                    shared_memory=shared_memory,
-                    copy=False,
-                    context="spawn",
-                    autoreset_mode=AutoresetMode.DISABLED,
-                )
-        except (EOFError, OSError):
-            if not self.processes:  # raised by env_fn in this process
-                raise
-            death = self._death()
-            self.close(terminate=True)
-            raise death from None
+    def __init__(self, make: SharedPickle, *args: Any) -> None:
+        self.pipe, end = SPAWN.Pipe()
+        self.process = SPAWN.Process(target=_serve, args=(end, make, *args), daemon=True)
+        with _without_main_module():
+            self.process.start()
+        end.close()
+        #: Ends the process at once, unless called in a fork of its parent; happens when the worker is forgotten, too.
+        self.kill = weakref.finalize(self, _kill, self.process, self.pipe, os.getpid())
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        with self._noticing_death():
-            self.reset_async(seed, options)
-            self._wait()
-            return self.reset_wait()
+    def send(self, name: str, *args: Any) -> None:
+        """Ask for a call, the first time for making the object; a dead worker shows when its answer is read."""
+        with contextlib.suppress(OSError):
+            # By cloudpickle: arguments may be of classes that exist in a script or a notebook only.
+            self.pipe.send_bytes(cloudpickle.dumps((name, args)))
 
-    def step(self, actions: Any) -> Any:
-        with self._noticing_death():
-            self.step_async(actions)
-            self._wait()
-            return self.step_wait()
+    def death(self) -> str:
+        """Return what became of a worker that has closed its pipe."""
+        self.process.join(CLOSE_SECONDS)
+        code = self.process.exitcode
+        if code is None or code >= 0:
+            return f"ended with exit code {code}"
+        cause = " (often by the system, for lack of memory)" if -code == signal.SIGKILL else ""
+        return f"was killed by {signal.Signals(-code).name}{cause}"
 
-    def set_attr(self, name: str, values: Any) -> None:
-        with self._noticing_death():
-            super().set_attr(name, values)
 
-    def close_extras(self, timeout: float | None = CLOSE_SECONDS, terminate: bool = False) -> None:
-        """End the workers; unless `terminate`, let each close its environment first and raise what that raises.
+def _kill(process: BaseProcess, pipe: Connection, owner: int) -> None:
+    if os.getpid() == owner:
+        process.kill()
+        process.join()
+        process.close()
+        pipe.close()
 
-        Does nothing in a fork of the process that started them.
-        """
-        if os.getpid() != self._owner:
-            return
-        try:
-            if not terminate:
-                self._close_environments(timeout)
-        finally:
-            self.closed = True
-            for process in self.processes:
-                process.kill()
-            for pipe, process in zip(self.parent_pipes, self.processes, strict=True):
-                process.join()
-                process.close()
-                if pipe is not None:  # gymnasium has closed that of a worker whose observation it could not take
-                    pipe.close()
-            self.error_queue.close()
 
-    def _close_environments(self, timeout: float | None) -> None:
-        try:
-            self.call_async("fault_of_closing")
-            self._wait(timeout)
-            faults = [fault for fault in self.call_wait() if fault]
-        except (DeadWorkerError, EOFError, OSError):
-            return  # one has died since its last answer, by no fault of an episode
-        if faults:
-            raise WorkerError(f"{faults[0]}, raised by close of an environment in a worker.")
+def _serve(pipe: Connection, make: SharedPickle, *args: Any) -> None:
+    # An interrupt at the keyboard reaches all processes; the main process decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    threading.Thread(target=_end_with_main_process, daemon=True).start()
+    served: Any = None
+    with contextlib.suppress(EOFError):
+        while True:
+            name, arguments = pipe.recv()
+            value = fault = None
+            try:
+                if served is None:
+                    served = make.load()(*args)
+                else:
+                    value = getattr(served, name)(*arguments)
+            except (Exception, SystemExit) as error:
+                fault = type(error).__name__, str(error), traceback.format_exc().rstrip()
+            pipe.send((value, fault))
 
-    @contextlib.contextmanager
-    def _noticing_death(self) -> Iterator[None]:
-        try:
-            yield
-        except (EOFError, OSError):
-            raise self._death() from None
 
-    def _wait(self, timeout: float | None = None) -> None:
-        """Wait until every worker has answered; raise as soon as one is dead, however long the others take."""
-        ends = {process.sentinel for process in self.processes}
-        waiting: set[Any] = set(self.parent_pipes)
-        while waiting:
-            ready = connection.wait([*waiting, *ends], timeout)
-            if not ready:
-                raise WorkerError(f"Workers were ended: their environments took more than {timeout} s to close.")
-            if ends.intersection(ready):
-                raise self._death()
-            waiting.difference_update(ready)
-
-    def _death(self) -> DeadWorkerError:
-        """Return what became of the first worker that is dead."""
-        ends = {process.sentinel: number for number, process in enumerate(self.processes)}
-        number = min((ends[end] for end in connection.wait(list(ends), CLOSE_SECONDS)), default=-1)
-        if number < 0:
-            return DeadWorkerError(number, "closed its connection")
-        self.processes[number].join()
-        code = self.processes[number].exitcode or 0
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return DeadWorkerError(number, how + " (often by the system, for lack of memory)" * (-code == signal.SIGKILL))
+def _end_with_main_process() -> None:
+    # Even while the environment computes.
+    main = multiprocessing.parent_process()
+    assert main is not None
+    main.join()
+    os._exit(1)
 
 
 @contextlib.contextmanager

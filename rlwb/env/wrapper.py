@@ -1,10 +1,13 @@
-"""A gymnasium environment out of simulator, interpreters and reward."""
+"""One episode at a time: simulator, interpreters and reward as a gymnasium environment, its figures, its trial."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -15,7 +18,9 @@ from rlwb.env.data_queue import DataQueue, Dataset, stream
 from rlwb.errors import ConfigError, DataError, InterpreterError, RlwbError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
 from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
-from rlwb.simulator import Simulator, State
+from rlwb.simulator import Episode, Simulator, State
+
+EnvFn = Callable[[], gym.Env[Any, Any]]
 
 
 class ExhaustedError(RlwbError):
@@ -68,9 +73,17 @@ class EnvWrapper(gym.Env[Any, Any]):
         The reward; None is 0 at every step.
     aux_info_collector
         Gathers ``info["aux_info"]`` after each step.
+
+    Attributes
+    ----------
+    state
+        The simulator's state of the current episode, of one row; from the first reset on.
+    status
+        What has happened in the current episode.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    state: State
 
     def __init__(
         self,
@@ -88,74 +101,45 @@ class EnvWrapper(gym.Env[Any, Any]):
         self.aux_info_collector = aux_info_collector
         self.observation_space = state_interpreter.observation_space
         self.action_space = action_interpreter.action_space
+        self.status = EnvWrapperStatus(None, done=True)
         self._states = seed_iterator
         self.seed_iterator: Iterator[Any] = stream(() if seed_iterator is None else seed_iterator)
-        self._state: State | None = None
-        self._status: EnvWrapperStatus | None = None
         # A spec, so that gymnasium's tools can make an environment of the same parts.
         parts = (simulator, state_interpreter, action_interpreter, seed_iterator, reward, aux_info_collector)
         self.spec = EnvSpec("rlwb/EnvWrapper-v0", entry_point=functools.partial(EnvWrapper, *parts))
 
-    @property
-    def state(self) -> State:
-        """The simulator's state of the current episode, of one row."""
-        if self._state is None:
-            raise ConfigError("The environment has no episode yet; call reset first.")
-        return self._state
-
-    @property
-    def status(self) -> EnvWrapperStatus:
-        """What has happened in the current episode."""
-        if self._status is None:
-            raise ConfigError("The environment has no episode yet; call reset first.")
-        return self._status
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; raise `ExhaustedError` after the last initial state."""
         super().reset(seed=seed)
-        if options is not None and "initial_state" in options:
-            initial = options["initial_state"]
-        else:
-            initial = self._next_state(seed)
+        initial = options["initial_state"] if options and "initial_state" in options else self._next_state(seed)
         own = int(self.np_random.integers(2**63)) if seed is None else seed
-        try:
-            return self._start(initial, np.array([own], dtype=np.uint64))
-        except StopIteration as error:
-            raise self._not_the_end("reset") from error
+        self.status = EnvWrapperStatus(initial)
+        self.state = self.simulator.start([initial], np.array([own], dtype=np.uint64))
+        if self.state.done[0]:
+            raise DataError(f"The episode of {initial} is over before its first decision; leave it out.")
+        return self._observe(), {"aux_info": {}}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Let the policy decide once. An episode ends by itself only: it is never truncated."""
-        if self.status.done:
-            raise ConfigError(f"The episode of {self.status.initial_state} has ended; call reset before the next step.")
-        try:
-            return self._advance(action)
-        except StopIteration as error:
-            raise self._not_the_end("step") from error
-
-    def _start(self, initial_state: Any, seeds: np.ndarray) -> tuple[Any, dict[str, Any]]:
-        self._status = EnvWrapperStatus(initial_state)
-        self._state = self.simulator.start([initial_state], seeds)
-        if self._state.done[0]:
-            raise DataError(f"The episode of {initial_state} is over before its first decision; leave it out.")
-        return self._observe(), {"aux_info": {}}
-
-    def _advance(self, policy_action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         status = self.status
-        name = f"the action given to {type(self.action_interpreter).__name__}"
-        check_in_space(self.action_space, policy_action, name)
-        action = self.action_interpreter.interpret(self.state.known, np.asarray(policy_action)[None])
-        status.action_history.append(policy_action)
+        if status.done:
+            raise ConfigError(
+                f"No episode is running; the last, of {status.initial_state}, has ended: call reset first."
+            )
+        check_in_space(self.action_space, action, f"the action given to {type(self.action_interpreter).__name__}")
+        amount = self.action_interpreter.interpret(self.state.known, np.asarray(action)[None])
+        status.action_history.append(action)
         status.cur_step += 1
-        self._state = self.simulator.step(self.state, action)
-        status.done = bool(self._state.done[0])
-        obs, outcome = self._observe(), self._state.outcome
+        self.state = self.simulator.step(self.state, amount)
+        status.done = bool(self.state.done[0])
+        obs, outcome = self._observe(), self.state.outcome
         parts = {} if self.reward is None else self.reward.parts(outcome)
         reward = float(sum_parts(parts)[0]) if parts else 0.0
         status.reward_history.append(reward)
         collected = {} if self.aux_info_collector is None else self.aux_info_collector.collect(outcome)
         info: dict[str, Any] = {"aux_info": _first(collected), "reward_parts": _first(parts)}
         if status.done:
-            info["metrics"] = _first(self._state.metrics())
+            info["metrics"] = _first(self.state.metrics())
         return obs, reward, status.done, False, info
 
     def _observe(self) -> Any:
@@ -180,20 +164,88 @@ class EnvWrapper(gym.Env[Any, Any]):
             if isinstance(self._states, DataQueue):
                 self._states.reseed(seed)
             self.seed_iterator = stream(self._states)
-        try:
-            return next(self.seed_iterator)
-        except StopIteration:
-            raise ExhaustedError(
-                "The initial states are used up; reset with a new one, or use DataQueue(repeat=-1)."
-            ) from None
-
-    @staticmethod
-    def _not_the_end(where: str) -> InterpreterError:
-        return InterpreterError(
-            f"A StopIteration was raised inside {where} by the simulator, an interpreter or the reward; "
-            "see the traceback above and raise another exception there."
-        )
+        for state in self.seed_iterator:
+            return state
+        raise ExhaustedError("The initial states are used up; reset with a new one, or use DataQueue(repeat=-1).")
 
 
 def _first(columns: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {name: values[0] if np.ndim(values[0]) else float(values[0]) for name, values in columns.items()}
+
+
+class EpisodeFigures:
+    """The figures of one episode, gathered from the ``info`` of its steps; see `FiniteVectorEnv.metrics`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._aux: dict[str, list[float]] = {}
+
+    def add(self, info: dict[str, Any]) -> None:
+        """Take in one step: each number of ``reward_parts``, and those of ``aux_info`` that are known."""
+        for name, value in info.get("reward_parts", {}).items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(value)
+        for name, value in info.get("aux_info", {}).items():
+            if isinstance(value, (int, float, np.number, np.bool_)):
+                known = self._aux.setdefault(name, [])
+                if math.isfinite(value):
+                    known.append(float(value))
+
+    def finish(self, info: dict[str, Any]) -> dict[str, float]:
+        """Return the figures; `info` is that of the last step, with the simulator's ``metrics``."""
+        figures = {name: float(value) for name, value in info.get("metrics", {}).items()}
+        figures |= {f"reward/{name}": value for name, value in self._sums.items()}
+        return figures | {
+            f"aux/{name}": sum(known) / len(known) if known else math.nan for name, known in self._aux.items()
+        }
+
+
+def describe(initial_state: Any, limit: int = 300) -> str:
+    """Return a text of limited length that names an initial state in an error message."""
+    text = str(initial_state)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def check_env(env_fn: EnvFn, initial_state: object, *, seed: int = 0, max_steps: int = 100_000) -> dict[str, float]:
+    """Run one episode with random actions, and return its figures: ``length``, ``reward`` and its metrics.
+
+    Raises
+    ------
+    InterpreterError
+        Naming class and key, when a simulator, an interpreter or a reward raises or returns something outside its
+        contract (a wrong shape or dtype, NaN, None, a missing key), and when the episode does not end within
+        `max_steps`. Errors that rlwb itself words (`RlwbError`) are passed on as they are.
+    """
+    env = env_fn()
+    figures, total = EpisodeFigures(), 0.0
+    try:
+        env.action_space.seed(seed)
+        env.reset(seed=seed, options={"initial_state": initial_state})
+        for step in range(1, max_steps + 1):
+            _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+            figures.add(info)
+            total += float(reward)
+            if terminated or truncated:
+                return {"length": float(step), "reward": total, **figures.finish(info)}
+    except RlwbError:
+        raise
+    except Exception as error:
+        raise InterpreterError(
+            f"{_blame(error.__traceback__)} raised {type(error).__name__} in a trial episode of "
+            f"{describe(initial_state)}: {error}; correct it before training."
+        ) from error
+    finally:
+        env.close()
+    raise InterpreterError(
+        f"The trial episode of {describe(initial_state)} has not ended after {max_steps} steps; check the simulator's "
+        "done()."
+    )
+
+
+def _blame(tb: TracebackType | None) -> str:
+    """Return class and place of the innermost part of the environment that an exception passed through."""
+    place = "env_fn's environment"
+    for frame, line in traceback.walk_tb(tb):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, (Simulator, Episode, StateInterpreter, ActionInterpreter, Reward, AuxiliaryInfoCollector)):
+            place = f"{type(owner).__name__}.{frame.f_code.co_name} (line {line} of {frame.f_code.co_filename})"
+    return place

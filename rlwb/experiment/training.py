@@ -47,8 +47,15 @@ def train_policy(
     import torch
 
     from rlwb.evaluation.results import PA_TITLES
-    from rlwb.trainer import Checkpoint, EarlyStopping, MetricsWriter, Trainer, TrainingVessel, find_resumable
-    from rlwb.trainer.progress import ProgressLines
+    from rlwb.trainer import (
+        Checkpoint,
+        EarlyStopping,
+        MetricsWriter,
+        ProgressLines,
+        Trainer,
+        TrainingVessel,
+        find_resumable,
+    )
 
     settings, figure = config.train, config.execution.rules.judged_by
     refuse_shorter(last_iteration(run.checkpoints), settings.iterations)

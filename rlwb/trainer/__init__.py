@@ -1,13 +1,11 @@
 """Training: the loop, what it trains, and what happens around it."""
 
-from rlwb.trainer.api import backtest, result_table, train
-from rlwb.trainer.callbacks import Checkpoint, EarlyStopping
+from rlwb.trainer.api import train
+from rlwb.trainer.callbacks import Checkpoint, EarlyStopping, EpisodesWriter, History, MetricsWriter, ProgressLines
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
-from rlwb.trainer.collect import Episodes, collect
-from rlwb.trainer.progress import ProgressLines
+from rlwb.trainer.collect import Episodes, backtest, collect, result_table
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
-from rlwb.trainer.writers import EpisodesWriter, History, MetricsWriter
 
 __all__ = [
     "Callback",

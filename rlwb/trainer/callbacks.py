@@ -1,4 +1,4 @@
-"""Stopping a training early, and saving checkpoints."""
+"""What happens around a training: stopping early, checkpoints, tables of figures, lines of progress."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import copy
 import logging
 import math
 import os
+import re
 import time
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+
 from rlwb.errors import ConfigError
+from rlwb.files import atomic_path
 from rlwb.trainer.checkpoint import checkpoint_name, list_checkpoints, point_latest, save_checkpoint
+from rlwb.trainer.collect import unknown_figure
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
-from rlwb.trainer.watched import unknown_figure
 
 logger = logging.getLogger(__name__)
+
+_RECENT = 10
+"""Iterations whose mean duration tells how long the rest will take."""
 
 
 class EarlyStopping(Callback):
@@ -65,9 +75,9 @@ class EarlyStopping(Callback):
         self.restore_best_weights = restore_best_weights
         self.best = -math.inf if baseline is None else self.sign * baseline
         self.best_iteration = 0
+        self.best_weights: Any = None
         self.waited = 0
         self.missing = 0
-        self._best_weights: Any = None
 
     @property
     def state_key(self) -> str:
@@ -83,28 +93,21 @@ class EarlyStopping(Callback):
         if value - self.min_delta > self.best:
             self.best, self.best_iteration, self.waited = value, trainer.current_iter, 0
             if self.restore_best_weights:
-                self._best_weights = copy.deepcopy(vessel.policy.state_dict())
+                self.best_weights = copy.deepcopy(vessel.policy.state_dict())
         else:
             self.waited += 1
-            if self.waited >= self.patience:
-                trainer.should_stop = True
+            trainer.should_stop |= self.waited >= self.patience
 
     def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        if self._best_weights is not None:
-            vessel.policy.load_state_dict(copy.deepcopy(self._best_weights))
+        if self.best_weights is not None:
+            vessel.policy.load_state_dict(copy.deepcopy(self.best_weights))
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "best": self.best,
-            "best_iteration": self.best_iteration,
-            "waited": self.waited,
-            "missing": self.missing,
-            "best_weights": self._best_weights,
-        }
+        names = ("best", "best_iteration", "best_weights", "waited", "missing")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.best_iteration = state["best"], state["best_iteration"]
-        self.waited, self.missing, self._best_weights = state["waited"], state["missing"], state["best_weights"]
+        vars(self).update({name: state[name] for name in self.state_dict()})
 
 
 class Checkpoint(Callback):
@@ -177,7 +180,11 @@ class Checkpoint(Callback):
         due = self.every_n_iters is not None and number % self.every_n_iters == 0
         late = self.time_interval is not None and time.monotonic() - self._saved_at >= self.time_interval
         if due or late or trainer.is_last_iter:
-            self._save(trainer)
+            path = self.dirpath / checkpoint_name(number)
+            save_checkpoint(path, {**trainer.state_dict(), "meta": self.meta})
+            point_latest(path)
+            self._saved_at = time.monotonic()
+            self._prune(number)
 
     def state_dict(self) -> dict[str, Any]:
         return {"scores": self.scores}
@@ -185,22 +192,158 @@ class Checkpoint(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.scores = dict(state["scores"])
 
-    def _save(self, trainer: Trainer) -> None:
-        path = self.dirpath / checkpoint_name(trainer.current_iter)
-        save_checkpoint(path, {**trainer.state_dict(), "meta": self.meta})
-        point_latest(path)
-        self._saved_at = time.monotonic()
-        self._prune(trainer.current_iter)
-
     def _prune(self, newest: int) -> None:
         saved = list_checkpoints(self.dirpath)
-        for iteration in [i for i in saved if i > newest]:
-            saved.pop(iteration).unlink()
-        if self.keep_best is None and self.keep_last is None:
-            return
-        ranked = [i for i in saved if not math.isnan(self.scores.get(i, math.nan))]
-        ranked.sort(key=lambda i: (-self.scores[i], i))
-        keep = set(ranked[: self.keep_best or 0]) | set(list(saved)[-(self.keep_last or 1) :])
-        for iteration, path in saved.items():
-            if iteration not in keep:
+        keep = {number for number in saved if number <= newest}
+        if self.keep_best is not None or self.keep_last is not None:
+            ranked = [number for number in keep if not math.isnan(self.scores.get(number, math.nan))]
+            ranked.sort(key=lambda number: (-self.scores[number], number))
+            keep = {*ranked[: self.keep_best or 0], *sorted(keep)[-(self.keep_last or 1) :]}
+        for number in saved.keys() - keep:
+            saved[number].unlink()
+
+
+class History(Callback):
+    """Keeps the figures of every iteration in memory, for a script or notebook that writes no files.
+
+    Attributes
+    ----------
+    train, validation
+        One mapping an iteration or validation, with its number under ``iteration``. On a resume, rows after the
+        checkpoint's iteration are gone.
+    """
+
+    rank = 1
+
+    def __init__(self) -> None:
+        self.train: list[dict[str, float]] = []
+        self.validation: list[dict[str, float]] = []
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        number = {"iteration": trainer.current_iter}
+        figures = trainer.metrics.items()
+        judged = {name.removeprefix("val/"): value for name, value in figures if name.startswith("val/")}
+        self.train.append({**number, **{name: value for name, value in figures if not name.startswith("val/")}})
+        if judged:
+            self.validation.append({**number, **judged})
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"train": self.train, "validation": self.validation}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.train, self.validation = list(state["train"]), list(state["validation"])
+
+
+class MetricsWriter(History):
+    """Writes ``train.csv`` (a row an iteration) and ``validation.csv`` (a row a validation), whole each time.
+
+    Parameters
+    ----------
+    dirpath
+        Folder; made when missing.
+    """
+
+    def __init__(self, dirpath: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self.dirpath = Path(dirpath)
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self._write()
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        super().on_iter_end(trainer, vessel)
+        self._write()
+
+    def _write(self) -> None:
+        for name, rows in {"train": self.train, "validation": self.validation}.items():
+            if rows:
+                with atomic_path(self.dirpath / f"{name}.csv") as path:
+                    pd.DataFrame(rows).to_csv(path, index=False)
+
+
+class EpisodesWriter(Callback):
+    """Writes the training episodes of each iteration: ``episodes-000001.csv``, …, a row an episode, whole each time.
+
+    Columns are ``episode`` (its number in the collect), ``length``, ``reward`` (sum of its rewards), then its figures
+    as in `Episodes.metrics`; what is missing is an empty cell. The folder holds the episodes of one training: files of
+    later iterations than the one that a fit starts behind are removed.
+
+    Parameters
+    ----------
+    dirpath
+        Folder; made when missing.
+    """
+
+    def __init__(self, dirpath: str | os.PathLike[str]) -> None:
+        self.dirpath = Path(dirpath)
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        for path in self.dirpath.glob("episodes-*.csv"):
+            name = re.fullmatch(r"episodes-(\d{6,})", path.stem)
+            if name and int(name[1]) > trainer.current_iter:
                 path.unlink()
+
+    def on_train_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        episodes = trainer.episodes
+        assert episodes is not None
+        own = {"episode": np.arange(episodes.count), "length": episodes.length, "reward": episodes.returns}
+        with atomic_path(self.dirpath / f"episodes-{trainer.current_iter:06d}.csv") as path:
+            pd.DataFrame({**own, **episodes.metrics}).to_csv(path, index=False)
+
+
+class ProgressLines(Callback):
+    """Prints a line an iteration, short enough for a log: the figures asked for, and the time left.
+
+    Parameters
+    ----------
+    figures
+        Name in ``trainer.metrics`` to what the line calls it; one that is missing is left out.
+    echo
+        Receives each line.
+    clock
+        Seconds that never run backwards.
+    """
+
+    rank = 3
+
+    def __init__(
+        self,
+        figures: dict[str, str] | None = None,
+        echo: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.figures = {"pa": "PA", "val/pa": "validation PA", "reward": "reward"} if figures is None else figures
+        self.echo = echo
+        self.clock = clock
+        self._ends: deque[float] = deque(maxlen=_RECENT + 1)
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self._ends.clear()
+        self._ends.append(self.clock())
+        if trainer.current_iter:
+            self.echo(f"continued after iteration {trainer.current_iter}")
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self._ends.append(self.clock())
+        done, total = trainer.current_iter, trainer.max_iters
+        each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
+        parts = [f"iteration {done:{len(str(total or 0))}d}" + (f" of {total}" if total else "")]
+        for name, title in self.figures.items():
+            value: Any = trainer.metrics.get(name)
+            if value is not None:
+                parts.append(f"{title} {'missing' if math.isnan(value) else format(round(value, 2) + 0.0, '.2f')}")
+        parts.append(f"{each:.1f} s each")
+        if trainer.is_last_iter:
+            parts.append("done")
+        elif total:
+            parts.append(f"{_duration(each * (total - done))} left")
+        self.echo("  ".join(parts))
+
+
+def _duration(seconds: float) -> str:
+    """Return seconds as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,26 +1,29 @@
-"""Running a policy on a vector environment, each initial state exactly once."""
+"""Running a policy on initial states, each exactly once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rlwb.batch import join
-from rlwb.env import FiniteVectorEnv
+from rlwb.env import FiniteVectorEnv, make_env
+from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError, RlwbError
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Actor
+from rlwb.reward import Reward
 from rlwb.seeds import Stream, uniform
+from rlwb.simulator import Simulator
 
 #: Figures of every training iteration beside those of its episodes and of the update.
 OF_TRAINING = ("transitions", "seconds")
 #: Figures of every collect beside the episodes' own.
 OF_ANY_COLLECT = ("episodes", "reward", "length")
-
-#: Episode numbers, observations, actions, rewards and ends of one step.
-_Part = tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -80,16 +83,15 @@ class Episodes:
     @staticmethod
     def join(parts: Sequence[Episodes]) -> Episodes:
         """Lay the figures of several collects end to end, without transitions."""
-        names = dict.fromkeys(name for part in parts for name in part.metrics)
-        filled = [
-            replace(part, metrics={name: part.metrics.get(name, np.full(part.count, np.nan)) for name in names})
-            for part in parts
-        ]
+        columns = {
+            name: np.concatenate([part.metrics.get(name, np.full(part.count, np.nan)) for part in parts])
+            for name in dict.fromkeys(name for part in parts for name in part.metrics)
+        }
         return Episodes(
             sum(part.count for part in parts),
-            join([part.length for part in parts]),
-            join([part.returns for part in parts]),
-            join([part.metrics for part in filled]),
+            np.concatenate([part.length for part in parts]),
+            np.concatenate([part.returns for part in parts]),
+            columns,
             join([part.details for part in parts]),
         )
 
@@ -106,8 +108,7 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
         Whether to keep the transitions, for an update.
     """
     active = env.reset()
-    parts: list[_Part] = []
-    seen: dict[int, dict[str, float]] = {}
+    kept: list[tuple[Any, ...]] = []
     steps = np.zeros(max(len(active.episode), 1), dtype=np.int64)
     returns = np.zeros(len(steps))
     while len(active.episode):
@@ -120,30 +121,71 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
         action = actor.act(active.obs, noise)
         result, following = env.step(action)
         if keep:
-            parts.append((episode, active.obs, np.asarray(action), result.reward, result.done))
+            kept.append((episode, active.obs, np.asarray(action), result.reward, result.done))
         steps[episode] += 1
         returns[episode] += result.reward
-        seen.update(result.metrics)
         active = following
     count = int((steps > 0).sum())
     if not (steps[:count] > 0).all():
         skipped = int(np.flatnonzero(steps == 0)[0])
         raise RlwbError(f"the environment gave no step of episode {skipped}; number the episodes 0, 1, 2, … in a row.")
-    figures = env.metrics() or _columns(seen, count)
-    gathered = Episodes(count, steps[:count], returns[:count], figures, env.details())
-    if keep and parts:
-        _lay_end_to_end(gathered, parts)
+    gathered = Episodes(count, steps[:count], returns[:count], env.metrics(), env.details())
+    if kept:
+        numbers, *transitions = zip(*kept, strict=True)
+        # A stable sort keeps each episode's steps in time order.
+        order = np.argsort(np.concatenate(numbers), kind="stable")
+        gathered.obs, gathered.action, gathered.reward, gathered.done = (join(part, order) for part in transitions)
     return gathered
 
 
-def _columns(seen: dict[int, dict[str, float]], count: int) -> dict[str, np.ndarray]:
-    names = list(dict.fromkeys(name for values in seen.values() for name in values))
-    return {name: np.array([seen.get(i, {}).get(name, np.nan) for i in range(count)], dtype=float) for name in names}
+def backtest(
+    simulator: Simulator[Any],
+    state_interpreter: StateInterpreter[Any],
+    initial_states: Sequence[Any],
+    action_interpreter: ActionInterpreter[Any],
+    policy: Actor,
+    *,
+    reward: Reward[Any] | None = None,
+    finite_env_type: str = "native",
+    concurrency: int = 1,
+    chunk: int = 4096,
+) -> Episodes:
+    """Run `policy` greedily on every initial state, once.
+
+    Parameters
+    ----------
+    chunk
+        Most episodes at once in the native environment; bounds the memory.
+
+    Returns
+    -------
+    Episodes
+        In the order of `initial_states`, without transitions.
+    """
+    if not len(initial_states) or chunk < 1:
+        raise ConfigError(
+            f"backtest got {len(initial_states)} initial states and chunk={chunk}; give at least 1 of each."
+        )
+    if finite_env_type != "native":
+        chunk = len(initial_states)
+    parts = []
+    for low in range(0, len(initial_states), chunk):
+        states = take(initial_states, np.arange(low, min(low + chunk, len(initial_states))))
+        kwargs: dict[str, Any] = {"finite_env_type": finite_env_type, "concurrency": concurrency}
+        with make_env(simulator, state_interpreter, action_interpreter, reward, states, **kwargs) as env:
+            env.first_episode = low
+            parts.append(collect(env, policy))
+    return Episodes.join(parts)
 
 
-def _lay_end_to_end(gathered: Episodes, parts: list[_Part]) -> None:
-    episode, obs, action, reward, done = zip(*parts, strict=True)
-    # A stable sort keeps each episode's steps in time order.
-    order = np.argsort(np.concatenate(episode), kind="stable")
-    gathered.obs = join(obs, order)
-    gathered.action, gathered.reward, gathered.done = (join(part, order) for part in (action, reward, done))
+def result_table(orders: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:
+    """Return the orders with their figures and rewards, one row an order."""
+    return orders.reset_index(drop=True).assign(**episodes.metrics, reward=episodes.returns)
+
+
+def unknown_figure(who: str, name: str, known: Collection[str]) -> str:
+    """Return what is wrong when `who` watches the figure `name`, and which figures there are."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    names = ", ".join(sorted(name for name in known if not name.endswith("_count")))
+    return f"{who} watches {name!r}, which is not among the figures {names}{hint}"

@@ -13,13 +13,11 @@ from tqdm.auto import tqdm
 
 from rlwb.env import FiniteVectorEnv
 from rlwb.env.data_queue import take
-from rlwb.env.make import ENV_TYPES
-from rlwb.env.vector import check_env_type
+from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.trainer.checkpoint import load_checkpoint
-from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes
+from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
 from rlwb.trainer.vessel import TrainingVessel
-from rlwb.trainer.watched import unknown_figure
 
 _DEV_RUN_EPISODES = 8
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rlwb.env import vectorize_env
-from rlwb.env.shared import dump_shared, load_shared
+from rlwb.env.workers import SharedPickle
 from rlwb.errors import ConfigError, WorkerError
 from tests.env.test_vector import collect
 from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders, toy_env
@@ -150,7 +150,7 @@ def test_killed_worker_is_noticed_while_another_is_busy():
     envs = vectorize_env(env_fn(simulator=Hangs), [ToyOrder(1), ToyOrder(0)], finite_env_type="shmem", concurrency=2)
     envs.reset()
     # The killed one is stopped first, so that it cannot answer before it dies.
-    victim = envs._slots.processes[0].pid
+    victim = envs._slots[0].process.pid
     os.kill(victim, signal.SIGSTOP)
     timer = threading.Timer(0.2, os.kill, (victim, signal.SIGKILL))
     timer.start()
@@ -164,7 +164,7 @@ def test_killed_worker_is_noticed_while_another_is_busy():
 def test_worker_killed_between_steps():
     envs = vectorize_env(env_fn(), orders(4), finite_env_type="subproc", concurrency=2)
     envs.reset()
-    os.kill(envs._slots.processes[1].pid, signal.SIGKILL)
+    os.kill(envs._slots[1].process.pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"Worker 1 was killed by SIGKILL .*\(toy order 1\)"):
         envs.step([0, 0])
 
@@ -172,7 +172,7 @@ def test_worker_killed_between_steps():
 def test_worker_killed_before_close_does_no_harm():
     with vectorize_env(env_fn(), orders(4), finite_env_type="subproc", concurrency=2) as envs:
         envs.reset()
-        os.kill(envs._slots.processes[0].pid, signal.SIGKILL)
+        os.kill(envs._slots[0].process.pid, signal.SIGKILL)
 
 
 def test_parent_that_raises_leaves_nothing():
@@ -231,11 +231,10 @@ def fails_in_workers():
     return toy_env()
 
 
-def test_env_fn_that_fails_in_the_workers_only(capfd):
+def test_env_fn_that_fails_in_the_workers_only():
     envs = vectorize_env(fails_in_workers, orders(2), finite_env_type="subproc", concurrency=2)
-    with pytest.raises(WorkerError, match=r"Worker \d ended with exit code 1 in env_fn"):
+    with pytest.raises(WorkerError, match=r"FileNotFoundError in env_fn: no such market(.|\n)*in fails_in_workers"):
         envs.reset()
-    assert "no such market" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, EOFError, ValueError])
@@ -267,7 +266,7 @@ def test_main_process_that_dies_takes_its_workers_along(how, tmp_path):
 
         envs = vectorize_env(lambda: toy_env(simulator=Busy), [Own(0), Own(1)], finite_env_type="shmem", concurrency=2)
         envs.reset()
-        print(*(process.pid for process in envs._slots.processes), flush=True)
+        print(*(worker.process.pid for worker in envs._slots), flush=True)
         if sys.argv[1] == "raise":
             raise SystemExit(3)
         envs.step([0, 0])
@@ -392,15 +391,12 @@ def test_workers_need_neither_torch_nor_numba():
 
 
 def test_shared_arrays_are_equal_and_private_to_the_reader():
-    file = os.memfd_create("test")
     value = {"big": np.arange(100_000.0), "small": np.arange(3), "f": np.asfortranarray(np.ones((400, 300)))}
     value["big"].flags.writeable = False
-    data, places = dump_shared(value, file)
-    assert len(data) < 2000
-    assert [size for _, size in places] == [800_000, 960_000]
-    one, other = load_shared(data, places, file), load_shared(data, places, file)
+    shared = SharedPickle(value | {"empty": np.zeros(0)})
+    assert len(shared._data) < 2000
+    one, other = shared.load(), shared.load()
     one["f"][0] = 5
     for key in value:
         np.testing.assert_array_equal(other[key], value[key])
-    del one, other
-    os.close(file)
+    assert SharedPickle(np.zeros(0)).load().shape == (0,)

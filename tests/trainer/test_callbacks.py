@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,18 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.trainer import Callback, Checkpoint, EarlyStopping, EpisodesWriter, MetricsWriter, Trainer, load_checkpoint
+from rlwb.trainer import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpisodesWriter,
+    History,
+    MetricsWriter,
+    ProgressLines,
+    Trainer,
+    load_checkpoint,
+)
+from rlwb.trainer.trainer import bar_figures
 from tests.trainer.corridor_vessel import corridor_vessel
 from tests.trainer.small import assert_same_weights, small_ppo, small_vessel, weights
 from tests.trainer.test_trainer import Script
@@ -21,7 +33,7 @@ def stopped_after(values: list[float], **kwargs: Any) -> tuple[int, EarlyStoppin
     callback = EarlyStopping(**kwargs)
     for number, value in enumerate(values, 1):
         trainer = SimpleNamespace(metrics={"val/pa": value}, current_iter=number, should_stop=False)
-        callback.on_validate_end(trainer, SimpleNamespace(policy=small_ppo()))
+        callback.on_validate_end(trainer, SimpleNamespace())
         if trainer.should_stop:
             return number, callback
     return 0, callback
@@ -286,3 +298,112 @@ def test_meta_travels_along(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, meta={"columns": ["open"], "scale": np.float64(2.0)})
     Trainer(max_iters=1, callbacks=[checkpoint]).fit(small_vessel())
     assert load_checkpoint(tmp_path / "latest")["meta"] == {"columns": ["open"], "scale": 2.0}
+
+
+# Lines of progress and figures in memory
+
+
+class Told:
+    """What the callback reads of a trainer."""
+
+    def __init__(self, total: int | None) -> None:
+        self.max_iters, self.current_iter, self.metrics = total, 0, {"pa": 1.0, "reward": 2.0}
+
+    @property
+    def is_last_iter(self) -> bool:
+        return self.current_iter == self.max_iters
+
+
+def lines_of(total: int | None, count: int, seconds: float, start: int = 0) -> list[str]:
+    lines: list[str] = []
+    callback = ProgressLines(echo=lines.append, clock=itertools.count(0, seconds).__next__)
+    told = Told(total)
+    told.current_iter = start
+    callback.on_fit_start(told, None)  # type: ignore[arg-type]
+    for _ in range(count):
+        told.current_iter += 1
+        callback.on_iter_end(told, None)  # type: ignore[arg-type]
+    return lines
+
+
+def test_g07_a_line_an_iteration_with_the_time_left() -> None:
+    lines = lines_of(500, 500, 2.0)
+    assert len(lines) == 500
+    assert lines[0] == "iteration   1 of 500  PA 1.00  reward 2.00  2.0 s each  16 min 38 s left"
+    assert lines[-1] == "iteration 500 of 500  PA 1.00  reward 2.00  2.0 s each  done"
+    assert sum(map(len, lines)) < 100_000
+    assert not any("\r" in line for line in lines)
+
+
+def test_a_resumed_training_says_so_and_knows_no_end_without_one() -> None:
+    lines = lines_of(None, 1, 1.0, start=7)
+    assert lines == ["continued after iteration 7", "iteration 8  PA 1.00  reward 2.00  1.0 s each"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert lines_of(2, 1, seconds)[0].endswith(f"s each  {text} left")
+
+
+def test_a_bar_shows_the_net_figure_where_costs_make_one() -> None:
+    free = {"pa": 1.0, "pa_net": 1.0, "val/pa": 2.0, "val/pa_net": 2.0, "reward": 3.0, "seconds": 9.0}
+    assert bar_figures(free) == {"reward": "3", "pa": "1", "val/pa": "2"}
+    assert bar_figures({**free, "pa_net": 0.5, "val/pa_net": -1.0}) == {
+        "reward": "3",
+        "pa_net": "0.5",
+        "val/pa_net": "-1",
+    }
+    assert bar_figures({"reward": 3.0}) == {"reward": "3"}
+
+
+def test_history_keeps_every_iteration() -> None:
+    history, lines = History(), []
+    trainer = Trainer(max_iters=2, val_every_n_iters=2, callbacks=[ProgressLines(echo=lines.append), history])
+    trainer.fit(small_vessel())
+    assert [row["iteration"] for row in history.train] == [1, 2]
+    assert [row["iteration"] for row in history.validation] == [2]
+    assert history.validation[0]["pa"] == trainer.metrics["val/pa"]
+    assert "pa" in history.train[0]
+    assert not any(name.startswith("val/") for name in history.train[1])
+    again = History()
+    again.load_state_dict(history.state_dict())
+    assert again.train == history.train
+    assert len(lines) == 2
+    assert "validation PA" in lines[1]
+
+
+# What callbacks may watch
+
+
+def check(callback: Callback, *, every: int | None = 1, figures: tuple[str, ...] | None = ("loss",)) -> None:
+    vessel: Any = SimpleNamespace(policy=SimpleNamespace(figures=figures))
+    Trainer(max_iters=1, callbacks=[callback], val_every_n_iters=every)._check_watched(vessel, {"pa": 0.0})
+
+
+@pytest.mark.parametrize("name", ["val/pa", "val/pa_count", "val/reward", "pa", "loss", "seconds", "transitions"])
+def test_figures_that_will_come(name: str) -> None:
+    check(EarlyStopping(name))
+
+
+@pytest.mark.parametrize("name", ["val/paa", "val/loss", "los", "val/seconds"])
+def test_figures_that_never_come(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        check(EarlyStopping(name))
+
+
+def test_without_validations_nothing_can_be_watched_at_them() -> None:
+    with pytest.raises(ConfigError, match="val_every_n_iters is empty"):
+        check(EarlyStopping("pa"), every=None)
+    watcher = Callback()
+    watcher.watches = "val/pa"
+    with pytest.raises(ConfigError, match="val/pa"):
+        check(watcher, every=None)
+
+
+def test_what_a_policy_reports_may_be_unknown() -> None:
+    check(EarlyStopping("q_loss"), figures=None)
+    with pytest.raises(ConfigError, match="val/q"):
+        check(EarlyStopping("val/q"), figures=None)
+    check(Callback())

@@ -80,7 +80,10 @@ class Skips(FiniteVectorEnv):
         return Active(np.array([1]), np.zeros((1, 1)))
 
     def step(self, action):
-        return StepResult(np.array([1]), np.zeros(1), np.array([True]), {}), Active(np.array([], dtype=int), {})
+        return StepResult(np.array([1]), np.zeros(1), np.array([True])), Active(np.array([], dtype=int), {})
+
+    def metrics(self):
+        return {}
 
     def close(self) -> None: ...
 

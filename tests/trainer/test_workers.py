@@ -1,18 +1,16 @@
 from __future__ import annotations
 
 import os
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
 
 from rlwb.errors import WorkerError
 from rlwb.trainer import Callback, Trainer
+from tests.env.test_workers import children
 from tests.trainer.corridor import Walker, corridor
 from tests.trainer.corridor_vessel import corridor_vessel
-
-
-def children() -> set[int]:
-    return {int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
 def resident(pid: int | str) -> int:
@@ -32,6 +30,7 @@ class Watch(Callback):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts processes in /proc")
 def test_e17_fifty_iterations_keep_the_same_workers_and_memory() -> None:
+    resource_tracker.ensure_running()  # Python keeps it from the first workers on
     before, watch = children(), Watch()
     vessel = corridor_vessel(episode_per_iter=8, batch_size=10**6, repeat=1)
     trainer = Trainer(max_iters=50, val_every_n_iters=10, finite_env_type="subproc", concurrency=4, callbacks=[watch])
