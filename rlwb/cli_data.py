@@ -131,7 +131,7 @@ def check(
     Exit codes: 0 sound, 3 not sound, 2 nothing that could be checked.
     """
     from rlwb.experiment.notebook import is_attended
-    from rlwb.files import write_json
+    from rlwb.files import write_json, write_text
     from rlwb.market.dataset.progress import BarProgress
     from rlwb.market.quality import check_bars
 
@@ -152,9 +152,9 @@ def check(
     if json is not None:
         write_json(json, quality.as_dict())
     if html is not None:
-        from rlwb.evaluation.quality import write_quality_page
+        from rlwb.evaluation.quality import quality_page
 
-        write_quality_page(quality, html)
+        write_text(html, quality_page(quality))
     if not quality.sound:
         raise typer.Exit(3)
 
