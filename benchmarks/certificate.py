@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import functools
 import itertools
 import json
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from benchmarks.machine import describe_machine, load
+from benchmarks.measure import context
 from benchmarks.table import RESULTS
 from rlwb.certificate import METHODS, CertifiedMarket, TreeSettings, certify, gaussian_market, tree_market
 from rlwb.files import write_json
@@ -106,11 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     markets = args.markets or list(MARKETS)[: 2 if args.quick else None]
     settings = _QUICK if args.quick else {}
-    context = {
-        "machine": describe_machine(),
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "load": round(load(), 2),
-    }
+    about = context()
     out = args.out or (_OUT.with_name("certificate-quick.json") if args.quick else _OUT)
     kept = json.loads(out.read_text(encoding="utf-8")) if out.exists() else []
     rows = {(row["market"], row["method"], row["seed"]): row for row in kept}
@@ -119,7 +114,7 @@ def main() -> None:
         tasks = [task for task in tasks if task not in rows]
     with tqdm(total=len(tasks), unit="run") as bar:
         for row in measure(tasks, jobs=args.jobs, **settings):
-            rows[row["market"], row["method"], row["seed"]] = {**row, **context}
+            rows[row["market"], row["method"], row["seed"]] = {**row, **about}
             # After each run, so that one cut short has lost little.
             write_json(out, ordered(rows.values()))
             share = "no share" if _missing(row["share"]) else f"{row['share']:.1%}"

@@ -8,13 +8,11 @@ as it can, and it is kept in ``.fuzz/``.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,10 +24,11 @@ from types import FrameType
 from typing import Any
 
 import hypothesis
+import numpy as np
 
 from benchmarks.fuzzing.damage import Tree, damaged, write_tree
 from benchmarks.fuzzing.targets import LIMIT, TARGETS, Target, UnexpectedError
-from benchmarks.machine import describe_machine
+from benchmarks.measure import context, run_job, status_memory
 from benchmarks.table import RESULTS
 from rlwb.files import write_json
 
@@ -49,8 +48,6 @@ class Watch:
         self.target, self.folder = target, folder
         self.counts = {"inputs": 0, "answers": 0, "refusals": 0}
         self.peak, self.slowest = 0.0, 0.0
-        self.arcs: set[tuple[object, int, int]] = set()
-        self.outcomes: set[str] = set()
         self._acts: list[str] | None = None
         sys.addaudithook(self._note)
         signal.signal(signal.SIGPROF, self._late)
@@ -63,13 +60,11 @@ class Watch:
         began, before = time.perf_counter(), _resident("VmRSS", reset=True)
         self._acts = []
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        sys.settrace(self._trace if self.counts["inputs"] % 20 == 1 else None)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                outcome, kind = self.target.check(files, self.folder)
+                outcome = self.target.check(files, self.folder)
         finally:
-            sys.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
             acts, self._acts = self._acts, None
         grown = _resident("VmHWM") - before
@@ -79,7 +74,6 @@ class Watch:
         if grown > MEGABYTES:
             raise UnexpectedError(f"takes {grown:.0f} MB for {sum(map(len, files.values())):,} bytes")
         self.counts[outcome] += 1
-        self.outcomes.add(kind)
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self._acts is not None:
@@ -90,29 +84,12 @@ class Watch:
     def _late(self, number: int, frame: FrameType | None) -> None:
         raise UnexpectedError(f"takes longer than {SECONDS} s")
 
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """Collect pairs of lines, one after the other in one function of rlwb."""
-        if "/rlwb/" not in frame.f_code.co_filename:
-            return None
-        last = 0
-
-        def line(frame: FrameType, event: str, argument: Any) -> Any:
-            nonlocal last
-            if event == "line":
-                self.arcs.add((frame.f_code, last, frame.f_lineno))
-                last = frame.f_lineno
-            return line
-
-        return line
-
 
 def _resident(name: str, reset: bool = False) -> float:
-    """Return the process's memory in MB, now (VmRSS) or at most since the last reset (VmHWM)."""
+    """Return the process's memory in MB, now (VmRSS) or at most since the last reset (VmHWM); 0 if it is not told."""
     if reset and os.access("/proc/self/clear_refs", os.W_OK):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    status = Path("/proc/self/status")
-    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
-    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(name)), 0.0)
+    return float(np.nan_to_num(status_memory(name)))
 
 
 def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: Path) -> dict[str, Any]:
@@ -155,34 +132,33 @@ def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: 
         **watch.counts,
         "unexpected": sum(kinds.values()),
         "seconds": round(time.perf_counter() - began, 1),
-        "arcs": len(watch.arcs),
-        "corpus": len(watch.outcomes),
         "peak_mb": round(watch.peak, 1),
         "slowest_s": round(watch.slowest, 3),
         "kinds": kinds,
     }
 
 
+def limited(folder: Path, target: str, seed: int, inputs: int, seconds: float, keep: str) -> dict[str, Any]:
+    """`run` as a job, within 6 GB."""
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)
+    return run(target, seed, inputs, seconds, Path(keep), folder)
+
+
+JOBS = {"fuzz": limited}
+
+
 def fuzz(target: str, seed: int, inputs: int, seconds: float, keep: Path) -> dict[str, Any]:
     """Fuzz one target in a process of its own, which may die; return its row."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS", "NUMBA_NUM_THREADS")
-    env = {**os.environ, **dict.fromkeys(names, "1"), "PYTHONHASHSEED": "0"}
+    asked = {"target": target, "seed": seed, "inputs": inputs, "seconds": seconds, "keep": str(keep.absolute())}
     with tempfile.TemporaryDirectory(prefix="rlwb-fuzz-") as scratch:
-        values = [target, str(seed), str(inputs), str(seconds), str(keep.absolute()), scratch]
-        command = [sys.executable, "-m", "benchmarks.fuzz", "--one", *values]
-        done = subprocess.run(command, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
-        out = Path(scratch) / "out.json"
-        if out.exists():
-            row: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        else:  # the process was killed, or ended by a fault of a library
-            kinds = {f"ended with {done.returncode}: {done.stderr.strip()[-500:]}": 1}
+        try:
+            row = run_job("fuzz", "fuzz", Path(scratch), **asked)
+        except SystemExit as error:  # the process was killed, or ended by a fault of a library
+            kinds = {str(error): 1}
             row = {"target": target, "seed": seed, "inputs": 0, "unexpected": 1, "seconds": seconds, "kinds": kinds}
-    found = [f"  {count:,} x {kind}" for kind, count in row["kinds"].items()]
-    print(
-        f"{target}: {row['inputs']:,} inputs in {row['seconds']:,.0f} s, {row['unexpected']:,} unexpected",
-        *found,
-        sep="\n",
-    )
+    print(f"{target}: {row['inputs']:,} inputs in {row['seconds']:,.0f} s, {row['unexpected']:,} unexpected")
+    for kind, count in row["kinds"].items():
+        print(f"  {count:,} x {kind}")
     return row
 
 
@@ -204,27 +180,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK} inputs of each target, to see that all runs")
     parser.add_argument("--keep", type=Path, default=_ROOT / ".fuzz", help="folder of unexpected inputs; .fuzz/")
     parser.add_argument("--out", type=Path, help="where the rows go; results/fuzz.json by default")
-    parser.add_argument("--one", nargs=6, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.one:
-        resource.setrlimit(resource.RLIMIT_AS, (6 << 30,) * 2)
-        name, seed, inputs, seconds, keep, scratch = args.one
-        row = run(name, int(seed), int(inputs), float(seconds), Path(keep), Path(scratch))
-        (Path(scratch) / "out.json").write_text(json.dumps(row), encoding="utf-8")
-        return
     inputs = _QUICK if args.quick else args.inputs
     seconds = args.seconds or args.minutes * 60 * args.jobs / len(args.targets)
     with ThreadPoolExecutor(args.jobs) as pool:
         rows = list(pool.map(lambda name: fuzz(name, args.seed, inputs, seconds, args.keep), args.targets))
-    context = {
-        "limit_s": SECONDS,
-        "limit_mb": MEGABYTES,
-        "machine": f"{describe_machine()}, {args.jobs} targets at a time",
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-    }
+    about = {"limit_s": SECONDS, "limit_mb": MEGABYTES, **context(f", {args.jobs} targets at a time")}
     # A short run never replaces the results that are told of.
     out = args.out or RESULTS.with_name("fuzz-quick.json" if args.quick else "fuzz.json")
-    write_json(out, merged(out, [{**row, **context} for row in rows]))
+    write_json(out, merged(out, [{**row, **about} for row in rows]))
     unexpected = sum(row["unexpected"] for row in rows)
     print(f"{sum(row['inputs'] for row in rows):,} inputs, {unexpected:,} unexpected; written to {out}")
     raise SystemExit(1 if unexpected else 0)

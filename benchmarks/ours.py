@@ -1,26 +1,34 @@
-"""rlwb's side of the comparison. Run as ``python -m benchmarks.ours JOB FOLDER OUT``."""
+"""rlwb's jobs: its side of the comparison, its own slow paths, and the machine."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
 import torch
 
-from benchmarks.measure import Timer, peak_memory, run_job, seconds
+from benchmarks.measure import Timer, peak_memory, seconds
 
 _BARE_MEMORY = peak_memory()
 
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 
 import rlwb.trainer.vessel  # noqa: E402
 from benchmarks.parts import PEER_NETWORK, Parts  # noqa: E402
+from benchmarks.schedule import Schedule  # noqa: E402
 from rlwb.execution import CategoricalActionInterpreter  # noqa: E402
 from rlwb.trainer import Trainer, backtest, result_table  # noqa: E402
 
 #: Orders at once where there is no network; enough that the time is not that of Python calls.
 _MANY = 20_000
-_WARM_UP = 8
+#: Orders that the slow loop executes, and episodes that run before anything is timed.
+_FEW, _WARM_UP = 50, 8
+#: Instruments of the backtest at size, each with a buy and a sell a day, and its checkpoints.
+_INSTRUMENTS, _CHECKPOINTS = 20, 10
 
 
 def simulate(folder: Path) -> dict[str, float]:
@@ -97,7 +105,7 @@ def backtesting(folder: Path) -> dict[str, float]:
     policy = parts.policy()
 
     def run(count: int) -> float:
-        orders = parts.orders[np.arange(min(count, len(parts.orders)))]
+        orders = parts.first(count)
         policy.network.trunk.market.forget()
         episodes = backtest(
             parts.simulator, parts.state_interpreter, orders, parts.action_interpreter, policy, reward=parts.reward
@@ -124,7 +132,7 @@ def check(folder: Path) -> dict[str, float]:
     parts = Parts(folder)
     policy = parts.policy()
     kept = torch.load(folder / PEER_NETWORK, weights_only=True)
-    orders, asked = parts.orders[np.arange(4)], []
+    orders, asked = parts.first(4), []
     even = CategoricalActionInterpreter(parts.schedule.max_step)
     rows: list[np.ndarray] = []
     with parts.environment(orders, action_interpreter=even) as env:
@@ -143,6 +151,124 @@ def check(folder: Path) -> dict[str, float]:
     }
 
 
-if __name__ == "__main__":
-    jobs = [simulate, environment, train, check]
-    run_job({**{job.__name__: job for job in jobs}, "backtest": backtesting})
+def specification(folder: Path) -> dict[str, float]:
+    """Execute the same orders by the engine and by the slow loop that specifies it."""
+    from tests.execution.specification import SpecifiedOrder, Tick
+
+    parts = Parts(folder)
+    engine, schedule = parts.simulator.engine, parts.schedule
+    few = parts.first(_FEW)
+    cells = engine.cell.tolist()
+
+    def slow() -> int:
+        steps = 0
+        for i in range(_FEW):
+            row = int(few.session[i])
+            ticks = [Tick(p, v) for p, v in zip(engine.price[row].tolist(), engine.volume[row].tolist(), strict=True)]
+            order = SpecifiedOrder(
+                ticks, cells, int(few.side[i]), float(few.amount[i]), int(few.start[i]), int(few.end[i]), engine.rules
+            )
+            while not order.done:
+                order.step(min(order.amount / schedule.max_step, order.position))
+                steps += 1
+        return steps
+
+    return {"specification": slow() / seconds(slow)}
+
+
+def blocks(folder: Path) -> dict[str, float]:
+    """Update from observations that carry their blocks, a pass over the day for every decision."""
+    parts = Parts(folder)
+    policy, schedule = parts.policy(), parts.schedule
+    episodes = parts.gather(policy, parts.first(schedule.episodes))
+    obs = dict(episodes.obs)
+    session = obs.pop("session")
+    del obs["features"]
+    obs["data_processed"] = parts.features.block(session, obs["cur_tick"])
+    obs["data_processed_prev"] = parts.features.block_previous(session)
+
+    def update() -> None:
+        policy.learn(obs, episodes.action, episodes.reward, episodes.done)
+
+    return {"blocks": len(episodes.reward) * schedule.repeat / seconds(update)}
+
+
+def roofline(folder: Path) -> dict[str, float]:
+    """Compare the update with the matrix products in it."""
+    from benchmarks.roofline import measure_update
+
+    parts = Parts(folder)
+    return measure_update(parts, parts.gather(parts.policy(), parts.first(parts.schedule.episodes)))
+
+
+def judge(folder: Path) -> dict[str, float]:
+    """Run the backtest stage of a run on so many test orders of a market with the schedule's ticks.
+
+    Timed is the whole stage, from making the market: beside the ten checkpoints on the test orders it scores these on
+    the validation orders, runs the last one and the baselines, and does the statistics.
+    """
+    from rlwb.experiment.backtest import backtest_policies
+    from rlwb.experiment.config import RunConfig, parse_assignments
+    from rlwb.experiment.orders import make_orders
+    from rlwb.experiment.run import RunDirectory
+    from rlwb.experiment.training import train_policy
+
+    schedule = Schedule.read(folder)
+    test = -(-schedule.judged // (2 * _INSTRUMENTS))
+    few = max(test // 25, 2)
+    changes = {
+        "market.instruments": _INSTRUMENTS,
+        "market.days": test + 2 * few,
+        "market.tick_minutes": 240 // schedule.ticks,
+        "execution.ticks_per_step": schedule.ticks_per_step,
+        "split.train": few / (test + 2 * few),
+        "split.valid": few / (test + 2 * few),
+        "split.test": test / (test + 2 * few),
+        "train.iterations": _CHECKPOINTS,
+        "reward.penalty": schedule.penalty,
+        "backtest.top": _CHECKPOINTS,
+        "threads": schedule.threads,
+    }
+    config = RunConfig.load(None, parse_assignments([f"{name}={value}" for name, value in changes.items()]))
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        run = RunDirectory.create(Path(place) / "run", config)
+        make_orders(run, config)
+        train_policy(run, config, progress="none")
+        began = time.perf_counter()
+        backtest_policies(run, config)
+        passed = time.perf_counter() - began
+        orders = len(pd.read_parquet(run.orders / "test.parquet"))
+    return {"seconds": passed, "orders": orders, "orders/s": orders * _CHECKPOINTS / passed}
+
+
+def gather(folder: Path) -> dict[str, float]:
+    """Collect many episodes at once; the memory that this adds."""
+    parts = Parts(folder)
+    policy = parts.policy()
+    parts.gather(policy, parts.tiled(_WARM_UP))
+    orders = parts.tiled(parts.schedule.gathered)
+    before = peak_memory()
+    parts.gather(policy, orders)
+    return {"memory added": peak_memory() - before}
+
+
+def iterations(folder: Path) -> dict[str, float]:
+    """Train 200 short iterations; the peak memory after each twenty of them."""
+    from benchmarks import scale
+
+    return scale.iterations(folder, orders=1000, ticks=48)
+
+
+def main_job(folder: Path) -> dict[str, float]:
+    """Run the README's main job in a process of its own, from the command to the end of it."""
+    asked = Schedule.read(folder).iterations
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        command = [sys.executable, "-m", "rlwb.cli", "run", "--run-dir", str(Path(place) / "run")]
+        command += [] if asked is None else ["--set", f"train.iterations={asked}"]
+        began = time.perf_counter()
+        subprocess.run(command, check=True)
+        return {"seconds": time.perf_counter() - began}
+
+
+_NAMED = (simulate, environment, train, check, specification, blocks, roofline, judge, gather, iterations, main_job)
+JOBS = {**{job.__name__: job for job in _NAMED}, "backtest": backtesting}

@@ -1,4 +1,4 @@
-"""rlwb's parts for one market folder."""
+"""What rlwb runs for one market folder: the market and orders of both sides, the peer's network, PPO."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from torch import nn
 
-from benchmarks.market import make_features, make_orders, make_sessions
-from benchmarks.network import load_peer_weights, peer_network
 from benchmarks.schedule import Schedule
 from rlwb.env import NativeVectorEnv
 from rlwb.execution import (
@@ -19,25 +19,33 @@ from rlwb.execution import (
     FullHistoryStateInterpreter,
     OrderBatch,
     OrderExecution,
+    OrderSettings,
     PAPenaltyReward,
+    SplitSettings,
+    generate_orders,
+    split_orders,
 )
-from rlwb.policy import PPO, PPOSettings
+from rlwb.market import FeatureSettings, MarketFeatures, Sessions
+from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
+from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, RecurrentEncoder, make_network
+from rlwb.policy.gru import states_at
 from rlwb.trainer import Episodes, TrainingVessel, collect
 
+#: The peer infers names from the number of features and wants this sequence.
+_COLUMNS = ("high", "low", "open", "close", "volume")
 #: Where the peer leaves its weights, and what it answers with them.
 PEER_NETWORK = "peer-network.pt"
 
 
 class Parts:
-    """Everything that a job needs, made from the schedule as the peer's files were.
-
-    Parameters
-    ----------
-    folder
-        A folder that `benchmarks.market.write_market` has written.
+    """Everything that a job needs, made from the schedule that a folder holds, as the peer's files are.
 
     Attributes
     ----------
+    tables
+        The orders by part, each over a whole session: ``train``, and ``valid`` where the schedule splits them. Without
+        a split there is one sell order a session, in a random sequence. No two share a session: sharing is where rlwb
+        gains most.
     orders, valid
         Orders to train on, and to validate on; None where the schedule has no split.
     """
@@ -46,35 +54,33 @@ class Parts:
         self.folder = folder
         self.schedule = schedule = Schedule.read(folder)
         torch.set_num_threads(schedule.threads)
-        self.sessions = make_sessions(schedule)
-        tables = make_orders(self.sessions, schedule)
-        self.features = make_features(self.sessions, tables["train"])
+        size = {"instruments": schedule.instruments, "days": schedule.days, "tick_minutes": 240 // schedule.ticks}
+        self.sessions: Sessions = synthetic_sessions(SyntheticSettings(session="cn", seed=schedule.seed, **size))
+        if schedule.split:
+            parts = split_orders(generate_orders(self.sessions, seed=schedule.seed), SplitSettings())
+            self.tables = {name: parts[name] for name in ("train", "valid")}
+        else:
+            orders = generate_orders(self.sessions, OrderSettings(directions=("SELL",)), seed=schedule.seed)
+            self.tables = {"train": orders.sample(frac=1.0, random_state=schedule.seed, ignore_index=True)}
+        fitted = np.isin(self.sessions.dates, _days(self.tables["train"]))
+        self.features = MarketFeatures.build(self.sessions, FeatureSettings(columns=_COLUMNS), fit_rows=fitted)
         rules = ExecutionRules(volume_limit=schedule.volume_limit)
         self.simulator = OrderExecution(Engine(self.sessions, schedule.ticks_per_step, rules))
-        self.orders: OrderBatch = self.simulator.align(tables["train"])
-        self.valid: OrderBatch | None = self.simulator.align(tables["valid"]) if schedule.split else None
+        self.orders: OrderBatch = self.simulator.align(self.tables["train"])
+        self.valid: OrderBatch | None = self.simulator.align(self.tables["valid"]) if schedule.split else None
         self.state_interpreter = FullHistoryStateInterpreter(self.features, schedule.max_step)
         self.action_interpreter = CategoricalActionInterpreter(schedule.choices)
         self.reward = PAPenaltyReward(schedule.penalty, schedule.reward_scale)
 
     def policy(self) -> PPO:
         """Return PPO on the peer's network with the peer's settings, and with its weights where they are at hand."""
-        schedule = self.schedule
-        settings = PPOSettings(
-            learning_rate=schedule.learning_rate,
-            clip=schedule.clip,
-            value_coef=schedule.value_coef,
-            entropy_coef=schedule.entropy_coef,
-            max_grad_norm=schedule.max_grad_norm,
-            value_clip=True,
-            batch_size=schedule.batch_size,
-            repeat=schedule.repeat,
-        )
-        net = peer_network(len(self.features.columns), schedule)
+        names = ("learning_rate", "clip", "value_coef", "entropy_coef", "max_grad_norm", "batch_size", "repeat")
+        settings = PPOSettings(value_clip=True, **{name: getattr(self.schedule, name) for name in names})
+        net = peer_network(len(self.features.columns), self.schedule)
         kept = self.folder / PEER_NETWORK
         if kept.exists():
             load_peer_weights(net, torch.load(kept, weights_only=True)["weights"])
-        return PPO(net, settings, seed=schedule.seed)
+        return PPO(net, settings, seed=self.schedule.seed)
 
     def vessel(self, policy: PPO, episodes: int) -> TrainingVessel:
         """Return what the peer's vessel is, here."""
@@ -90,6 +96,11 @@ class Parts:
             seed=self.schedule.seed,
         )
 
+    def first(self, count: int) -> OrderBatch:
+        """Return at most so many of the orders."""
+        batch: OrderBatch = self.orders[np.arange(min(count, len(self.orders)))]
+        return batch
+
     def tiled(self, count: int) -> OrderBatch:
         """Return the orders repeated to `count`."""
         batch: OrderBatch = self.orders[np.arange(count) % len(self.orders)]
@@ -104,3 +115,102 @@ class Parts:
         """Collect one exploring episode an order, with its transitions."""
         with self.environment(orders) as env:
             return collect(env, policy, seed=(self.schedule.seed, 1), keep=True)
+
+
+def _days(orders: pd.DataFrame) -> np.ndarray:
+    return orders["date"].to_numpy().astype("datetime64[D]")
+
+
+def write_market(schedule: Schedule, folder: Path) -> None:
+    """Write schedule, market and orders to `folder`: JSON and NumPy's format, which need no other package."""
+    folder.mkdir(parents=True, exist_ok=True)
+    schedule.write(folder)
+    parts = Parts(folder)
+    sessions, features = parts.sessions, parts.features
+    tables = {}
+    for part, table in parts.tables.items():
+        tables[f"{part}_instrument"] = table["instrument"].to_numpy().astype(str)
+        tables[f"{part}_date"] = _days(table)
+        tables[f"{part}_amount"] = table["amount"].to_numpy()
+        tables[f"{part}_buy"] = (table["direction"] == "BUY").to_numpy()
+    np.savez(
+        folder / "market.npz",
+        instruments=sessions.instruments.astype(str),
+        dates=sessions.dates.astype("datetime64[D]"),
+        tick_seconds=sessions.calendar.tick_start,
+        close=sessions.fields["close"],
+        volume=sessions.fields["volume"],
+        today=features.today,
+        previous=features.block_previous(np.arange(len(sessions))),
+        **tables,
+    )
+
+
+class _Market(RecurrentEncoder):
+    """A linear layer in front of the GRU, and a tick of zeros in front of the day."""
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__(hidden, hidden)
+        self.front = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU())
+
+    # The peer reads its state after k ticks at row k, behind the tick of zeros.
+    lead = 1
+
+    def embed(self, steps: torch.Tensor) -> torch.Tensor:
+        return self.front(steps)
+
+
+class PeerTrunk(Network):
+    """``qlib.rl.order_execution.network.Recurrent`` on rlwb's causal path: the same layers, names and numbers.
+
+    Left out is the branch that it makes and never uses.
+    """
+
+    causal = True
+
+    def __init__(self, channels: int, schedule: Schedule) -> None:
+        super().__init__(width=schedule.output)
+        width = schedule.hidden
+        self.market = _Market(channels, width)
+        self.pri_fc = nn.Sequential(nn.Linear(2, width), nn.ReLU())
+        self.pri_rnn = nn.GRU(width, width, batch_first=True)
+        self.dire_fc = nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+        self.fc = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, schedule.output), nn.ReLU())
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        buy = torch.as_tensor(obs["acquiring"]).float()
+        direction = self.dire_fc(torch.stack([buy, 1 - buy], dim=1))
+        return self.fc(torch.cat([self.market(obs), self._private(obs), direction], dim=1))
+
+    def _private(self, obs: Any) -> torch.Tensor:
+        """Read one pass over each episode's path, where ``path`` names the last row of each row's episode."""
+        history = torch.as_tensor(obs["position_history"]).float()
+        step = torch.as_tensor(obs["cur_step"]).long()
+        last = row = torch.arange(len(step))
+        if "path" in obs:
+            last, row = torch.unique(torch.as_tensor(obs["path"]), return_inverse=True)
+        share = history[last] / torch.as_tensor(obs["target"]).float()[last, None]
+        steps = torch.as_tensor(obs["num_step"]).float()[last, None]
+        clock = torch.arange(history.shape[1]) / steps
+        read = (step + 1).clamp(max=history.shape[1])
+        return states_at(self.pri_rnn, torch.stack([share, clock], dim=2), row, read, embed=self.pri_fc)
+
+
+def peer_network(channels: int, schedule: Schedule) -> ActorCritic:
+    """Return actor and critic on the peer's trunk, with weights from the schedule's seed."""
+    return make_network(lambda: ActorCritic(PeerTrunk(channels, schedule), schedule.choices + 1), schedule.seed)
+
+
+def load_peer_weights(net: ActorCritic, weights: dict[str, torch.Tensor]) -> None:
+    """Load the peer's ``PPO.state_dict()`` into `net`."""
+    own = {}
+    for name in net.state_dict():
+        part, _, rest = name.removeprefix("trunk.").removeprefix("market.").partition(".")
+        source = {
+            "actor": "actor.layer_out.0",
+            "critic": "critic.value_out",
+            "gru": "actor.extractor.raw_rnn",
+            "front": "actor.extractor.raw_fc",
+        }.get(part, f"actor.extractor.{part}")
+        own[name] = weights[f"{source}.{rest}"]
+    net.load_state_dict(own)

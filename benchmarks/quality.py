@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
+import math
 import statistics
-import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from benchmarks.machine import describe_machine, load
-from benchmarks.market import write_market
-from benchmarks.quality_plot import plot
-from benchmarks.quality_rows import SHARE, Side, make_rows, target_of
-from benchmarks.run import check_sameness, peer_python, run_job
+from benchmarks.measure import context, run_job
+from benchmarks.parts import Parts, load_peer_weights, write_market
+from benchmarks.quality_rows import SHARE, Side, make_rows, plot, target_of
+from benchmarks.run import check_sameness, peer_arguments, peer_python, results_file
 from benchmarks.schedule import Schedule
-from benchmarks.table import RESULTS, markdown
+from benchmarks.table import markdown
+from rlwb.execution import OrderBatch
 from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.orders import make_orders
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.files import write_json
+from rlwb.trainer import Callback, Trainer, TrainingVessel, backtest
 
-_OUT = RESULTS.with_name("quality.json")
 #: The peer's published training on bars of five minutes: microsoft/qlib, examples/rl_order_execution/exp_configs,
 #: train_opds.yml, commit 068576e (train_ppo.yml says the same); the rest are the defaults of its PPO.
 PUBLISHED = {
@@ -70,17 +74,84 @@ def schedules(quick: bool, threads: int) -> dict[str, Schedule]:
     return {"published": dataclasses.replace(own, **published), "rlwb": own}
 
 
-def ask(folder: Path, **values: Any) -> None:
-    """Write what the next job in `folder` is asked for."""
-    write_json(folder / "asked.json", values)
+class Clock(Callback):
+    """Notes time and validation PA after each iteration; ends the fit at a target, or when the time is over.
+
+    Parameters
+    ----------
+    target
+        Validation PA in basis points at which the fit ends; NaN never ends it.
+    budget
+        Seconds after which it ends.
+    """
+
+    def __init__(self, target: float = math.nan, budget: float = math.inf) -> None:
+        self.target = target
+        self.budget = budget
+        self.points: list[dict[str, float]] = []
+        self.began = time.perf_counter()
+
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        passed, pa = time.perf_counter() - self.began, trainer.metrics["val/pa"]
+        self.points.append({"iteration": trainer.current_iter, "seconds": passed, "pa": pa})
+        trainer.should_stop |= pa >= self.target or passed > self.budget
+
+
+def default(folder: Path, seed: int, changes: Sequence[str]) -> dict[str, Any]:
+    """Train as the training stage of ``rlwb run`` does on the schedule's market, with a seed and changes.
+
+    The clock begins where the stage begins, before the market is made, and goes through checkpoints and metrics. The
+    orders are those of seed 0 whatever the seed, so that all trainings are judged on the same.
+    """
+    schedule = Schedule.read(folder)
+    own = {"market.instruments": schedule.instruments, "market.days": schedule.days, "threads": schedule.threads}
+    assignments = [*(f"{name}={value}" for name, value in own.items()), *changes]
+    config = RunConfig.load(None, parse_assignments(assignments))
+    run = RunDirectory.create(folder / f"run-{seed}", config)
+    make_orders(run, config)
+    clock = Clock()
+    train_policy(run, config.model_copy(update={"seed": seed}), [clock], progress="none")
+    return {"points": clock.points}
+
+
+def same(folder: Path, target: float, budget: float, iterations: int) -> dict[str, Any]:
+    """Train the peer's network by the schedule in the folder, from the peer's initial weights, up to the target."""
+    parts = Parts(folder)
+    vessel = parts.vessel(parts.policy(), parts.schedule.episodes)
+    clock = Clock(target, budget)
+    Trainer(max_iters=iterations, val_every_n_iters=1, callbacks=[clock]).fit(vessel)
+    return {"points": clock.points}
+
+
+def score(folder: Path, validated: list[int]) -> dict[str, Any]:
+    """Return the PA of the peer's weights after each iteration, on all validation orders.
+
+    Also that of the last on the orders that the peer has validated itself, which must agree with the peer's own.
+    """
+    parts = Parts(folder)
+    assert parts.valid is not None, "the schedule of these folders splits the orders"
+    policy = parts.policy()
+
+    def pa(orders: OrderBatch) -> float:
+        acts = (parts.action_interpreter, policy)
+        episodes = backtest(parts.simulator, parts.state_interpreter, orders, *acts, reward=parts.reward)
+        return episodes.means()["pa"]
+
+    found = []
+    for path in sorted(folder.glob("peer-[0-9]*.pt")):
+        load_peer_weights(policy.network, torch.load(path, weights_only=True))
+        found.append(pa(parts.valid))
+    return {"pa": found, "again": pa(parts.valid[np.array(validated)])}
+
+
+JOBS = {job.__name__: job for job in (default, same, score)}
 
 
 def run_default(folder: Path, threads: int, seeds: int, changes: Sequence[str]) -> list[list[dict[str, float]]]:
     """Return the points of ``rlwb run``'s training for each seed."""
     curves = []
     for seed in range(seeds):
-        ask(folder, seed=seed, changes=changes)
-        points = run_job(sys.executable, "rlwb quality", "default", folder, threads)["points"]
+        points = run_job("quality", "default", folder, threads=threads, seed=seed, changes=changes)["points"]
         best = max(point["pa"] for point in points)
         print(f"rlwb, seed {seed}: best PA {best:.2f} bp, {points[-1]['seconds']:.0f} s in all", flush=True)
         curves.append(points)
@@ -89,8 +160,8 @@ def run_default(folder: Path, threads: int, seeds: int, changes: Sequence[str]) 
 
 def run_same(folder: Path, threads: int, target: float, budget: float) -> list[dict[str, float]]:
     """Return the points of rlwb by the schedule in `folder`, up to the target."""
-    ask(folder, target=target, budget=budget, iterations=PUBLISHED_ITERATIONS)
-    points: list[dict[str, float]] = run_job(sys.executable, "rlwb quality", "same", folder, threads)["points"]
+    asked = {"target": target, "budget": budget, "iterations": PUBLISHED_ITERATIONS}
+    points: list[dict[str, float]] = run_job("quality", "same", folder, threads=threads, **asked)["points"]
     last = points[-1]
     print(f"  rlwb: PA {last['pa']:.2f} bp after {last['iteration']} iterations, {last['seconds']:.0f} s", flush=True)
     return points
@@ -104,9 +175,9 @@ def run_peer(python: Path, folder: Path, threads: int, budget: float, validated:
     with np.load(folder / "market.npz") as market:
         count = len(market["valid_amount"])
     rows = np.linspace(0, count - 1, min(validated, count)).round().astype(int).tolist()
-    ask(folder, budget=budget, iterations=PUBLISHED_ITERATIONS, validated=rows)
-    found = run_job(python, "peer quality", "train", folder, threads)
-    scored = run_job(sys.executable, "rlwb quality", "score", folder, threads)
+    asked = {"budget": budget, "iterations": PUBLISHED_ITERATIONS, "validated": rows}
+    found = run_job("peer.worker", "quality", folder, python=python, threads=threads, **asked)
+    scored = run_job("quality", "score", folder, threads=threads, validated=rows)
     for point, pa in zip(found["points"], scored["pa"], strict=True):
         point["pa"] = pa
     last, own = found["points"][-1], found["validation"]
@@ -123,13 +194,13 @@ def measure(args: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
     default = run_default(work / "rlwb", args.threads, args.seeds, _QUICK_CHANGES if args.quick else ())
     target = statistics.median(target_of(points) for points in default)
     print(f"target: {SHARE:.0%} of the best PA, {target:.2f} bp in the median", flush=True)
-    python = None if args.no_peer else args.peer or peer_python(args.python)
+    python = peer_python(args)
     sides: dict[str, Side] = {}
     for name, schedule in plans.items():
         folder = work / name
         print(f"by the schedule of {name}, up to {args.same_seconds:g} and {args.peer_seconds:g} s", flush=True)
         if python is not None:
-            check_sameness({"rlwb": sys.executable, "peer": python}, folder, schedule)
+            check_sameness(python, folder, schedule)
         ours = run_same(folder, args.threads, target, args.same_seconds)
         if python is None:
             sides[name] = Side(ours, [], None)
@@ -141,28 +212,20 @@ def measure(args: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-peer", action="store_true", help="measure rlwb alone")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
+    peer_arguments(parser)
     parser.add_argument("--peer-seconds", type=float, help="that each of the peer's two trainings may take; 1200")
     parser.add_argument("--same-seconds", type=float, help="that rlwb may take by either schedule; 1200")
     parser.add_argument("--validated", type=int, help="orders that the peer validates to tell its speed; 200")
     parser.add_argument("--seeds", type=int, default=3, help="of rlwb's own training")
     parser.add_argument("--threads", type=int, default=1, help="of each side")
-    parser.add_argument("--python", default="python3.11", help="what makes the peer's environment")
-    parser.add_argument("--peer", type=Path, help="an interpreter that has the peer, in place of .bench-venv")
-    parser.add_argument("--out", type=Path, help="where the rows go; results/quality.json by default")
     args = parser.parse_args()
     for name, small, usual in (("peer_seconds", 20, 1200), ("same_seconds", 20, 1200), ("validated", 20, 200)):
         if getattr(args, name) is None:
             setattr(args, name, small if args.quick else usual)
-    out = args.out or (_OUT.with_name("quality-quick.json") if args.quick else _OUT)
-    context = {
-        "machine": f"{describe_machine()}, {args.threads} thread(s) a side{', small sizes' if args.quick else ''}",
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "load": round(load(), 2),
-    }
+    out = results_file(args, "quality")
+    about = context(f", {args.threads} thread(s) a side{', small sizes' if args.quick else ''}")
     with tempfile.TemporaryDirectory(prefix="rlwb-quality-") as work:
-        rows = [{**row, **context} for row in measure(args, Path(work))]
+        rows = [{**row, **about} for row in measure(args, Path(work))]
     write_json(out, rows)
     plot(rows, out)
     print(f"\n{markdown(rows)}\n")

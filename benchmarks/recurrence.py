@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import shutil
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.machine import describe_machine, load
+from benchmarks.measure import context
 from benchmarks.roofline import gru_flops, matrix_speed
 from benchmarks.table import RESULTS, number
 from rlwb.files import write_json
@@ -92,11 +91,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="least time of each measurement")
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    context = {
-        "machine": describe_machine(),
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "load": round(load(), 2),
-    }
+    about = context()
     for threads in args.threads:
         torch.set_num_threads(threads)
         for count in _ROWS:
@@ -108,7 +103,7 @@ def main() -> None:
             for name, run in ways(gru).items():
                 passed = _milliseconds(run, inputs, args.seconds)
                 row = {"way": name, "threads": threads, "sessions": count, "ticks": _TICKS, "milliseconds": passed}
-                rows.append({**row, "roofline_share": 1e3 * products / passed, **context})
+                rows.append({**row, "roofline_share": 1e3 * products / passed, **about})
                 print(
                     f"{threads} thread(s), {count} sessions, {name}: {number(passed)} ms, "
                     f"{1e3 * products / passed:.0%} of the products alone",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -60,30 +59,12 @@ def _counted_steps() -> Iterator[list[int]]:
         yield noted
 
 
-@dataclass(frozen=True)
-class Roofline:
-    """An update against its arithmetic.
+def measure_update(parts: Parts, episodes: Episodes) -> dict[str, float]:
+    """Time an update on `episodes` against the matrix products that it ran, forward and backward, counted as they ran.
 
-    Attributes
-    ----------
-    transitions_per_second
-        As measured.
-    operations
-        Of the matrix products that the update ran, forward and backward, counted as they ran.
-    speed
-        Operations a second of plain products.
-    share
-        Time that the products alone would have taken over the time of the update.
+    ``roofline`` is the time that the products alone would have taken over that of the update, ``gflops`` the speed of
+    plain products.
     """
-
-    transitions_per_second: float
-    operations: float
-    speed: float
-    share: float
-
-
-def measure_update(parts: Parts, episodes: Episodes) -> Roofline:
-    """Time an update on `episodes`, count its products and compare."""
     policy, schedule = parts.policy(), parts.schedule
 
     def update() -> None:
@@ -95,5 +76,4 @@ def measure_update(parts: Parts, episodes: Episodes) -> Roofline:
     passed = seconds(update)
     sessions = max(1, episodes.count * schedule.batch_size // len(episodes.reward))
     speed = matrix_speed(min(sessions, episodes.count), schedule.hidden)
-    rate = len(episodes.reward) * schedule.repeat / passed
-    return Roofline(rate, operations, speed, operations / speed / passed)
+    return {"roofline": operations / speed / passed, "gflops": speed / 1e9}

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import FIGURES, NOTHING, PEER
-from benchmarks.machine import describe_machine, load
-from benchmarks.market import write_market
-from benchmarks.rows import Round, make_row
+from benchmarks.figures import FIGURES, NOTHING, PEER, Round, make_row
+from benchmarks.measure import context, run_job
+from benchmarks.parts import write_market
 from benchmarks.schedule import Schedule
 from benchmarks.table import RESULTS, markdown
 from rlwb.files import write_json
@@ -34,46 +29,40 @@ _QUICK = {
     "gathered": 500,
     "iterations": 2,
 }
-#: Modules that run a side's jobs.
-_MODULES = {
-    "rlwb": "benchmarks.ours",
-    "own": "benchmarks.own",
-    "peer": "benchmarks.peer.worker",
-    "rlwb quality": "benchmarks.quality_job",
-    "peer quality": "benchmarks.peer.quality",
-    "data": "benchmarks.data_job",
-}
+#: Side to the module with its jobs.
+_MODULES = {"rlwb": "ours", "peer": "peer.worker"}
 #: Largest difference between the two networks' answers that counts as the same: some roundings of float32.
 _SAME = 1e-5
 
 
-def peer_python(base: str) -> Path:
-    """Return the peer's interpreter, making its environment the first time."""
+def peer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that run the peer."""
+    parser.add_argument("--no-peer", action="store_true", help="measure rlwb alone")
+    parser.add_argument("--quick", action="store_true", help="small sizes and one round, to see that all runs")
+    parser.add_argument("--python", default="python3.11", help="what makes the peer's environment")
+    parser.add_argument("--peer", type=Path, help="an interpreter that has the peer, in place of .bench-venv")
+    parser.add_argument("--out", type=Path, help="where the figures go; a file in results/ by default")
+
+
+def peer_python(args: argparse.Namespace) -> Path | None:
+    """Return the peer's interpreter, making its environment the first time; None where rlwb is measured alone."""
+    if args.no_peer or args.peer:
+        return None if args.no_peer else args.peer
     stamp = _PEER_VENV / ".installed"
     python = _PEER_VENV / "bin" / "python"
     wanted = _REQUIREMENTS.read_text(encoding="utf-8")
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         print("making the peer's environment in .bench-venv, some 2.4 GB", flush=True)
-        subprocess.run([base, "-m", "venv", "--clear", str(_PEER_VENV)], check=True)
+        subprocess.run([args.python, "-m", "venv", "--clear", str(_PEER_VENV)], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", str(_REQUIREMENTS)], check=True)
         stamp.write_text(wanted, encoding="utf-8")
     return python
 
 
-def run_job(python: str | Path, side: str, job: str, folder: Path, threads: int) -> dict[str, Any]:
-    """Run one job in a process of its own and return its figures."""
-    out, log = folder / "out.json", folder / "log.txt"
-    out.unlink(missing_ok=True)
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    env = {**os.environ, **dict.fromkeys(names, str(threads)), "PYTHONHASHSEED": "0"}
-    with log.open("w", encoding="utf-8") as file:
-        command = [str(python), "-m", _MODULES[side], job, str(folder), str(out)]
-        done = subprocess.run(command, cwd=_ROOT, env=env, stdout=file, stderr=subprocess.STDOUT, check=False)
-    if done.returncode or not out.exists():
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:])
-        raise SystemExit(f"{side}'s job {job} failed with {done.returncode}; the end of what it said:\n{tail}")
-    figures: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return figures
+def results_file(args: argparse.Namespace, name: str) -> Path:
+    """Return where results go; those of another size never replace those that are told of."""
+    out: Path = args.out or RESULTS.with_name(f"{name}-quick.json" if args.quick else f"{name}.json")
+    return out
 
 
 def jobs(ticks: int, peer: bool) -> Iterator[tuple[str, str]]:
@@ -88,84 +77,63 @@ def jobs(ticks: int, peer: bool) -> Iterator[tuple[str, str]]:
                 yield "peer", f"{job}, kept"
     own = ("specification", "blocks", "roofline", "gather", "iterations", "main_job")
     for job in own if ticks == 48 else ("blocks", "roofline", "judge"):
-        yield "own", job
+        yield "rlwb", job
 
 
-def check_sameness(pythons: dict[str, str | Path], folder: Path, schedule: Schedule) -> None:
+def check_sameness(peer: Path, folder: Path, schedule: Schedule) -> None:
     """Let the peer write its files and network; stop unless rlwb's copy of the network answers the same."""
-    run_job(pythons["peer"], "peer", "prepare", folder, schedule.threads)
-    found = run_job(pythons["rlwb"], "rlwb", "check", folder, schedule.threads)
+    run_job("peer.worker", "prepare", folder, python=peer, threads=schedule.threads)
+    found = run_job("ours", "check", folder, threads=schedule.threads)
     print(f"{schedule.ticks} ticks, largest difference of the two networks: {found}", flush=True)
     if max(found.values()) > _SAME:
         raise SystemExit("the two networks answer differently, so their speeds cannot be compared.")
 
 
-def measure(schedules: list[Schedule], rounds: int, pythons: dict[str, str | Path], work: Path) -> list[Round]:
+def measure(schedules: list[Schedule], rounds: int, peer: Path | None, work: Path) -> list[Round]:
     """Run all jobs `rounds` times."""
-    folders = {schedule.ticks: work / str(schedule.ticks) for schedule in schedules}
     for schedule in schedules:
-        write_market(schedule, folders[schedule.ticks])
-        if "peer" in pythons:
-            check_sameness(pythons, folders[schedule.ticks], schedule)
+        write_market(schedule, work / str(schedule.ticks))
+        if peer is not None:
+            check_sameness(peer, work / str(schedule.ticks), schedule)
     measured: list[Round] = []
     for number in range(rounds):
         one: dict[tuple[str, str, int], dict[str, float]] = {}
         for schedule in schedules:
-            for side, job in jobs(schedule.ticks, "peer" in pythons):
-                python = pythons["peer" if side == "peer" else "rlwb"]
-                figures = run_job(python, side, job, folders[schedule.ticks], schedule.threads)
-                one[side, job, schedule.ticks] = figures
+            ticks = schedule.ticks
+            for side, job in jobs(ticks, peer is not None):
+                python = peer if side == "peer" and peer else sys.executable
+                figures = run_job(_MODULES[side], job, work / str(ticks), python=python, threads=schedule.threads)
+                one[side, job, ticks] = figures
                 shown = ", ".join(f"{name} {value:,.4g}" for name, value in figures.items())
-                print(f"round {number + 1}, {schedule.ticks} ticks, {side} {job}: {shown}", flush=True)
-            _compare_backtests(one, schedule.ticks)
+                print(f"round {number + 1}, {ticks} ticks, {side} {job}: {shown}", flush=True)
+            if peer is not None:
+                pas = {side: one[side, "backtest", ticks]["pa"] for side in ("rlwb", "peer")}
+                print(f"{ticks} ticks, mean PA of the same policy in bp: {pas}", flush=True)
         measured.append(one)
     return measured
 
 
-def _compare_backtests(one: Round, ticks: int) -> None:
-    ours, theirs = (one.get((side, "backtest", ticks), {}).get("pa") for side in ("rlwb", "peer"))
-    if ours is not None and theirs is not None:
-        print(f"{ticks} ticks, mean PA of the same policy: rlwb {ours:.6f} bp, peer {theirs:.6f} bp", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--no-peer", action="store_true", help="measure rlwb alone")
-    parser.add_argument("--quick", action="store_true", help="small sizes and one round, to see that all runs")
+    peer_arguments(parser)
     parser.add_argument("--rounds", type=int, help="how often each job runs; 3 by default")
     parser.add_argument("--episodes", type=int, help="episodes of the training iteration")
     parser.add_argument("--repeat", type=int, help="passes of the update")
     parser.add_argument("--threads", type=int, default=1, help="of each side")
     parser.add_argument("--ticks", type=int, nargs="+", default=[48, 240], help="48, 240 or both")
-    parser.add_argument("--python", default="python3.11", help="what makes the peer's environment")
-    parser.add_argument("--peer", type=Path, help="an interpreter that has the peer, in place of .bench-venv")
-    parser.add_argument("--out", type=Path, help="where the rows go; results/speed.json by default")
     args = parser.parse_args()
     changes: dict[str, Any] = {"threads": args.threads, **(_QUICK if args.quick else {})}
     changes.update({name: value for name in ("episodes", "repeat") if (value := getattr(args, name)) is not None})
-    rounds = args.rounds or (1 if args.quick else 3)
-    pythons: dict[str, str | Path] = {"rlwb": sys.executable}
-    if not args.no_peer:
-        pythons["peer"] = args.peer or peer_python(args.python)
-    # Results of another size never replace those that docs/speed.md shows.
-    out = args.out or (RESULTS.with_name("speed-quick.json") if args.quick else RESULTS)
-    context = {
-        "machine": f"{describe_machine()}, {args.threads} thread(s) a side{', small sizes' if args.quick else ''}",
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "load": round(load(), 2),
-    }
+    peer, out = peer_python(args), results_file(args, "speed")
+    about = context(f", {args.threads} thread(s) a side{', small sizes' if args.quick else ''}")
     schedules = [Schedule.of(ticks, **changes) for ticks in args.ticks]
-    work = Path(tempfile.mkdtemp(prefix="rlwb-bench-"))
-    try:
-        measured = measure(schedules, rounds, pythons, work)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    rows = [row for figure in FIGURES if (row := make_row(figure, measured)) is not None]
-    if args.no_peer:
+    with tempfile.TemporaryDirectory(prefix="rlwb-bench-", ignore_cleanup_errors=True) as work:
+        measured = measure(schedules, args.rounds or (1 if args.quick else 3), peer, Path(work))
+    rows = [{**row, **about} for figure in FIGURES if (row := make_row(figure, measured)) is not None]
+    if peer is None:
         rows = [{**row, "against": NOTHING} if row["against"].startswith(PEER) else row for row in rows]
-    rows = [{**row, **context} for row in rows]
     write_json(out, rows)
-    print(f"\n{markdown(rows)}\n\nwritten to {out.relative_to(_ROOT) if out.is_relative_to(_ROOT) else out}")
+    print(f"\n{markdown(rows)}\n\nwritten to {out}")
 
 
 if __name__ == "__main__":

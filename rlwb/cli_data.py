@@ -136,6 +136,7 @@ def check(
     Exit codes: 0 sound, 3 not sound, 2 nothing that could be checked.
     """
     from rlwb.experiment.notebook import is_attended
+    from rlwb.files import write_text
     from rlwb.market.dataset.importing import BarProgress
     from rlwb.market.quality import check_bars
 
@@ -143,9 +144,9 @@ def check(
         quality = check_bars(source, limit=limit, progress=progress, **reading)
     _tell(quality, json)
     if html is not None:
-        from rlwb.evaluation.quality import write_quality_page
+        from rlwb.evaluation.quality import quality_page
 
-        write_quality_page(quality, html)
+        write_text(html, quality_page(quality))
     if not quality.sound:
         raise typer.Exit(3)
 

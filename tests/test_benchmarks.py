@@ -14,15 +14,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import table
-from benchmarks.figures import FIGURES, PEER, Figure
-from benchmarks.market import write_market
+from benchmarks.figures import FIGURES, PEER, Figure, make_row
 from benchmarks.measure import Timer, peak_memory
-from benchmarks.network import load_peer_weights, peer_network
-from benchmarks.parts import Parts
+from benchmarks.parts import Parts, load_peer_weights, peer_network, write_market
 from benchmarks.quality import schedules
 from benchmarks.quality_rows import Side, make_rows, our_time, peer_time, target_of
 from benchmarks.roofline import gru_flops
-from benchmarks.rows import make_row
 from benchmarks.run import jobs
 from benchmarks.schedule import Schedule
 
@@ -198,7 +195,7 @@ def test_both_schedules_of_quality_run_on_one_market():
 
 def test_rows_without_the_peer_have_no_ratio_and_the_shares_of_the_roofline_go_to_the_update():
     figure = next(figure for figure in FIGURES if figure.name == "PPO update, 48 ticks")
-    row = make_row(figure, [{("rlwb", "train", 48): {"update": 5.0}, ("own", "roofline", 48): {"roofline": 0.4}}])
+    row = make_row(figure, [{("rlwb", "train", 48): {"update": 5.0}, ("rlwb", "roofline", 48): {"roofline": 0.4}}])
     assert (row["rlwb"], row["peer"], row["ratio"], row["roofline_share"]) == (5.0, None, None, 0.4)
     assert make_row(figure, [{}]) is None
 
@@ -207,7 +204,7 @@ def test_rows_without_the_peer_have_no_ratio_and_the_shares_of_the_roofline_go_t
 def test_every_figure_is_measured_by_a_job_of_the_round(ticks):
     run = set(jobs(ticks, peer=True))
     for figure in (figure for figure in FIGURES if figure.ticks == ticks):
-        assert (figure.side, figure.job) in run
+        assert ("rlwb", figure.job) in run
         assert figure.other is None or (figure.other[0], figure.other[1] or figure.job) in run
     assert not any(side == "peer" for side, _ in jobs(ticks, peer=False))
 
@@ -237,7 +234,7 @@ def test_a_timer_adds_up_calls_and_memory_is_known():
 
 
 def test_the_peers_side_imports_nothing_of_rlwb_and_only_plain_modules_of_the_benchmarks():
-    allowed = {"benchmarks.measure", "benchmarks.schedule", "benchmarks.peer.data", "benchmarks.peer.worker"}
+    allowed = {"benchmarks.measure", "benchmarks.schedule", "benchmarks.peer.data"}
     for path in PEER_SIDE.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.data import write_sources
-from benchmarks.data_job import JOBS
+from benchmarks.data import JOBS, differences, frequencies, write_sources
 from benchmarks.data_sources import market, write_qlib
-from benchmarks.qlib_agreement import differences, frequencies
 from rlwb.market import read_bars
 
 

@@ -22,7 +22,7 @@ from rlwb.errors import DataError
 def test_every_seed_is_read(name: str, tmp_path: Path) -> None:
     for files in TARGETS[name].seeds():
         write_tree(files, tmp_path / "input")
-        outcome, _ = TARGETS[name].check(files, tmp_path / "input")
+        outcome = TARGETS[name].check(files, tmp_path / "input")
         assert outcome == ("refusals" if "not trusted" in name else "answers")
 
 
@@ -32,14 +32,11 @@ def test_a_short_run_finds_nothing(name: str, tmp_path: Path) -> None:
     assert (row["unexpected"], row["kinds"]) == (0, {})
     assert row["inputs"] >= 25
     assert row["answers"] + row["refusals"] <= row["inputs"]
-    assert row["arcs"] > 10
 
 
 def test_the_same_seed_makes_the_same_inputs(tmp_path: Path) -> None:
     one, two = (fuzz.run("lean", 7, 30, 60, tmp_path / "kept", tmp_path) for _ in range(2))
-    assert [one[name] for name in ("inputs", "answers", "corpus")] == [
-        two[name] for name in ("inputs", "answers", "corpus")
-    ]
+    assert all(one[name] == two[name] for name in ("inputs", "answers", "refusals"))
 
 
 @pytest.mark.parametrize("name", ["csv", "csv.gz", "parquet", "binance", "lean", "lobster", "qlib"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.large import fitting, market_parts, write_market
-from benchmarks.large_job import own_memory, train
+from benchmarks.large import fitting, market_parts, train, write_market
+from benchmarks.measure import status_memory
 from rlwb.errors import DataError
 from rlwb.market import Sessions
 
@@ -37,9 +36,7 @@ def test_no_more_is_written_than_the_disk_holds() -> None:
 
 def test_training_tells_its_figures(tmp_path: Path) -> None:
     write_market(tmp_path / "market", 2, 10, 48)
-    job = {"market": str(tmp_path / "market"), "iterations": 2, "episodes": 10}
-    (tmp_path / "large.json").write_text(json.dumps(job))
-    figures = train(tmp_path)
+    figures = train(tmp_path, str(tmp_path / "market"), iterations=2, episodes=10)
     assert figures["train_orders"] == 2 * 6 * 2  # instruments, training days, sides
     assert len(figures["iteration_seconds"]) == 2
     assert figures["transitions"] >= 10
@@ -47,5 +44,5 @@ def test_training_tells_its_figures(tmp_path: Path) -> None:
     stages = {"open", "orders", "features", "bind", "train", "rows"}
     assert figures["peak_own_mb_by_stage"].keys() == stages
     assert all(figures[f"{stage}_seconds"] >= 0 for stage in stages)
-    if np.isfinite(own_memory()):
+    if np.isfinite(status_memory("RssAnon")):
         assert 0 < figures["peak_own_mb"] <= figures["peak_resident_mb"]

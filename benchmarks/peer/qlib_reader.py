@@ -1,12 +1,7 @@
-"""Bars of a Qlib directory as Qlib's own reader gives them. Run as ``python -m benchmarks.peer.qlib_reader JOB OUT``.
-
-JOB names directories with their frequency; OUT gets one array a directory and instrument and field.
-"""
+"""Bars of a Qlib directory as Qlib's own reader gives them."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +11,11 @@ from qlib.data import D
 FIELDS = ("open", "high", "low", "close", "volume", "factor")
 
 
-def read(directory: str, freq: str) -> dict[str, np.ndarray]:
+def arrays(directory: str, freq: str) -> dict[str, np.ndarray]:
     """Return ``instrument/datetime`` (ns) and ``instrument/field`` arrays of all that the list ``all`` names."""
     qlib.init(provider_uri=directory, expression_cache=None, dataset_cache=None, kernels=1, logging_level="ERROR")
-    listed = D.instruments("all")
-    frame = D.features(
-        listed, [f"${field}" for field in FIELDS], freq=freq
-    )  # the listing's dates hold for a dictionary
+    listed = D.instruments("all")  # a dictionary, so that the listing's dates hold
+    frame = D.features(listed, [f"${field}" for field in FIELDS], freq=freq)
     found: dict[str, np.ndarray] = {}
     for name, bars in frame.groupby(level="instrument"):
         stamps = bars.index.get_level_values("datetime")
@@ -32,13 +25,13 @@ def read(directory: str, freq: str) -> dict[str, np.ndarray]:
     return found
 
 
-def main(job: str, out: str) -> None:
-    jobs = json.loads(Path(job).read_text(encoding="utf-8"))
-    arrays = {}
-    for key, (directory, freq) in jobs.items():
-        arrays.update({f"{key}/{name}": values for name, values in read(directory, freq).items()})
-    np.savez(out, **arrays)
+def read(folder: Path, places: dict[str, tuple[str, str]]) -> dict[str, float]:
+    """Write ``qlib.npz``: the arrays of each key's directory and frequency, their names after the key."""
+    found = {}
+    for key, (directory, freq) in places.items():
+        found.update({f"{key}/{name}": values for name, values in arrays(directory, freq).items()})
+    np.savez(folder / "qlib.npz", **found)
+    return {}
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+JOBS = {"read": read}

@@ -1,4 +1,4 @@
-"""The peer's jobs, with its own classes. Run as ``python -m benchmarks.peer.worker JOB FOLDER OUT``."""
+"""The peer's jobs, with its own classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.measure import Timer, peak_memory, run_job
+from benchmarks.measure import Timer, peak_memory
 from benchmarks.schedule import Schedule
 
 _BARE_MEMORY = peak_memory()
@@ -31,6 +31,7 @@ from qlib.rl.order_execution.policy import PPO  # noqa: E402
 from qlib.rl.order_execution.reward import PAPenaltyReward  # noqa: E402
 from qlib.rl.order_execution.simulator_simple import SingleAssetOrderExecutionSimple  # noqa: E402
 from qlib.rl.trainer import Trainer, TrainingVessel, backtest  # noqa: E402
+from qlib.rl.trainer.callbacks import Callback  # noqa: E402
 from qlib.rl.utils import CsvWriter, EnvWrapper  # noqa: E402
 from tianshou.data import Collector  # noqa: E402
 
@@ -88,9 +89,11 @@ class Parts:
             update_kwargs={"batch_size": self.schedule.batch_size, "repeat": self.schedule.repeat},
         )
 
+    def trainer(self, **kwargs: Any) -> Trainer:
+        return Trainer(finite_env_type="dummy", concurrency=self.schedule.concurrency, **kwargs)
+
     def fit(self, policy: PPO, episodes: int) -> None:
-        trainer = Trainer(max_iters=1, finite_env_type="dummy", concurrency=self.schedule.concurrency)
-        trainer.fit(self.vessel(policy, episodes))
+        self.trainer(max_iters=1).fit(self.vessel(policy, episodes))
 
 
 def prepare(folder: Path) -> dict[str, float]:
@@ -114,10 +117,17 @@ def prepare(folder: Path) -> dict[str, float]:
     return {}
 
 
+def _rate(run: Callable[[list[Order]], int], parts: Parts) -> float:
+    """Return the steps a second that `run` takes for the schedule's orders, after some to warm up."""
+    run(parts.orders[:_WARM_UP])
+    began = time.perf_counter()
+    steps = run(parts.orders[: parts.schedule.simulated])
+    return steps / (time.perf_counter() - began)
+
+
 def simulate(folder: Path) -> dict[str, float]:
     """Execute orders evenly, without observations."""
     parts = Parts(folder)
-    steps = 0
 
     def run(orders: list[Order]) -> int:
         steps = 0
@@ -128,10 +138,7 @@ def simulate(folder: Path) -> dict[str, float]:
                 steps += 1
         return steps
 
-    run(parts.orders[:_WARM_UP])
-    began = time.perf_counter()
-    steps = run(parts.orders[: parts.schedule.simulated])
-    return {"simulator": steps / (time.perf_counter() - began)}
+    return {"simulator": _rate(run, parts)}
 
 
 def environment(folder: Path) -> dict[str, float]:
@@ -150,10 +157,7 @@ def environment(folder: Path) -> dict[str, float]:
                 steps += 1
         return steps
 
-    run(parts.orders[:_WARM_UP])
-    began = time.perf_counter()
-    steps = run(parts.orders[: parts.schedule.simulated])
-    return {"environment": steps / (time.perf_counter() - began)}
+    return {"environment": _rate(run, parts)}
 
 
 def train(folder: Path) -> dict[str, float]:
@@ -223,6 +227,68 @@ def _kept(job: Callable[[Path], dict[str, float]]) -> Callable[[Path], dict[str,
     return run
 
 
-if __name__ == "__main__":
-    jobs = {**{job.__name__: job for job in (prepare, simulate, environment, train)}, "backtest": backtesting}
-    run_job({**jobs, "train, kept": _kept(train), "backtest, kept": _kept(backtesting)})
+class Clock(Callback):
+    """Notes the time after each iteration, keeps the weights, and ends the fit before it outruns its budget.
+
+    Parameters
+    ----------
+    folder
+        Where the weights go.
+    budget
+        Seconds. An iteration begins when it will end within them if it takes as long as those before; the first always
+        begins.
+    parts
+        Timers by the name of the part of an iteration that they add up.
+    """
+
+    def __init__(self, folder: Path, budget: float, parts: dict[str, Timer]) -> None:
+        self.folder = folder
+        self.budget = budget
+        self.parts = parts
+        self.points: list[dict[str, float]] = []
+        self.began = time.perf_counter()
+
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self.began = time.perf_counter()
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        passed, number = time.perf_counter() - self.began, trainer.current_iter
+        so_far = {name: timer.seconds for name, timer in self.parts.items()}
+        self.points.append({"iteration": number, "seconds": passed, **so_far})
+        torch.save(vessel.policy.state_dict(), self.folder / f"peer-{number:04d}.pt")
+        if passed * (number + 1) / number > self.budget:
+            trainer.should_stop = True
+
+
+def quality(folder: Path, budget: float, iterations: int, validated: list[int]) -> dict[str, Any]:
+    """Train within the budget, then time one validation on the orders of the rows `validated`.
+
+    No validation is run within the training: rlwb scores the weights of every iteration afterwards, on all orders.
+    """
+    keep_all_files()
+    parts = Parts(folder)
+    policy = parts.policy()
+    parts.fit(parts.policy(), _WARM_UP)
+    timers = {"collect": Timer(), "update": Timer()}
+    Collector.collect = timers["collect"].wrap(Collector.collect)
+    policy.update = timers["update"].wrap(policy.update)
+    clock = Clock(folder, budget, timers)
+    vessel = parts.vessel(policy, parts.schedule.episodes)
+    parts.trainer(max_iters=iterations, callbacks=[clock]).fit(vessel)
+
+    valid = read_orders(folder, "valid")
+    vessel.test_initial_states = [valid[row] for row in validated]
+    tester = parts.trainer()
+    began = time.perf_counter()
+    tester.test(vessel)
+    passed = time.perf_counter() - began
+    validation = {"orders": len(validated), "of": len(valid), "seconds": passed, "pa": float(tester.metrics["pa"])}
+    return {"points": clock.points, "validation": validation}
+
+
+JOBS = {
+    **{job.__name__: job for job in (prepare, simulate, environment, train, quality)},
+    "backtest": backtesting,
+    "train, kept": _kept(train),
+    "backtest, kept": _kept(backtesting),
+}

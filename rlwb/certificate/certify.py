@@ -27,25 +27,22 @@ from rlwb.policy import (
 from rlwb.trainer import Callback, Trainer, TrainingVessel
 
 Head = TypeVar("Head", ActorCritic, QNetwork)
+Taught = TypeVar("Taught", bound=Learner)
 
 #: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
 Method = Callable[..., Actor]
 
 #: Added to a seed for the orders of a teacher.
 _TEACHER = 1_000_000
-#: What PPO is told beside its defaults, alone, as a teacher and as a student.
-_PPO: dict[str, Any] = {"learning_rate": 6e-3, "gae_lambda": 0.9, "entropy_coef": 0.02}
+#: Settings other than the learners' own defaults; of PPO alone, as a teacher and as a student.
+_PPO = {"learning_rate": 6e-3, "gae_lambda": 0.9, "entropy_coef": 0.02, "batch_size": 1000, "repeat": 3}
+#: Errors are squared: the value of an action is the mean of what it pays, and with Huber's loss, which heeds far errors
+#: less, the learner would go by something between the mean and the median.
+_DQN = {"learning_rate": 4e-3, "batch_size": 1000, "repeat": 4, "huber": None, "replay_size": 10**6, "epsilon_end": 0.2}
 
 
 class Curve(Callback):
-    """Notes what the policy is worth as the training goes on, and how long the training itself takes.
-
-    Parameters
-    ----------
-    market
-        Where it is judged.
-    every
-        Judge after every so many iterations, and after the last.
+    """Notes what the policy is worth after every so many iterations and the last, and how long the training takes.
 
     Attributes
     ----------
@@ -74,21 +71,16 @@ class Curve(Callback):
 
 def fit(
     market: CertifiedMarket,
-    policy: Learner,
+    policy: Taught,
     seed: int,
     callbacks: Sequence[Callback] = (),
     *,
     iterations: int,
     episodes: int,
-) -> Learner:
+) -> Taught:
     """Train a policy on orders drawn from the market, each once, by the ordinary path; return it.
 
-    Parameters
-    ----------
-    seed
-        Of the orders and of the exploration.
-    iterations, episodes
-        Iterations, and episodes of each.
+    The seed is that of the orders and of the exploration; `episodes` are those of an iteration.
     """
     vessel = TrainingVessel(
         simulator=market.simulator,
@@ -127,16 +119,13 @@ def ppo(
     *,
     iterations: int = 100,
     episodes: int = 2000,
-    batch_size: int = 1000,
-    repeat: int = 3,
     hidden: int = 64,
     **settings: Any,
 ) -> PPO:
     """Train PPO with the recurrent network, at a rate that falls to 0; `settings` are those of `PPOSettings`."""
-    given = {**_PPO, "batch_size": batch_size, "repeat": repeat, **settings}
-    policy = PPO(_network(market, seed, hidden), PPOSettings(**given, decay_updates=iterations), seed=seed)
-    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
-    return policy
+    given = PPOSettings(**{**_PPO, "decay_updates": iterations, **settings})
+    policy = PPO(_network(market, seed, hidden), given, seed=seed)
+    return fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
 
 
 def dqn(
@@ -146,34 +135,14 @@ def dqn(
     *,
     iterations: int = 80,
     episodes: int = 2000,
-    batch_size: int = 1000,
-    repeat: int = 4,
     hidden: int = 64,
-    learning_rate: float = 4e-3,
-    huber: float | None = None,
-    replay_size: int = 1_000_000,
-    epsilon_end: float = 0.2,
     **settings: Any,
 ) -> DQN:
-    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`.
-
-    Errors are squared: the value of an action is the mean of what it pays, and with Huber's loss, which heeds far
-    errors less, the learner would go by something between the mean and the median.
-    """
-    given = {
-        "batch_size": batch_size,
-        "repeat": repeat,
-        "learning_rate": learning_rate,
-        "huber": huber,
-        "replay_size": replay_size,
-        "epsilon_end": epsilon_end,
-        "epsilon_updates": max(1, 2 * iterations // 3),
-        **settings,
-    }
-    network = _network(market, seed, hidden, head=QNetwork)
-    policy = DQN(network, DQNSettings(**given, decay_updates=iterations), seed=seed)
-    fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
-    return policy
+    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`."""
+    lengths = {"decay_updates": iterations, "epsilon_updates": max(1, 2 * iterations // 3)}
+    given = DQNSettings(**{**_DQN, **lengths, **settings})
+    policy = DQN(_network(market, seed, hidden, head=QNetwork), given, seed=seed)
+    return fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
 
 
 def opd(
@@ -184,8 +153,6 @@ def opd(
     iterations: int = 100,
     teacher_iterations: int | None = None,
     episodes: int = 2000,
-    batch_size: int = 1000,
-    repeat: int = 3,
     hidden: int = 64,
     distillation: float = 0.01,
     **settings: Any,
@@ -195,27 +162,18 @@ def opd(
     The teacher learns for a fifth of the student's iterations where it is not said: what it is to find is plain to see.
     The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
     """
-    given = {**_PPO, "batch_size": batch_size, "repeat": repeat, **settings}
     lessons = max(1, iterations // 5) if teacher_iterations is None else teacher_iterations
     began = time.monotonic()
-    teacher = PPO(
-        _network(market, seed, hidden, Oracle),
-        PPOSettings(**given, decay_updates=lessons),
-        seed=seed,
-    )
+    given = PPOSettings(**{**_PPO, "decay_updates": lessons, **settings})
+    teacher = PPO(_network(market, seed, hidden, Oracle), given, seed=seed)
     # Orders of the teacher's own, for the student's are drawn from the seed.
     fit(market, teacher, seed + _TEACHER, iterations=lessons, episodes=episodes)
     for curve in callbacks:
         if isinstance(curve, Curve):
             curve.seconds += time.monotonic() - began
-    student = OPD(
-        _network(market, seed, hidden),
-        teacher,
-        OPDSettings(**given, decay_updates=iterations, distillation=distillation),
-        seed=seed,
-    )
-    fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes)
-    return student
+    taught = OPDSettings(**{**_PPO, "decay_updates": iterations, "distillation": distillation, **settings})
+    student = OPD(_network(market, seed, hidden), teacher, taught, seed=seed)
+    return fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes)
 
 
 #: Name to method.
@@ -227,16 +185,12 @@ def certify(market: CertifiedMarket, method: str, seed: int, *, every: int = 5, 
 
     Parameters
     ----------
-    market
-        Where it learns and is judged.
-    method
-        A name in `METHODS`.
+    method, settings
+        A name in `METHODS`, and what it is told in place of its defaults.
     seed
         Of the network's weights, the orders and the exploration.
     every
         Iterations from one point of the curve to the next.
-    settings
-        Passed to the method, in place of its defaults.
 
     Returns
     -------

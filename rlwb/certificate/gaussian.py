@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, panel
+from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, check_ranges, panel
 from rlwb.errors import ConfigError
 from rlwb.execution import Known
 
@@ -71,19 +71,15 @@ class GaussianSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.ticks < 2 or self.lots < 1 or self.train_sessions < 1 or self.judged_sessions < 2:
-            raise ConfigError(
-                f"ticks is {self.ticks}, lots {self.lots}, train_sessions {self.train_sessions} and judged_sessions "
-                f"{self.judged_sessions}; give at least 2 ticks, 1 lot, 1 session to train on and 2 to judge by."
-            )
+        infinite = float("inf")
+        check_ranges(self, ticks=(2, infinite), lots=(1, infinite), penalty=(0, infinite), points=(3, infinite))
+        check_ranges(self, train_sessions=(1, infinite), judged_sessions=(2, infinite))
         if not 0 <= self.reversion < 1:
             raise ConfigError(f"reversion is {self.reversion}; it must lie in [0, 1).")
         if not 0 < self.noise_bp * self.ticks**0.5 < 500:
             raise ConfigError(f"noise_bp is {self.noise_bp}; give a number above 0 that keeps prices near their start.")
-        if not self.penalty >= 0:
-            raise ConfigError(f"penalty is {self.penalty}; give 0 or more.")
-        if self.points < 3 or self.points % 2 == 0:
-            raise ConfigError(f"points is {self.points}; give an odd number of at least 3.")
+        if self.points % 2 == 0:
+            raise ConfigError(f"points is {self.points}; give an odd number.")
 
     @property
     def keep(self) -> float:
@@ -106,14 +102,9 @@ def gaussian_prices(settings: GaussianSettings, count: int, rng: np.random.Gener
 
 
 def expectation(grid: np.ndarray, mean: np.ndarray, deviation: float) -> np.ndarray:
-    """Return the matrix that takes values on `grid` (G,) to the expectations of their interpolation, of shape (N, G).
+    """Return the matrix (N, G) that takes values on an equally spaced grid (G,) to expectations of their interpolation.
 
-    Parameters
-    ----------
-    grid
-        Equally spaced points.
-    mean, deviation
-        Of the N normal laws.
+    `mean` (N,) and `deviation` are those of N normal laws.
     """
     below = mean[:, None] - grid[None, 1:-1]
     d = below / deviation

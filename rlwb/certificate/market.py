@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlwb.errors import ConfigError
 from rlwb.execution import (
     AmountActionInterpreter,
     CategoricalActionInterpreter,
@@ -79,14 +80,11 @@ class CertifiedMarket:
 
     Attributes
     ----------
-    name
-        Names the market in results.
     sessions
         S sessions of T ticks. Every tick is a step, and every order runs from the first to the last.
-    probability
-        Of each session where a policy is judged, float64 of shape (S,), with sum 1.
-    training
-        Of each session where orders to train on are drawn, likewise.
+    probability, training
+        Of each session where a policy is judged, and where orders to train on are drawn; float64 of shape (S,), each
+        with sum 1.
     lots
         Size of every order; a decision is for a whole number of lots.
     penalty
@@ -236,6 +234,12 @@ def panel(names: list[str], price: np.ndarray) -> Sessions:
     count, ticks = price.shape
     calendar = Calendar((("00:00", f"{ticks // 60:02d}:{ticks % 60:02d}"),))
     fields: Mapping[str, np.ndarray] = {"close": price, "volume": np.full(price.shape, VOLUME)}
-    return Sessions(
-        calendar, np.array(names), np.full(count, "2024-01-02", "datetime64[D]"), np.full(count, ticks), fields
-    )
+    dates = np.full(count, "2024-01-02", "datetime64[D]")
+    return Sessions(calendar, np.array(names), dates, np.full(count, ticks), fields)
+
+
+def check_ranges(settings: object, **ranges: tuple[float, float]) -> None:
+    """Refuse settings, by name, that lie outside their range, whose ends are allowed."""
+    for name, (low, high) in ranges.items():
+        if not low <= getattr(settings, name) <= high:
+            raise ConfigError(f"{name} is {getattr(settings, name)}; give a number from {low} to {high}.")

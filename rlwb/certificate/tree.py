@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, panel
+from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, check_ranges, panel
 from rlwb.errors import ConfigError
 from rlwb.execution import Known
 
@@ -60,21 +60,15 @@ class TreeSettings:
     fair: bool = True
 
     def __post_init__(self) -> None:
-        if not 2 <= self.moves <= 9 or self.ticks < 2 or self.lots < 1:
-            raise ConfigError(
-                f"moves is {self.moves}, ticks {self.ticks} and lots {self.lots}; "
-                "give 2 to 9 moves, at least 2 ticks and at least 1 lot."
-            )
+        infinite = float("inf")
+        check_ranges(self, moves=(2, 9), ticks=(2, infinite), lots=(1, infinite))
+        check_ranges(self, strength=(0, 1), penalty=(0, infinite))
         if self.paths > _MOST_PATHS:
             raise ConfigError(f"the tree has {self.paths} paths; give fewer moves or ticks, for at most {_MOST_PATHS}.")
         if self.signal not in ("reversion", "momentum"):
             raise ConfigError(f"signal is {self.signal!r}; choose reversion or momentum.")
-        if not 0 <= self.strength <= 1:
-            raise ConfigError(f"strength is {self.strength}; it must lie in [0, 1].")
         if not 0 < self.move_bp * (self.ticks - 1) < 1e4:
             raise ConfigError(f"move_bp is {self.move_bp}; give a number above 0 with which no price falls to 0.")
-        if not self.penalty >= 0:
-            raise ConfigError(f"penalty is {self.penalty}; give 0 or more.")
 
     @property
     def paths(self) -> int:
@@ -83,15 +77,9 @@ class TreeSettings:
 
 
 def tree_paths(settings: TreeSettings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return all paths: moves taken as numbers 0 … K - 1, prices, and probabilities.
+    """Return all N paths: moves taken as numbers 0 … K - 1 (N, T - 1), prices (N, T), and probabilities (N,).
 
     Paths are in the order of their moves, so that the paths through a node are neighbours.
-
-    Returns
-    -------
-    taken : int64 of shape (N, T - 1)
-    price : float64 of shape (N, T)
-    probability : float64 of shape (N,)
     """
     count, steps = settings.moves, settings.ticks - 1
     taken = np.arange(settings.paths)[:, None] // count ** np.arange(steps - 1, -1, -1) % count
@@ -116,50 +104,36 @@ class TreeSolution(Solution):
 
     U_T is 0 without a lot left and -inf with one: an order is completed. The value is U_0 at the root.
 
-    Parameters
-    ----------
-    price, probability : float64 of shape (N, T) and (N,)
-        The paths, in the order of `tree_paths`.
-    moves, lots, penalty
-        As in `TreeSettings`.
-
     Attributes
     ----------
     values
-        Of a buy and of a sell, in basis points.
+        Of a buy (1) and of a sell (-1), in basis points.
     """
 
-    def __init__(self, price: np.ndarray, probability: np.ndarray, moves: int, lots: int, penalty: float) -> None:
-        self.ticks = price.shape[1]
-        self.moves = moves
-        self._plans = {}
-        self.values = {}
+    def __init__(self, settings: TreeSettings, price: np.ndarray, probability: np.ndarray) -> None:
+        self.settings = settings
+        self.values: dict[int, float] = {}
+        self._plans: dict[tuple[int, int], np.ndarray] = {}
         for side in (1, -1):
             gain = probability[:, None] * side * (1 - price / price.mean(axis=1, keepdims=True)) * 1e4
-            self.values[side], self._plans[side] = self._induce(gain, probability, lots, penalty)
-
-    def _induce(
-        self, gain: np.ndarray, probability: np.ndarray, lots: int, penalty: float
-    ) -> tuple[float, list[np.ndarray]]:
-        value = np.full((len(probability), lots + 1), -np.inf)
-        value[:, 0] = 0.0
-        plan: list[np.ndarray] = []
-        for tick in range(self.ticks - 1, -1, -1):
-            # The price of tick 0 is the root's, so decisions 0 and 1 are made on the same, empty history.
-            nodes = self.moves ** max(tick - 1, 0)
-            ahead = value.reshape(nodes, -1, lots + 1).sum(axis=1)
-            now = gain[:, tick].reshape(nodes, -1).sum(axis=1)
-            mass = probability.reshape(nodes, -1).sum(axis=1)
-            value, decision = bellman(now, penalty * mass, ahead)
-            plan.insert(0, decision)
-        return float(value[0, lots]), plan
+            value = np.full((len(probability), settings.lots + 1), -np.inf)
+            value[:, 0] = 0.0
+            for tick in range(settings.ticks - 1, -1, -1):
+                # The price of tick 0 is the root's, so decisions 0 and 1 are made on the same, empty history.
+                nodes = settings.moves ** max(tick - 1, 0)
+                ahead = value.reshape(nodes, -1, settings.lots + 1).sum(axis=1)
+                now = gain[:, tick].reshape(nodes, -1).sum(axis=1)
+                mass = probability.reshape(nodes, -1).sum(axis=1)
+                value, self._plans[side, tick] = bellman(now, settings.penalty * mass, ahead)
+            self.values[side] = float(value[0, -1])
 
     def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
         decided = np.zeros(len(left), dtype=np.int64)
-        for (side, plan), tick in ((item, tick) for item in self._plans.items() for tick in np.unique(obs.tick)):
+        for (side, tick), plan in self._plans.items():
             rows = np.flatnonzero((obs.side == side) & (obs.tick == tick))
-            below = self.moves ** (self.ticks - 1 - max(int(tick) - 1, 0))
-            decided[rows] = plan[tick][obs.session[rows] // below, left[rows]]
+            # The paths through a node are neighbours; so many lie below it.
+            below = self.settings.moves ** (self.settings.ticks - 1 - max(tick - 1, 0))
+            decided[rows] = plan[obs.session[rows] // below, left[rows]]
         return decided
 
 
@@ -167,7 +141,7 @@ def tree_market(settings: TreeSettings | None = None, *, name: str = "tree") -> 
     """Return the tree as a market; session s is path s, and its instrument spells the moves taken."""
     settings = settings or TreeSettings()
     taken, price, probability = tree_paths(settings)
-    solution = TreeSolution(price, probability, settings.moves, settings.lots, settings.penalty)
+    solution = TreeSolution(settings, price, probability)
     return CertifiedMarket(
         name=name,
         sessions=panel(["".join(map(str, row)) for row in taken.tolist()], price),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -35,19 +34,10 @@ CAUSES: dict[str, tuple[str, ...]] = {
 
 
 def rule_steps(full: ExecutionRules, *, halts: bool) -> dict[str, ExecutionRules]:
-    """Return cause to rules, from the simple rules to `full`, each with one cause more than those before.
+    """Return cause to rules, from `SIMPLE` to the rules `full`, each with one cause more than those before.
 
-    Parameters
-    ----------
-    full
-        The rules to arrive at.
-    halts
-        True where the data say which bars were halted; under simple rules such bars fill.
-
-    Returns
-    -------
-    dict
-        First `SIMPLE`; causes that change nothing are not in it.
+    Causes that change nothing are left out. `halts` is True where the data say which bars were halted; under simple
+    rules such bars fill.
     """
     rules = ExecutionRules(halts=not halts)
     steps = {SIMPLE: rules}
@@ -77,10 +67,8 @@ def gap_table(
 
     Parameters
     ----------
-    play
-        Runs the policy on the same orders under given rules.
-    steps
-        From `rule_steps`.
+    play, steps
+        What runs the policy on the same orders under given rules, and `rule_steps`.
 
     Returns
     -------
@@ -91,31 +79,30 @@ def gap_table(
         first row); `ffr` (mean over all orders); `orders` and `days` that the means are over; `left_out` (orders
         without a PA under one of the rule sets, left out under all); `rules` (in words).
     """
-    results = {cause: play(rules) for cause, rules in steps.items()}
-    check_same_orders(list(results.values()))
-    *_, last = steps
-    first, before = results[SIMPLE], {after: cause for cause, after in pairwise(steps)} | {TOTAL: SIMPLE}
-    results, steps = results | {TOTAL: results[last]}, steps | {TOTAL: steps[last]}
-    nets = {cause: result.values("pa_net", first) for cause, result in results.items()}
-    have = np.isfinite(np.stack(list(nets.values()))).all(axis=0)
+    results = [play(rules) for rules in steps.values()]
+    check_same_orders(results)
+    first = results[0]
+    nets = [result.values("pa_net", first) for result in results]
+    have = np.isfinite(np.stack(nets)).all(axis=0)
     dates = first.dates[have]
     rows = []
-    for cause, result in results.items():
-        change = (nets[cause] - nets[before[cause]])[have] if cause in before else np.full(len(dates), math.nan)
+    places = [(0, None), *((place, place - 1) for place in range(1, len(results))), (len(results) - 1, 0)]
+    for cause, (after, before) in zip([*steps, TOTAL], places, strict=True):
+        change = np.full(len(dates), math.nan) if before is None else (nets[after] - nets[before])[have]
         found = day_interval(change, dates, np.random.default_rng(seed), level=level, resamples=resamples)
         rows.append(
             {
                 "cause": cause,
-                "pa": mean(result.values("pa", first)[have]),
-                "pa_net": mean(nets[cause][have]),
+                "pa": mean(results[after].values("pa", first)[have]),
+                "pa_net": mean(nets[after][have]),
                 "difference": found.estimate,
                 "difference_lo": found.lo,
                 "difference_hi": found.hi,
-                "ffr": mean(result.values("ffr", first)),
+                "ffr": mean(results[after].values("ffr", first)),
                 "orders": int(have.sum()),
                 "days": len(np.unique(dates)),
                 "left_out": int((~have).sum()),
-                "rules": steps[cause].describe(),
+                "rules": list(steps.values())[after].describe(),
             }
         )
     return pd.DataFrame(rows)

@@ -20,15 +20,7 @@ _TEMPLATES = Environment(
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template with its values filled in; those of an HTML template are escaped.
-
-    Parameters
-    ----------
-    template
-        A file in ``rlwb/evaluation/templates``.
-    values
-        What it names; one that is missing is an error.
-    """
+    """Return a file of ``rlwb/evaluation/templates`` with all the values that it names; HTML is escaped."""
     return _TEMPLATES.get_template(template).render(**values)
 
 

@@ -1,23 +1,15 @@
-"""The page of a check of bars: pictures, counts, and every finding with its row, in one HTML file."""
+"""The page of a check of bars."""
 
 from __future__ import annotations
 
-import os
-
 from rlwb.evaluation.page import encoded, render
-from rlwb.evaluation.plots.market import coverage_calendar, finding_days, worst_findings, zero_volumes
-from rlwb.files import write_text
+from rlwb.evaluation.plots import coverage_calendar, finding_days, worst_findings, zero_volumes
 from rlwb.market.findings import KINDS, counted
 from rlwb.market.quality import Quality
 
 
-def write_quality_page(quality: Quality, path: str | os.PathLike[str]) -> None:
-    """Write the page to `path`, whole or not at all."""
-    write_text(path, quality_page(quality))
-
-
 def quality_page(quality: Quality) -> str:
-    """Return the page as HTML."""
+    """Return pictures, counts, and every finding with its row in one HTML file."""
     figures = [coverage_calendar(quality), zero_volumes(quality)] if len(quality.days) else []
     if any(one.date for found in quality.found.listed.values() for one in found):
         figures.append(finding_days(quality))

@@ -14,8 +14,7 @@ from rlwb.errors import DataError
 
 Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
 
-#: Columns that every result table has; all others are optional.
-REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
+_REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
 #: Titles of the metric that policies are judged by; see `rlwb.execution.ExecutionRules.judged_by`.
 PA_TITLES = {"pa": "PA", "pa_net": "net PA"}
@@ -51,7 +50,8 @@ class PolicyResult:
         ``"checkpoint"`` (a selected one), ``"last"``, ``"baseline"``, ``"unattainable"`` for a policy that knows prices
         ahead of its decisions, or ``"ceiling"``: no policy, but an upper bound on all of them.
     orders
-        One row an order with at least `REQUIRED_COLUMNS`; `pa` in basis points, NaN where it cannot be computed.
+        One row an order: `order_id`, `instrument`, `date`, `ffr`, `pa` in basis points, NaN where it cannot be
+        computed, and columns that may be lacking.
     iteration
         The training iteration of a checkpoint; None for a baseline.
     validation_pa
@@ -70,7 +70,7 @@ class PolicyResult:
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise DataError(f"Policy {self.policy!r} has kind {self.kind!r}; use one of {', '.join(get_args(Kind))}.")
-        missing = [column for column in REQUIRED_COLUMNS if column not in self.orders]
+        missing = [column for column in _REQUIRED_COLUMNS if column not in self.orders]
         if missing:
             raise DataError(
                 f"The result table of policy {self.policy!r} lacks the columns {', '.join(missing)}; "
@@ -87,14 +87,9 @@ class PolicyResult:
             )
 
     def values(self, column: str, like: PolicyResult | None = None) -> np.ndarray:
-        """Return a column of the order table, float64 of shape ``(orders,)``.
+        """Return a column of the order table, float64 of shape ``(orders,)``; NaN where missing, infinite or lacking.
 
-        Values that are missing or infinite are NaN; so are all values of a column that the table lacks.
-
-        Parameters
-        ----------
-        like
-            Another result of the same orders; the values are returned in the sequence of its table.
+        The sequence is that of the table, or of the table of another result of the same orders.
         """
         table = self.orders
         found = finite_or_nan(table[column]) if column in table else np.full(len(table), math.nan)
@@ -149,13 +144,7 @@ def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
 
 
 def check_same_orders(results: Sequence[PolicyResult]) -> None:
-    """Refuse to compare policies that did not trade the same orders.
-
-    Raises
-    ------
-    DataError
-        Names both policies and how many orders only one of them has.
-    """
+    """Refuse, by a `DataError` that names two of them, to compare policies that did not trade the same orders."""
     for result in results[1:]:
         expected, got = set(results[0].orders["order_id"]), set(result.orders["order_id"])
         if expected != got:
@@ -186,15 +175,14 @@ def above_ceiling(results: Sequence[PolicyResult], ceiling: PolicyResult) -> pd.
     """
     compared = [ceiling, *(one for one in results if one.kind != "ceiling")]
     check_same_orders(compared)
+    columns = ["policy", "order_id", "instrument", "date", "pa", "ceiling"]
     tables = [
-        one.orders[["order_id", "instrument", "date"]].assign(pa=one.pa, ceiling=ceiling.values("pa", one))
-        for one in compared
+        one.orders.assign(policy=one.policy, pa=one.pa, ceiling=ceiling.values("pa", one))[columns] for one in compared
     ]
-    table = pd.concat(tables, keys=[one.policy for one in compared], names=["policy"]).reset_index("policy")
-    table = table.reset_index(drop=True)
-    above = table["pa"].notna() & ~(table["pa"] <= table["ceiling"] + ROUNDING_BP)
-    excess = (table["pa"] - table["ceiling"]).fillna(np.inf)[above]
-    return table.loc[excess.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+    table = pd.concat(tables, ignore_index=True)
+    above = table[table["pa"].notna() & ~(table["pa"] <= table["ceiling"] + ROUNDING_BP)]
+    excess = (above["pa"] - above["ceiling"]).fillna(np.inf)
+    return above.loc[excess.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
 
 
 def day_matrix(results: Sequence[PolicyResult]) -> pd.DataFrame:

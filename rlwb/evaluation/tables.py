@@ -15,7 +15,7 @@ from rlwb.evaluation.metrics import METRICS, metric_table, wide
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import ZERO_BP, Kind, PolicyResult, mean, of_kind, standard_deviation
 
-ABSENT = "-"
+_ABSENT = "-"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,14 +24,10 @@ class Table:
 
     Attributes
     ----------
-    header, rows
-        The cells; the first column names the row.
-    notes
-        Sentences to print below.
-    metrics
-        The table of results that it shows (`rlwb.evaluation.metrics.metric_table`).
-    level
-        Nominal coverage of the intervals.
+    header, rows, notes
+        The cells, of which the first column names the row, and sentences to print below.
+    metrics, level
+        The table of results that it shows (`rlwb.evaluation.metrics.metric_table`), and its intervals' coverage.
     """
 
     header: tuple[str, ...]
@@ -102,12 +98,9 @@ def headline(
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
         (
-            row["policy"],
-            str(row["n"]),
-            _mean(row, "pa", spread=True),
-            _ends(row, "pa") or ABSENT,
+            *(row["policy"], str(row["n"]), _estimate(row, "pa", spread=True), _ends(row, "pa") or _ABSENT),
             *(_cell(row, name, spread=name == "pa_net") for name in with_interval),
-            *(_mean(row, name) for name in plain),
+            *(_estimate(row, name) for name in plain),
         )
         for row in records
     )
@@ -142,21 +135,11 @@ def comparison(
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return methods side by side on the same orders, every metric with its interval.
+    """Return methods, by name, side by side on the same orders, every metric with its interval.
 
-    Parameters
-    ----------
-    results
-        Method to its result.
-    level, resamples, seed
-        Settings of the bootstrap.
-    notes
-        Sentences to add to those below the table.
-
-    Notes
-    -----
     The form is that of Fang et al. (AAAI 2021, arXiv 2103.10860), who give reward, PA, gain-loss ratio and share of
-    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added.
+    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. `notes` are
+    sentences to add to those below the table; the other settings are those of the bootstrap.
     """
     groups = {method: [one] for method, one in results.items()}
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
@@ -171,15 +154,10 @@ def comparison(
 
 
 def is_informative(frame: pd.DataFrame, name: str) -> bool:
-    """Tell whether a table shows a metric: it has a value, and where it is another PA, it differs from the PA.
+    """Tell whether a table (`wide`) shows a metric: it has a value, and where it is another PA, it differs from the PA.
 
     The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
     where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing.
-
-    Parameters
-    ----------
-    frame
-        One row a policy (`rlwb.evaluation.metrics.wide`).
     """
     compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
     policies = frame[frame["kind"] != "ceiling"]
@@ -187,25 +165,24 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
     return bool(differs and frame[name].notna().any())
 
 
-def _mean(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
+def _cell(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
+    return f"{_estimate(row, name, spread=spread)} {_ends(row, name)}".rstrip()
+
+
+def _estimate(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
     """Return the estimate, with the standard deviation over checkpoints if asked for."""
-    spread = spread and row["kind"] == "checkpoint"
-    return _number(row[name], name) + (f" ± {_number(row[f'{name}_std'])}" if spread else "")
+    text = _number(row[name], name)
+    return f"{text} ± {_number(row[f'{name}_std'])}" if spread and row["kind"] == "checkpoint" else text
 
 
 def _ends(row: Mapping[Any, Any], name: str) -> str:
-    lo, hi = row[f"{name}_lo"], row[f"{name}_hi"]
-    return "" if math.isnan(lo) else f"[{_number(lo, name, unit='')}, {_number(hi, name, unit='')}]"
-
-
-def _cell(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
-    return f"{_mean(row, name, spread=spread)} {_ends(row, name)}".rstrip()
+    """Return the interval; nothing where there is none."""
+    ends = [_number(row[f"{name}_{end}"], name, unit="") for end in ("lo", "hi")]
+    return "" if _ABSENT in ends else f"[{', '.join(ends)}]"
 
 
 def _number(value: float, name: str = "", unit: str = " %") -> str:
     """Return a number as people read it: shares in percent, all else with two digits, no minus before a zero."""
     if math.isnan(value):
-        return ABSENT
-    if name in METRICS and METRICS[name].is_share:
-        return f"{100 * value:.1f}{unit}"
-    return f"{value:z.2f}"
+        return _ABSENT
+    return f"{100 * value:.1f}{unit}" if name in METRICS and METRICS[name].is_share else f"{value:z.2f}"

@@ -162,8 +162,8 @@ def test_the_seed_makes_the_sessions() -> None:
     ("changes", "said"),
     [
         ({"ticks": 1}, "ticks is 1"),
-        ({"lots": 0}, "lots 0"),
-        ({"judged_sessions": 1}, "judged_sessions 1"),
+        ({"lots": 0}, "lots is 0"),
+        ({"judged_sessions": 1}, "judged_sessions is 1"),
         ({"reversion": 1.0}, "reversion is 1.0"),
         ({"noise_bp": 0}, "noise_bp is 0"),
         ({"noise_bp": float("nan")}, "noise_bp is nan"),

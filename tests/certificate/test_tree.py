@@ -193,8 +193,8 @@ def test_a_decision_depends_on_earlier_prices_alone() -> None:
     ("changes", "said"),
     [
         ({"moves": 1}, "moves is 1"),
-        ({"ticks": 1}, "ticks 1"),
-        ({"lots": 0}, "lots 0"),
+        ({"ticks": 1}, "ticks is 1"),
+        ({"lots": 0}, "lots is 0"),
         ({"ticks": 12}, "177147 paths"),
         ({"signal": "trend"}, "reversion or momentum"),
         ({"strength": 1.5}, "strength is 1.5"),

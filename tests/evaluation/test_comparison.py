@@ -44,10 +44,6 @@ def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
     method = checkpoint(pa, days=12)
     row = comparison({"ours": method}, resamples=400, seed=3).frame.iloc[0]
     slow = np.random.default_rng(3)
-
-    def gain_loss_ratio(pa):
-        return pa[pa > 0].mean() / -pa[pa < 0].mean()
-
     drawn = [
         gain_loss_ratio(np.concatenate([pa[day == d] for d in days])) for days in slow.integers(12, size=(400, 12))
     ]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from rlwb.evaluation import PolicyResult
 from rlwb.evaluation.plots import learning_curves, save_figure
-from rlwb.evaluation.plots.style import canvas, look, note_figure, number, readable, robust_limits
+from rlwb.evaluation.style import canvas, look, note_figure, number, readable, robust_limits
 from tests.evaluation.tables import baseline, checkpoint, order_table, unattainable
 
 

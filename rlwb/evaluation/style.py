@@ -1,10 +1,9 @@
-"""The common look of all plots, and how they are written to files."""
+"""The common look of all plots."""
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -18,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from rlwb.evaluation.results import PolicyResult
-from rlwb.files import atomic_path
 
 P = ParamSpec("P")
 
@@ -26,6 +24,7 @@ P = ParamSpec("P")
 # to C5 in this sequence.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, GREY, FAINT = "#222222", "#8A8A8A", "#E3E3E3"
+DASHED = (0, (4, 2))
 
 _LOOKS: dict[str, tuple[str, object]] = {
     "checkpoint": (BLUE, "solid"),
@@ -45,17 +44,14 @@ _BASELINE_LOOKS = (
 
 @functools.cache
 def settings() -> dict[str, Any]:
-    """Return the matplotlib settings of the plots, for use in ``matplotlib.rc_context``: those of ``rlwb.mplstyle``."""
+    """Return the settings of ``rlwb.mplstyle`` for ``matplotlib.rc_context``, with the fonts that are installed."""
     sheet = mpl.rc_params_from_file(Path(__file__).with_name("rlwb.mplstyle"), use_default_template=False)
     installed = {entry.name for entry in font_manager.fontManager.ttflist}
     return {**sheet, "font.family": [font for font in sheet["font.family"] if font in installed]}
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Run a drawing function under the common style, and put the legend of its first axes under the figure.
-
-    The caller's settings are left as they were.
-    """
+    """Run a drawing function under the common style, and put the legend of its first axes under the figure."""
 
     @functools.wraps(draw)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -69,21 +65,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return wrapper
 
 
-def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write ``<stem>.png`` and ``<stem>.svg``, each complete or not at all, and return both paths.
-
-    The same figure gives the same bytes: no dates, no random ids.
-    """
-    paths = Path(f"{os.fspath(stem)}.png"), Path(f"{os.fspath(stem)}.svg")
-    with mpl.rc_context(settings()):
-        for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
-            with atomic_path(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
-    return paths
-
-
 def canvas(
-    title: str, *, subtitle: str = "", rows: int = 1, height: float = 4.2, share_x: bool = True
+    title: str, subtitle: str = "", *, rows: int = 1, height: float = 4.2, share_x: bool = True
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure of `rows` axes above one another, `height` inches high; they share x unless told otherwise."""
     figure = Figure(figsize=(7.2, height), layout="constrained")
@@ -137,10 +120,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, object]:
-    """Return colour and dash of a policy.
-
-    Selected checkpoints are blue, the last one is orange, what sees the future pale; each baseline has its own look.
-    """
+    """Return colour and dash of a policy: its kind's, or one of its own for each of the `baselines`."""
     if result.kind in _LOOKS:
         return _LOOKS[result.kind]
     names = [baseline.policy for baseline in baselines]
@@ -154,10 +134,17 @@ def readable(text: str, *, longest: int = 32) -> str:
     escaped, because it would start a formula.
     """
     drawable = _drawable()
-    shown = "".join(c if ord(c) in drawable else f"<{ord(c):X}>" for c in str(text)).replace("><", " ")
+    shown = "".join(c if ord(c) in drawable else f"<{ord(c):X}>" for c in text).replace("><", " ")
     if len(shown) > longest:
         shown = f"{shown[: longest // 2]}…{shown[1 - longest // 2 :]}"
     return shown.replace("$", r"\$")
+
+
+@functools.cache
+def _drawable() -> frozenset[int]:
+    """Return the code points that the installed fonts can draw."""
+    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in settings()["font.family"]]
+    return frozenset().union(*(font.get_charmap() for font in fonts))
 
 
 def number(value: float, spec: str = ".2f") -> str:
@@ -166,15 +153,9 @@ def number(value: float, spec: str = ".2f") -> str:
 
 
 def robust_limits(values: np.ndarray, *, reach: float = 3.0) -> tuple[float, float]:
-    """Return axis limits that show 0 and the bulk of the data.
+    """Return axis limits that show 0 and the bulk of the data, float64 of shape ``(N,)`` without NaN.
 
-    They reach `reach` times the distance of the quartiles beyond these, at most to the data. With fewer than 8 values,
-    or when nothing lies outside, the limits are those of the data with a margin.
-
-    Parameters
-    ----------
-    values : float64 of shape (N,)
-        At least one value; none is NaN.
+    From 8 values on they reach `reach` times the distance of the quartiles beyond these, at most to the data.
     """
     low, high = float(values.min()), float(values.max())
     if len(values) >= 8:
@@ -196,10 +177,3 @@ def label_outside(axes: Axes, row: float, value: float) -> None:
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     across = axes.get_yaxis_transform()
     axes.text(place, row, text, transform=across, ha=side, va="center", fontsize=8, bbox=box, zorder=6)
-
-
-@functools.cache
-def _drawable() -> frozenset[int]:
-    """Return the code points that the installed fonts can draw."""
-    fonts = [font_manager.get_font(font_manager.findfont(name)) for name in settings()["font.family"]]
-    return frozenset().union(*(font.get_charmap() for font in fonts))

@@ -1,0 +1,680 @@
+"""Plots of results, training, orders and markets. Each function takes results and returns a matplotlib `Figure`.
+
+pyplot is not used: no display is touched, and a figure belongs to the caller alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from scipy.special import ndtr
+from scipy.stats import ecdf
+
+from rlwb.errors import DataError
+from rlwb.evaluation import style
+from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
+from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
+from rlwb.evaluation.tables import Table, is_informative
+from rlwb.files import atomic_path
+from rlwb.market import Sessions
+from rlwb.market import stylised as facts
+from rlwb.market.quality import KINDS, Quality, Window
+
+
+def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write ``<stem>.png`` and ``<stem>.svg``, each complete or not at all, and return both paths.
+
+    The same figure gives the same bytes: no dates, no random ids.
+    """
+    paths = Path(f"{os.fspath(stem)}.png"), Path(f"{os.fspath(stem)}.svg")
+    with mpl.rc_context(style.settings()):
+        for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
+            with atomic_path(path) as temporary:
+                figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
+    return paths
+
+
+# Policies on the test orders.
+
+#: More instruments than this are shown by their extremes.
+_MOST_INSTRUMENTS = 40
+_NO_PA = "No chosen checkpoint has an order with a PA."
+_METHOD_AXES = {
+    "net_over_twap": "mean net PA over TWAP on the same order, bp",
+    "over_twap": "mean PA over TWAP on the same order, bp",
+    "pa": "mean PA, bp",
+}
+
+
+@style.styled
+def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
+    """Draw the distribution of PA over orders, one row a policy: 5, 25, 50, 75, 95 % points, and the mean.
+
+    A ceiling is no policy and is not drawn.
+    """
+    title = "PA of single orders"
+    pas = [(one, one.pa[np.isfinite(one.pa)]) for one in results if one.kind != "ceiling"]
+    pas = [(one, pa) for one, pa in pas if len(pa)]
+    if not pas:
+        return style.note_figure(title, "No policy has an order with a PA.")
+    subtitle = "line: 5 to 95 % of orders; box: 25 to 75 %; bar: median; diamond: mean"
+    figure, (axis,) = style.canvas(title, subtitle, height=1.5 + 0.3 * len(pas))
+    baselines = of_kind(results, "baseline")
+    marks = []
+    for row, (result, pa) in enumerate(pas):
+        color, _ = style.look(result, baselines)
+        p05, p25, p50, p75, p95 = np.quantile(pa, [0.05, 0.25, 0.5, 0.75, 0.95])
+        axis.plot([p05, p95], [row, row], color=color, linewidth=1.2, zorder=2)
+        axis.barh(row, p75 - p25, left=p25, height=0.55, color=color, alpha=0.35, edgecolor=color, zorder=3)
+        axis.plot([p50, p50], [row - 0.275, row + 0.275], color=color, linewidth=2, zorder=4)
+        axis.plot(pa.mean(), row, marker="D", markersize=5, color=style.INK, markeredgecolor="white", zorder=5)
+        # A schedule whose orders are all 0 says nothing of how wide the axis must be.
+        marks += [p05, p95] if p95 - p05 > ZERO_BP else []
+    axis.set_xlim(style.robust_limits(np.array(marks or [0.0]), reach=6.0))
+    for row, (_, pa) in enumerate(pas):
+        style.label_outside(axis, row, float(pa.mean()))
+    low, high = (style.number(end([end(pa) for _, pa in pas]), ",.0f") for end in (np.min, np.max))
+    axis.set_xlabel(f"PA, bp    (single orders from {low} to {high} bp)")
+    style.name_rows(axis, [one.display_name for one, _ in pas])
+    return figure
+
+
+@style.styled
+def pa_by_month(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
+    """Draw the mean PA of the selected checkpoints in each month of the test period, with day-clustered intervals."""
+    title = "PA by month"
+    groups = _by_group(results, lambda one: one.dates.astype("datetime64[M]"), level, seed)
+    if not groups:
+        return style.note_figure(title, _NO_PA)
+    figure, (axis,) = style.canvas(title, _interval_line(results, level))
+    for x, interval in enumerate(groups.values()):
+        axis.vlines(x, interval.lo, interval.hi, color=style.BLUE, linewidth=1.6, alpha=0.5)
+        axis.plot(x, interval.estimate, marker="o", markersize=6, color=style.BLUE, markeredgecolor="white")
+    labels = [f"{month}\n{interval.days} d" for month, interval in groups.items()]
+    step = max(1, -(-len(labels) // 11))
+    axis.set_xticks(range(0, len(labels), step), labels[::step])
+    axis.set_xlim(-0.6, len(groups) - 0.4)
+    axis.grid(visible=False, axis="x")
+    axis.set(ylabel="mean PA, bp", xlabel="month and its trading days with a PA")
+    style.zero_line(axis)
+    return figure
+
+
+@style.styled
+def pa_by_instrument(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
+    """Draw the mean PA of the selected checkpoints by instrument, best first, with day-clustered intervals.
+
+    Of many instruments the best and the worst are shown.
+    """
+    title = "PA by instrument"
+    groups = _by_group(results, lambda one: one.orders["instrument"].to_numpy(), level, seed)
+    if not groups:
+        return style.note_figure(title, _NO_PA)
+    shown = ranked = sorted(groups.items(), key=lambda item: -item[1].estimate)
+    half = _MOST_INSTRUMENTS // 2
+    if len(ranked) > _MOST_INSTRUMENTS:
+        shown = ranked[:half] + ranked[-half:]
+        title += f": the {half} best and {half} worst of {len(ranked)}"
+    figure, (axis,) = style.canvas(title, _interval_line(results, level), height=1.6 + 0.19 * len(shown))
+    for row, (_, interval) in enumerate(shown):
+        axis.hlines(row, interval.lo, interval.hi, color=style.BLUE, linewidth=1.6, alpha=0.5)
+        axis.plot(interval.estimate, row, marker="o", markersize=5, color=style.BLUE, markeredgecolor="white")
+    if len(shown) < len(ranked):
+        axis.axhline(half - 0.5, color=style.GREY, linewidth=1, linestyle=style.DASHED)
+    axis.set_xlabel("mean PA, bp")
+    ends = np.array([(one.estimate, one.lo, one.hi) for _, one in shown])
+    axis.set_xlim(style.robust_limits(ends[np.isfinite(ends)], reach=6.0))
+    for row, (_, interval) in enumerate(shown):
+        style.label_outside(axis, row, interval.estimate)
+    style.name_rows(axis, [name for name, _ in shown])
+    return figure
+
+
+def _by_group(
+    results: Sequence[PolicyResult], group_of: Callable[[PolicyResult], np.ndarray], level: float, seed: int
+) -> dict[str, Interval]:
+    """Return the interval of the average PA of the checkpoints in each group of orders that has a PA, by group."""
+    checkpoints = of_kind(results, "checkpoint")
+    labels = [group_of(one).astype(str) for one in checkpoints]
+    groups = {}
+    for name in sorted(set().union(*labels)):
+        parts = [mean_parts(one.pa[label == name]) for one, label in zip(checkpoints, labels, strict=True)]
+        dates = [one.dates[label == name] for one, label in zip(checkpoints, labels, strict=True)]
+        interval = statistic_interval(parts, dates, np.random.default_rng(seed), level=level, resamples=2_000)
+        if interval.orders:
+            groups[str(name)] = interval
+    return groups
+
+
+def _interval_line(results: Sequence[PolicyResult], level: float) -> str:
+    n, few = len(of_kind(results, "checkpoint")), fewest_days(level)
+    return f"mean of the chosen checkpoints (n = {n}); bars: {100 * level:g} % intervals by days, from {few} days on"
+
+
+@style.styled
+def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
+    """Draw the share of the amount left after each step: mean and bands of the selected, means of the baselines.
+
+    The bands hold the middle 50 and 80 % of all orders of all selected checkpoints. Results without an inventory are
+    not drawn.
+    """
+    title = "Inventory path"
+    having = [one for one in results if one.inventory is not None and np.isfinite(one.inventory).any()]
+    if not having:
+        return style.note_figure(title, "No result carries the inventory of its orders.")
+    chosen = [np.asarray(one.inventory, dtype=np.float64) for one in of_kind(having, "checkpoint")]
+    subtitle = f"chosen checkpoints (n = {len(chosen)}): mean, and bands of the middle 50 and 80 % of orders"
+    figure, (axis,) = style.canvas(title, subtitle if chosen else "")
+    if chosen:
+        width = max(left.shape[1] for left in chosen)  # shorter ones keep their last value
+        paths = np.concatenate([np.pad(i, ((0, 0), (0, width - i.shape[1])), mode="edge") for i in chosen])
+        p10, p25, p75, p90 = np.nanquantile(paths, [0.1, 0.25, 0.75, 0.9], axis=0)
+        axis.fill_between(range(width), p10, p90, color=style.BLUE, alpha=0.13, linewidth=0)
+        axis.fill_between(range(width), p25, p75, color=style.BLUE, alpha=0.22, linewidth=0)
+        axis.plot(np.nanmean(paths, axis=0), color=style.BLUE, linewidth=2.2, marker="o", markersize=4, label="chosen")
+    baselines = of_kind(results, "baseline")
+    for result in of_kind(having, "baseline"):
+        path = np.nanmean(np.asarray(result.inventory, dtype=np.float64), axis=0)
+        color, dash = style.look(result, baselines)
+        axis.plot(path, color=color, linestyle=dash, linewidth=1.6, label=style.readable(result.display_name))
+    axis.set(xlabel="steps done", ylabel="amount left, share of the order", ylim=(-0.02, 1.04))
+    axis.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    style.whole_ticks(axis)
+    return figure
+
+
+@style.styled
+def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
+    """Draw the running sum over test days of each day's mean PA: checkpoints thin, their mean bold, baselines.
+
+    A day on which a policy has no PA is left out of its line. Policies that see the future are not drawn: next to them
+    all other lines would look alike.
+    """
+    title = "Cumulative PA over the test days"
+    days = day_matrix(results)
+    if days.empty:
+        return style.note_figure(title, "No policy has an order with a PA.")
+    figure, (axis,) = style.canvas(
+        title, "running sum of day means; each day, and each order of a day, counts the same"
+    )
+    having = [one for one in results if days[one.policy].notna().any()]
+    chosen = [one.policy for one in of_kind(having, "checkpoint")]
+    width, alpha = (0.8, 0.45) if len(chosen) > 1 else (2.2, 1.0)
+    for place, policy in enumerate(chosen):
+        label = None if place else f"chosen checkpoints (n = {len(chosen)})"
+        _running_sum(axis, days[policy], color=style.BLUE, markersize=4, label=label, linewidth=width, alpha=alpha)
+    if len(chosen) > 1:
+        mean = days[chosen].mean(axis=1)
+        _running_sum(axis, mean, color=style.INK, linewidth=2.2, markersize=5, label="their mean")
+    for result in having:
+        if result.kind in ("last", "baseline"):
+            color, dash = style.look(result, of_kind(results, "baseline"))
+            name = style.readable(result.display_name)
+            _running_sum(axis, days[result.policy], color=color, linestyle=dash, linewidth=1.6, label=name)
+    if len(days) <= 6:
+        axis.set_xticks(days.index, [str(day.date()) for day in days.index])
+    else:
+        style.date_ticks(axis, most=8)
+    axis.set(ylabel="sum of daily mean PA, bp", xlabel="test day")
+    style.zero_line(axis)
+    return figure
+
+
+def _running_sum(axis: Axes, values: pd.Series, **look: object) -> None:
+    """Draw a running sum; one too short to be seen as a line has its points marked."""
+    line = values.dropna().cumsum()
+    axis.plot(line.index, line, marker="o" if len(line) < 3 else None, **look)
+
+
+@style.styled
+def method_intervals(comparison: Table) -> Figure:
+    """Draw the mean PA of every method with its interval, in the sequence of the table.
+
+    Ceilings and policies that see the future are left out: next to them all others would look alike. Where TWAP's own
+    PA is not 0, the difference to TWAP is drawn instead, and where there are costs that of the net PA.
+    """
+    title = "Methods on the same orders"
+    frame = comparison.frame
+    name = next(one for one in _METHOD_AXES if one == "pa" or is_informative(frame, one))
+    rows = frame[~frame["kind"].isin(["ceiling", "unattainable"]) & np.isfinite(frame[name])]
+    if rows.empty:
+        return style.note_figure(title, "No method has a PA.")
+    subtitle = f"mean and {100 * comparison.level:g} % interval over days; grey: fixed policies"
+    figure, (axis,) = style.canvas(title, subtitle, height=1.6 + 0.34 * len(rows))
+    for at, row in enumerate(rows.to_dict("records")):
+        color = style.GREY if row["kind"] == "baseline" else style.BLUE
+        axis.plot(row[name], at, "o", color=color, markersize=6, markeredgecolor="white", zorder=3)
+        if np.isfinite(row[f"{name}_lo"]):
+            axis.plot([row[f"{name}_lo"], row[f"{name}_hi"]], [at, at], color=color, linewidth=2, alpha=0.6)
+    axis.set_xlabel(_METHOD_AXES[name])
+    style.name_rows(axis, rows["policy"].tolist())
+    return figure
+
+
+# Training.
+
+
+@style.styled
+def learning_curves(
+    train: pd.DataFrame, validation: pd.DataFrame, *, chosen: Sequence[int] = (), judged_by: str = "pa"
+) -> Figure:
+    """Draw PA and reward by iteration, on training and on validation orders.
+
+    Parameters
+    ----------
+    train, validation
+        ``metrics/train.csv`` and ``metrics/validation.csv``: columns `iteration`, `judged_by` (basis points) and,
+        optionally, `reward`.
+    chosen
+        Iterations to mark as selected for the backtest.
+    judged_by
+        The PA to draw: ``pa``, or ``pa_net`` where there are costs.
+    """
+    title = "Learning curves"
+    labels = {judged_by: f"mean {PA_TITLES[judged_by]}, bp", "reward": "mean reward of an episode"}
+    curves = {name: (_curve(train, name), _curve(validation, name)) for name in labels}
+    curves = {name: pair for name, pair in curves.items() if any(map(len, pair))}
+    if not curves:
+        return style.note_figure(title, "Neither training nor validation has logged a PA or a reward yet.")
+    subtitle = "PA 0 is the order's own TWAP; the training policy samples its actions"
+    figure, axes = style.canvas(title, subtitle, rows=len(curves), height=1.4 + 2.4 * len(curves))
+    for axis, (name, (training, validated)) in zip(axes, curves.items(), strict=True):
+        window = max(1, len(training) // 20)
+        look = {"linewidth": 0.8, "alpha": 0.55} if window > 1 else {"linewidth": 1.2, "marker": "o", "markersize": 3}
+        if len(training):
+            axis.plot(training, color=style.SKY, label="training", **look)
+        if window > 1:
+            smooth = training.rolling(window, min_periods=1).mean()
+            axis.plot(smooth, color=style.SKY, linewidth=1.8, label=f"training, mean of {window} iterations")
+        if len(validated):
+            axis.plot(validated, color=style.BLUE, linewidth=1.4, marker="o", markersize=3, label="validation")
+        marked = validated[validated.index.isin(chosen)].dropna()
+        if len(marked):
+            ring = {"markerfacecolor": "none", "markeredgecolor": style.VERMILION, "markeredgewidth": 1.4}
+            label = f"chosen (n = {len(marked)})"
+            axis.plot(marked, linestyle="", marker="o", markersize=7.5, **ring, label=label)
+        axis.set_ylabel(labels[name])
+        if name == judged_by:
+            style.zero_line(axis)
+    axes[-1].set_xlabel("iteration")
+    style.whole_ticks(axes[-1])
+    return figure
+
+
+def _curve(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Return a column by iteration; empty where nothing of it was logged."""
+    values = finite_or_nan(frame[column]) if column in frame else np.array([])
+    if not np.isfinite(values).any():
+        return pd.Series(dtype=np.float64)
+    if "iteration" not in frame:
+        raise DataError(f"The metrics lack the column 'iteration'; they have {list(frame)}.")
+    return pd.Series(values, index=frame["iteration"].to_numpy())
+
+
+@style.styled
+def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float | None = None) -> Figure:
+    """Draw each checkpoint's test PA against its validation PA, with the line on which both are equal.
+
+    Parameters
+    ----------
+    summary
+        The table that `rlwb.evaluation.summary` makes; rows without a validation PA are not drawn.
+    expected_shrinkage
+        How far below the line the checkpoints lie on average if all candidates were equally good, in basis points.
+    """
+    title = "Validation against test"
+    rows = summary[summary["kind"].isin(["checkpoint", "last"])].dropna(subset=["validation_pa", "pa_mean"])
+    if rows.empty:
+        return style.note_figure(title, "No checkpoint has both a validation and a test PA.")
+    chosen, last = rows[rows["kind"] == "checkpoint"], rows[rows["kind"] == "last"]
+    mean = chosen[["validation_pa", "pa_mean"]].mean()
+    subtitle = (
+        f"chosen: mean validation PA {style.number(mean.iloc[0])} bp, mean test PA {style.number(mean.iloc[1])} bp "
+        f"({style.number(mean.iloc[1] - mean.iloc[0], '+.2f')})\nbars: day-clustered intervals of the test PA"
+    )
+    figure, (axis,) = style.canvas(title, subtitle if len(chosen) else "", height=4.8)
+    axis.axline((0, 0), slope=1, color=style.GREY, linewidth=1, label="test = validation")
+    if expected_shrinkage is not None:
+        label = f"expected if all were equally good ({style.number(-expected_shrinkage)} bp)"
+        look = {"color": style.GREY, "linewidth": 1, "linestyle": style.DASHED}
+        axis.axline((0, -expected_shrinkage), slope=1, label=label, **look)
+    _draw_checkpoints(axis, chosen, style.BLUE, "o", f"chosen checkpoints (n = {len(chosen)})")
+    if len(chosen) > 1:
+        cross = {"marker": "+", "markersize": 14, "markeredgewidth": 2, "color": style.INK}
+        axis.plot(*mean, linestyle="", label="their mean", **cross)
+    _draw_checkpoints(axis, last, style.ORANGE, "D", "last checkpoint")
+    x, y = (_limits(rows[columns]) for columns in (["validation_pa"], ["validation_pa", "pa_mean", "pa_lo", "pa_hi"]))
+    axis.set(xlim=x, ylim=y, xlabel="validation PA, bp", ylabel="test PA, bp")
+    style.zero_line(axis)
+    return figure
+
+
+def _draw_checkpoints(axis: Axes, rows: pd.DataFrame, color: str, marker: str, label: str) -> None:
+    if rows.empty:
+        return
+    x = rows["validation_pa"].to_numpy()
+    axis.vlines(x, rows["pa_lo"].to_numpy(), rows["pa_hi"].to_numpy(), color=color, linewidth=1, alpha=0.35)
+    look = {"marker": marker, "markersize": 6, "color": color, "markeredgecolor": "white"}
+    axis.plot(x, rows["pa_mean"].to_numpy(), linestyle="", label=label, **look)
+
+
+def _limits(values: pd.DataFrame) -> tuple[float, float]:
+    """Return the span of the values with a margin."""
+    low, high = values.min(axis=None), values.max(axis=None)
+    margin = max(0.08 * (high - low), 0.1)
+    return low - margin, high + margin
+
+
+@style.styled
+def certificate_curves(curves: pd.DataFrame, *, optimum: float, twap: float = 0.0) -> Figure:
+    """Draw the value of policies during training, between the lines of TWAP and the optimum.
+
+    Parameters
+    ----------
+    curves
+        Columns `method`, `iteration`, `value` and `error`, the last two in basis points. Twice the error is shaded.
+    optimum, twap
+        The value of the best policy and of TWAP, in basis points.
+    """
+    title = "Learning towards a known optimum"
+    if curves.empty:
+        return style.note_figure(title, "No method was trained.")
+    missing = [name for name in ("method", "iteration", "value", "error") if name not in curves]
+    if missing:
+        raise DataError(f"The curves lack the column {missing[0]!r}; they have {list(curves)}.")
+    figure, (axis,) = style.canvas(title, "value of the greedy policy after so many iterations")
+    axis.axhline(optimum, color=style.INK, linewidth=1.2, label=f"optimum ({style.number(optimum, 'z.2f')} bp)")
+    label = f"TWAP ({style.number(twap, 'z.2f')} bp)"
+    axis.axhline(twap, color=style.GREY, linewidth=1.2, linestyle=(0, (5, 2)), label=label)
+    for place, (method, points) in enumerate(curves.groupby("method", sort=False)):
+        color = f"C{place}"
+        at, value, error = (points[name].to_numpy() for name in ("iteration", "value", "error"))
+        if (error > 0).any():
+            axis.fill_between(at, value - 2 * error, value + 2 * error, color=color, alpha=0.15, linewidth=0)
+        name = f"{style.readable(str(method))} ({style.number(value[-1], 'z.2f')} bp)"
+        axis.plot(at, value, color=color, linewidth=1.6, marker="o", markersize=3, label=name)
+    axis.set(xlabel="iteration", ylabel="value, bp")
+    style.whole_ticks(axis)
+    return figure
+
+
+# Orders, and how single ones were executed.
+
+
+@style.styled
+def order_parts(parts: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw which days each part of the orders has, and how large its orders are.
+
+    Parameters
+    ----------
+    parts
+        Name to order table with the columns `date` and `amount` (shares).
+    """
+    title = "Orders"
+    tables = {name: table for name, table in parts.items() if len(table)}
+    if not tables:
+        return style.note_figure(title, "There are no orders.")
+    figure, (upper, lower) = style.canvas(title, "a day belongs to one part only", rows=2, height=4.8, share_x=False)
+    amounts = np.concatenate([table["amount"] for table in tables.values()])
+    edges = np.geomspace(amounts.min() * 0.99, amounts.max() * 1.01, 41)
+    for name, table in tables.items():
+        days = table.groupby("date").size()
+        upper.bar(days.index, days, width=1.0, label=f"{name}: {len(table):,} orders, {len(days)} days")
+        share = np.full(len(table), 1 / len(table))
+        lower.hist(table["amount"], edges, weights=share, histtype="step", linewidth=1.4)
+    style.date_ticks(upper, most=10)
+    upper.set_ylabel("orders a day")
+    lower.set(xscale="log", xlabel="amount, shares", ylabel="share of orders")
+    lower.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    return figure
+
+
+@style.styled
+def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", benchmark: float | None = None) -> Figure:
+    """Draw the price of an order's window, where each policy traded, and how much each had left.
+
+    Parameters
+    ----------
+    runs
+        Policy to its tick table (see `rlwb.execution.audit`), all of the same order: columns `time`, `price`,
+        `filled`, `left` (shares).
+    benchmark
+        A price to mark, the window's TWAP.
+    """
+    tables = {name: ticks.reset_index(drop=True) for name, ticks in runs.items() if len(ticks)}
+    if not tables:
+        return style.note_figure(title, "Nothing was recorded of this order.")
+    figure, (upper, lower) = style.canvas(title, "area of a dot: amount filled at that bar", rows=2, height=5.2)
+    first = max(tables.values(), key=len)  # one that was filled early has no later ticks
+    amount = first["filled"].iloc[0] + first["left"].iloc[0]
+    upper.plot(first["price"], color=style.GREY, linewidth=1.1)
+    if benchmark is not None:
+        label = f"TWAP {style.number(benchmark, '.6g')}"
+        upper.axhline(benchmark, color=style.INK, linewidth=0.9, linestyle=style.DASHED, label=label)
+    colors = (style.BLUE, style.VERMILION, style.GREEN)
+    for color, marker, (name, table) in zip(colors, "ov^", tables.items(), strict=False):
+        done = np.flatnonzero(table["filled"] > 0)
+        filled, price = table["filled"][done], table["price"][done]
+        paid = float((filled * price).sum() / filled.sum()) if len(done) else np.nan
+        label = f"{style.readable(name)}: average {style.number(paid, '.6g')}"
+        size = 12 + 900 * filled / amount
+        upper.scatter(done, price, s=size, color=color, marker=marker, alpha=0.55, label=label)
+        left = np.concatenate([[1.0], table["left"] / amount])
+        lower.step(np.arange(len(left)), left, where="post", color=color, linewidth=1.8)
+    upper.set_ylabel("price")
+    lower.set(ylabel="amount left", ylim=(-0.03, 1.05))
+    lower.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    style.time_ticks(lower, first["time"].tolist())
+    return figure
+
+
+@style.styled
+def price_paths(price: np.ndarray, filled: np.ndarray) -> Figure:
+    """Draw price paths with a dot at each fill; a dot's area is the share of the order that was filled.
+
+    Parameters
+    ----------
+    price, filled : float64 of shape (N, T)
+        One row a path, one column a tick: the price, and the share of the order's amount that was filled.
+    """
+    if price.ndim != 2 or price.shape != filled.shape:
+        raise DataError(f"Prices have the shape {price.shape} and fills {filled.shape}; give both the same (N, T).")
+    figure, (axis,) = style.canvas("Prices and fills", "dots: fills, by their share of the order")
+    for row, (line, share) in enumerate(zip(price, filled, strict=True)):
+        axis.plot(line, color=f"C{row}", linewidth=1.2, alpha=0.7)
+        done = np.flatnonzero(share > 0)
+        axis.scatter(done, line[done], s=160 * share[done], color=f"C{row}", edgecolor="white", zorder=3)
+    axis.set(xlabel="tick", ylabel="price")
+    style.whole_ticks(axis)
+    return figure
+
+
+# Markets: single sessions, and the stylised facts of many.
+
+
+@style.styled
+def session_bars(sessions: Sessions, row: int) -> Figure:
+    """Draw one session: the range and close of each bar, and its volume."""
+    title = f"{sessions.instruments[row]} on {sessions.dates[row]}"
+    figure, (upper, lower) = style.canvas(title, "line: close; bars: low to high", rows=2, height=4.0)
+    ticks = np.arange(sessions.calendar.num_ticks)
+    bar = {name: sessions.fields[name][row] for name in ("low", "high", "close", "volume")}
+    upper.vlines(ticks, bar["low"], bar["high"], color=style.GREY, linewidth=2.2, alpha=0.6)
+    upper.plot(ticks, bar["close"], color=style.BLUE, linewidth=1.4)
+    lower.bar(ticks, bar["volume"], color=style.GREY, width=0.8)
+    upper.set_ylabel("price")
+    lower.set_ylabel("volume")
+    style.time_ticks(lower, list(map(sessions.calendar.time_of, range(len(ticks)))))
+    return figure
+
+
+@style.styled
+def return_tails(markets: Mapping[str, Sessions]) -> Figure:
+    """Draw the share of one-bar returns beyond x standard deviations, beside a normal distribution."""
+    subtitle = "share of bars whose return is larger than x standard deviations"
+    figure, (axis,) = style.canvas("Fat tails", subtitle)
+    grid = np.linspace(0.0, 8.0, 81)
+    for name, sessions in markets.items():
+        values = facts.log_returns(sessions)
+        share = ecdf(np.abs(values[np.isfinite(values)]) / np.nanstd(values)).sf.evaluate(grid)
+        label = f"{name}: excess kurtosis {facts.excess_kurtosis(values):.1f}"
+        axis.plot(grid, np.where(share > 0, share, np.nan), label=label)
+    axis.plot(grid, 2 * ndtr(-grid), color=style.INK, linewidth=1, linestyle=style.DASHED, label="normal law: 0")
+    axis.set(yscale="log", ylim=(1e-6, 1.3), xlabel="size of the return, standard deviations", ylabel="share of bars")
+    return figure
+
+
+@style.styled
+def volatility_clustering(markets: Mapping[str, Sessions], lags: int = 20) -> Figure:
+    """Draw the autocorrelation of absolute returns by lag, each relative to its time of day."""
+    subtitle = "autocorrelation of absolute returns within sessions, each relative to its time of day"
+    figure, (axis,) = style.canvas("Volatility clusters", subtitle)
+    for name, sessions in markets.items():
+        values = facts.volatility_autocorrelation(sessions, lags)
+        axis.plot(np.arange(1, lags + 1), values, marker="o", markersize=3, label=name)
+    axis.axhline(0, color=style.INK, linewidth=0.8)
+    axis.set(xlabel="lag, bars", ylabel="autocorrelation")
+    style.whole_ticks(axis)
+    return figure
+
+
+@style.styled
+def mean_reversion(markets: Mapping[str, Sessions], longest: int = 24) -> Figure:
+    """Draw the variance ratio by horizon: 1 for a martingale, below 1 where the price reverts."""
+    subtitle = "variance of returns over so many bars, divided by that of as many single bars"
+    figure, (axis,) = style.canvas("Mean reversion", subtitle)
+    horizons = [h for h in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 36, 48) if h <= longest]
+    for name, sessions in markets.items():
+        ratios = [facts.variance_ratio(sessions, h) for h in horizons]
+        axis.plot(horizons, ratios, marker="o", markersize=4, label=name)
+    axis.axhline(1, color=style.INK, linewidth=0.8)
+    axis.set(xlabel="horizon, bars", ylabel="variance ratio")
+    style.whole_ticks(axis)
+    return figure
+
+
+@style.styled
+def intraday_profiles(sessions: Sessions) -> Figure:
+    """Draw volatility and volume by time of day, relative to their mean."""
+    figure, (axis,) = style.canvas("The U", "by time of day, relative to the day's mean")
+    ticks = np.arange(sessions.calendar.num_ticks)
+    axis.plot(ticks[1:], facts.volatility_profile(sessions), label="volatility (root mean square return)")
+    axis.plot(ticks, facts.volume_profile(sessions), label="volume (share of the session's)")
+    axis.axhline(1, color=style.INK, linewidth=0.8)
+    axis.set_ylabel("relative to the mean")
+    style.time_ticks(axis, list(map(sessions.calendar.time_of, range(len(ticks)))))
+    return figure
+
+
+@style.styled
+def volume_and_volatility(sessions: Sessions, bins: int = 10) -> Figure:
+    """Draw the mean absolute return of bars by their volume, both relative to the mean at that time of day."""
+    returns = np.abs(facts.log_returns(sessions))
+    volume = sessions.fields["volume"][:, 1:]
+    usual, traded = np.nanmean(returns, axis=0), np.nanmean(volume, axis=0)
+    size = (returns / np.where(usual > 0, usual, np.nan)).ravel()
+    load = (volume / np.where(traded > 0, traded, np.nan)).ravel()
+    known = np.isfinite(size) & np.isfinite(load)
+    order = np.argsort(load[known], kind="stable")
+    means = [part.mean() for part in np.array_split(size[known][order], bins) if len(part)]
+    correlation = facts.volume_volatility_correlation(sessions)
+    subtitle = f"correlation of log volume and absolute return {correlation:.2f}, time of day and session taken out"
+    figure, (axis,) = style.canvas("Volume and volatility move together", subtitle)
+    axis.bar(np.arange(1, len(means) + 1), means, color=style.BLUE, alpha=0.75)
+    axis.axhline(1, color=style.INK, linewidth=0.8)
+    axis.set(xlabel="bars by volume relative to their time of day, tenths from quiet to busy", ylabel="mean |return|")
+    style.whole_ticks(axis)
+    return figure
+
+
+# What a check of bars found.
+
+#: Height of an instrument's row in inches, and how many instruments are named at most.
+_ROW, _NAMED = 0.16, 60
+
+
+@style.styled
+def coverage_calendar(quality: Quality) -> Figure:
+    """Draw instruments by days: the share of the session's ticks that have a price."""
+    subtitle = "share of the session's ticks that have a price; white: before the first or after the last day"
+    return _by_day(quality, quality.coverage, "Coverage", subtitle, "viridis")
+
+
+@style.styled
+def zero_volumes(quality: Quality) -> Figure:
+    """Draw instruments by days: the share of bars with a volume of 0."""
+    subtitle = "share of the bars with a price that traded nothing"
+    return _by_day(quality, quality.zeros, "Zero volume", subtitle, "magma_r")
+
+
+def _by_day(quality: Quality, values: np.ndarray, title: str, subtitle: str, colors: str) -> Figure:
+    """Draw `values`, float of shape ``(instruments, days)``, as an image; NaN is white."""
+    count = max(1, len(quality.instruments))
+    figure, (axis,) = style.canvas(title, subtitle, height=1.5 + min(_NAMED, count) * _ROW)
+    cmap = mpl.colormaps[colors].with_extremes(bad="white")
+    image = axis.imshow(np.ma.masked_invalid(values), aspect="auto", interpolation="nearest", cmap=cmap, vmin=0, vmax=1)
+    figure.colorbar(image, ax=axis, shrink=0.8, pad=0.01).outline.set_edgecolor(style.FAINT)
+    if count <= _NAMED:
+        names = [style.readable(name) for name in quality.instruments]
+        axis.set_yticks(range(len(names)), names, fontsize=6.5)
+    else:
+        axis.set_ylabel(f"{count:,} instruments, by name")
+        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _name_places(axis, [str(day) for day in quality.days], most=8)
+    axis.tick_params(axis="x", labelrotation=30)
+    axis.grid(visible=False)
+    return figure
+
+
+@style.styled
+def finding_days(quality: Quality) -> Figure:
+    """Draw on which days findings lie: a row a kind, a mark a day, larger with more of them."""
+    listed = quality.found.listed
+    dated = {kind: [one.date for one in listed.get(kind, ()) if one.date] for kind in KINDS}
+    dated = {kind: dates for kind, dates in dated.items() if dates}
+    subtitle = "blue: notes, red: faults; larger: more on that day"
+    figure, (axis,) = style.canvas("Findings by day", subtitle, height=1.6 + 0.26 * max(1, len(dated)))
+    for row, (kind, dates) in enumerate(dated.items()):
+        days, count = np.unique(np.array(dates, dtype="datetime64[D]"), return_counts=True)
+        color = style.VERMILION if KINDS[kind].severity == "fault" else style.BLUE
+        axis.scatter(days, np.full(len(days), row), s=8 + 6 * np.log2(count), color=color, alpha=0.7, linewidths=0)
+    axis.set_yticks(range(len(dated)), [f"{kind} ({quality.found.counts[kind]:,})" for kind in dated])
+    axis.set_ylim(len(dated) - 0.5, -0.5)
+    if len(quality.days):
+        axis.set_xlim(quality.days[0] - 1, quality.days[-1] + 1)
+    axis.xaxis.set_major_formatter(ConciseDateFormatter(axis.xaxis.get_major_locator()))
+    return figure
+
+
+@style.styled
+def worst_findings(windows: list[Window]) -> Figure:
+    """Draw the closes around single findings, and mark the bar of each."""
+    rows = max(1, -(-len(windows) // 2))
+    figure = Figure(figsize=(7.2, 0.4 + 1.9 * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False).ravel()
+    for axis, window in zip(axes, windows, strict=False):
+        finding = window.finding
+        axis.plot(window.close, color=style.GREY, linewidth=1, marker=".", markersize=3)
+        axis.axvline(window.at, color=style.VERMILION, linewidth=1, alpha=0.6)
+        axis.plot([window.at], [window.price], color=style.VERMILION, marker="o", markersize=4)
+        axis.set_title(f"{finding.kind}: {style.readable(finding.instrument or '')} {finding.stamp}", fontsize=8.5)
+        stamps = window.stamps.astype("datetime64[m]").astype(str)
+        _name_places(axis, [stamp[5:].replace("T", " ") for stamp in stamps], most=4)
+    for axis in axes[len(windows) :]:
+        axis.set_axis_off()
+    return figure
+
+
+def _name_places(axis: Axes, names: list[str], most: int) -> None:
+    """Write the names of places 0, 1, 2, … under the x axis, at most `most` of them."""
+    axis.xaxis.set_major_locator(MaxNLocator(most, integer=True))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: names[int(x)] if 0 <= x < len(names) else ""))
