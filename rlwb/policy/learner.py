@@ -137,6 +137,23 @@ def fill_up(obs: Any) -> Any:
     return take_rows(obs, np.minimum(np.arange(rows + -rows % ALIGN), rows - 1))
 
 
+class AllOne:
+    """Answers the same always; with `TwapRelativeActionInterpreter` and 1 this is TWAP.
+
+    Parameters
+    ----------
+    value
+        The answer.
+    """
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return the value for each of the N observations, of shape (N,)."""
+        return np.full(count_rows(obs), self.value)
+
+
 def check_answers(answers: torch.Tensor) -> None:
     """Raise `InterpreterError` when a network's answers are not all finite."""
     if not bool(torch.isfinite(answers).all()):
