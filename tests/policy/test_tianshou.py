@@ -15,8 +15,7 @@ from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import TwapRelativeActionInterpreter
 from rlwb.policy import MLP, Network, Recurrent, make_network
-from rlwb.policy.tianshou import TianshouLearner, TianshouSettings
-from rlwb.policy.tianshou_models import FAMILIES
+from rlwb.policy.tianshou import FAMILIES, TianshouLearner, TianshouSettings
 from rlwb.trainer import Trainer, collect, load_checkpoint, save_checkpoint
 from tests.trainer.small import small, small_vessel
 
@@ -49,7 +48,7 @@ class Layer(Network):
 
 
 def learner(name: str, **changed: Any) -> TianshouLearner:
-    space = DISCRETE if gym.spaces.Discrete in FAMILIES[name].spaces else CONTINUOUS
+    space = DISCRETE if gym.spaces.Discrete in FAMILIES[name] else CONTINUOUS
     given = {"learning_rate": 0.01, "batch_size": 64, "epsilon_updates": 8, **OPTIONS[name], **changed}
     settings = TianshouSettings(algorithm=name, **given)
     return TianshouLearner(lambda seed: make_network(Layer, seed), space, settings, seed=3)
