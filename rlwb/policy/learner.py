@@ -165,24 +165,18 @@ def check_answers(answers: torch.Tensor) -> None:
 
 def check_settings(
     *,
-    positive: Mapping[str, float | None] | None = None,
-    shares: Mapping[str, float] | None = None,
-    counts: Mapping[str, int | None] | None = None,
-    weights: Mapping[str, float] | None = None,
+    positive: Mapping[str, float | None] = {},
+    shares: Mapping[str, float] = {},
+    counts: Mapping[str, int | None] = {},
+    weights: Mapping[str, float] = {},
 ) -> None:
-    """Raise `ConfigError` for a setting out of its range, by name; None is a setting that is off.
-
-    Parameters
-    ----------
-    positive, shares, counts, weights
-        Must be above 0, in [0, 1], at least 1, at least 0.
-    """
+    """Raise `ConfigError` for a setting out of its range, by name; None is a setting that is off."""
     for values, holds, rule in (
         (positive, lambda value: value > 0, "be above 0"),
         (shares, lambda value: 0 <= value <= 1, "lie in [0, 1]"),
         (counts, lambda value: value >= 1, "be at least 1"),
         (weights, lambda value: value >= 0, "be 0 or more"),
     ):
-        for name, value in (values or {}).items():
+        for name, value in values.items():
             if value is not None and not holds(value):
                 raise ConfigError(f"{name} is {value}; it must {rule}.")
