@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 from rlwb.policy import RecurrentEncoder
 from rlwb.policy import encoder as module
@@ -247,14 +246,6 @@ def test_a_session_has_the_same_bits_in_any_company() -> None:
         for session in range(24):
             alone.forget()
             assert torch.equal(alone(refer([session], [11]))[0], whole[session])
-
-
-def test_sessions_without_a_panel_are_refused() -> None:
-    net, (obs, _) = RecurrentEncoder(5, 8), observe()
-    del obs["features"]
-    for grad in (True, False):
-        with torch.set_grad_enabled(grad), pytest.raises(ConfigError, match="MarketFeatures"):
-            net(obs)
 
 
 def test_a_copy_holds_weights_and_no_panel() -> None:
