@@ -19,28 +19,17 @@ _SESSIONS_PER_PASS = 512
 
 
 class EncoderCache(NamedTuple):
-    """Encoded sessions, and what their states depend on.
+    """Encoded sessions, and copies of what their states depend on.
 
-    Attributes
-    ----------
-    weights
-        Copies of the encoder's weights, as they were.
-    features
-        The panel of features.
-    sessions : int64 of shape (S,)
-        Rows of the panel, sorted.
-    states : float32 of shape (T + 1, S, H)
-        States after 0, 1, … T ticks, time first; allocated lazily: untouched pages use no memory.
-    known : bool of shape (T + 1, S)
-        Which states have been computed.
-    today : float32 of shape (S, T, C), optional
-        The features, for an encoder that computes states when they are asked for.
+    `sessions` are rows of the panel, sorted, of shape (S,); `states` those after 0, 1, … T ticks, of shape
+    (T + 1, S, H), and `known` says which of them have been computed. An encoder that computes states when they are
+    asked for keeps the features in `today`.
     """
 
     weights: list[torch.Tensor]
     features: MarketFeatures
     sessions: np.ndarray
-    states: torch.Tensor
+    states: torch.Tensor  # time first, allocated lazily: untouched pages use no memory
     known: np.ndarray
     today: torch.Tensor | None = None
 

@@ -25,20 +25,9 @@ logger = logging.getLogger(__name__)
 class NetworkLearner(Learner):
     """A learner with one network that chooses among actions, and one Adam (arXiv 1412.6980).
 
-    Parameters
-    ----------
-    network
-        What acts and learns; it has ``actions`` and ``causal``.
-    settings
-        With ``learning_rate``, ``decay_updates`` and ``max_grad_norm``.
-    seed
-        Together with the number of updates made, names all random numbers of an update, so that no random state needs
-        saving.
-
-    Attributes
-    ----------
-    updates
-        Calls of `learn` so far.
+    The network has ``actions`` and ``causal``, the settings ``learning_rate``, ``decay_updates`` and ``max_grad_norm``.
+    The seed and `updates`, the calls of `learn` so far, name all random numbers of an update, so that no random state
+    needs saving.
     """
 
     def __init__(self, network: Any, settings: Any, seed: int) -> None:

@@ -113,16 +113,9 @@ class RainbowValues(nn.Module):
 class Family(NamedTuple):
     """What an algorithm wants on an action space.
 
-    Attributes
-    ----------
-    policy
-        tianshou's class.
-    model
-        Makes what the policy answers by: from a network, the number of actions (or of the numbers in one), and options.
-    critic
-        Makes a critic from a network and that number; None where there is none.
-    defaults
-        Options of the policy that differ from tianshou's.
+    `policy` is tianshou's class, `model` makes what it answers by from a network, the number of actions (or of the
+    numbers in one) and options, `critic` a critic from a network and that number; `defaults` are options of the policy
+    that differ from tianshou's.
     """
 
     policy: Any
@@ -136,10 +129,8 @@ def _logits(trunk: Network, size: int, options: Mapping[str, Any]) -> nn.Module:
 
 
 def _normal(trunk: Network, size: int, options: Mapping[str, Any], *, own_sigma: bool = False) -> nn.Module:
-    features = Features(trunk)
-    return ContinuousActorProbabilistic(
-        preprocess_net=features, action_shape=size, unbounded=True, conditioned_sigma=own_sigma
-    )
+    given = {"preprocess_net": Features(trunk), "action_shape": size, "conditioned_sigma": own_sigma}
+    return ContinuousActorProbabilistic(**given, unbounded=True)
 
 
 def _number(trunk: Network, size: int, options: Mapping[str, Any]) -> nn.Module:

@@ -98,7 +98,7 @@ def test_what_is_saved_goes_on_to_the_last_bit_and_global_random_states_stay(nam
     np.random.seed(1)  # noqa: NPY002
     torch.manual_seed(1)
     before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    policy, loaded = learner(name), learner(name)
+    policy, loaded = learner(name, repeat=1), learner(name, repeat=1)
     rng = np.random.default_rng(0)
     for _ in range(2):
         policy.learn(*episodes(policy, rng))
