@@ -153,11 +153,13 @@ class _Market(RecurrentEncoder):
         super().__init__(hidden, hidden)
         self.front = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU())
 
-    # The peer reads its state after k ticks at row k, behind the tick of zeros.
-    lead = 1
+    def embed(self, ticks: torch.Tensor) -> torch.Tensor:
+        return self.front(ticks)
 
-    def embed(self, steps: torch.Tensor) -> torch.Tensor:
-        return self.front(steps)
+    def first(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        # The peer reads its state after k ticks at row k, behind the tick of zeros.
+        every = torch.arange(len(today))
+        return states_at(self.gru, torch.zeros_like(today[:, :1]), every, torch.ones_like(every), embed=self.embed)
 
 
 class PeerTrunk(Network):

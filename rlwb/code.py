@@ -49,13 +49,7 @@ class Code(NamedTuple):
         return {"name": f"{name}:{self.attribute}", "hash": self.fingerprint()}
 
     def fingerprint(self) -> str:
-        """Return the hash of the source file's content.
-
-        Raises
-        ------
-        ConfigError
-            When there is no such file or module.
-        """
+        """Return the hash of the source file's content; raise `ConfigError` when there is no such file or module."""
         if self.file is None:
             raise ConfigError(
                 f"there is no module {self.place}; install it, or name a file: my_file.py:{self.attribute}."
@@ -66,14 +60,9 @@ class Code(NamedTuple):
             raise ConfigError(f"{self.file} cannot be read ({error.strerror}); check the path.") from None
 
     def load(self) -> Any:
-        """Return the class or function; this runs its code.
+        """Return the class or function; this runs its code, a file's once a process as long as its content stays.
 
-        A file is run once a process as long as its content stays.
-
-        Raises
-        ------
-        ConfigError
-            When there is no such module, file or attribute, or running it fails; with the line where it does.
+        Raise `ConfigError` when there is no such module, file or attribute, or running it fails, with the line.
         """
         module = _run_file(self) if self.is_file else _import(self)
         try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlwb.batch import take_rows
 from rlwb.errors import RlwbError
 from rlwb.execution import (
     AmountActionInterpreter,
     CategoricalActionInterpreter,
-    CurrentStepStateInterpreter,
     Engine,
     ExecutionState,
     FullHistoryStateInterpreter,
@@ -36,23 +36,10 @@ from rlwb.execution import (
 )
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
-from rlwb.market.readers.conformance import check_reader
+from rlwb.market.readers.conformance import check_reader as check_reader
 from rlwb.reward import Reward
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator
-
-__all__ = [
-    "ConformanceError",
-    "Stage",
-    "check_action_interpreter",
-    "check_learner",
-    "check_policy",
-    "check_reader",
-    "check_reward",
-    "check_simulator",
-    "check_state_interpreter",
-    "stage",
-]
 
 
 class ConformanceError(RlwbError):
@@ -126,12 +113,11 @@ def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
     """
     on = stage()
     simulator, count = make(on), len(on.orders)
-    seeds = episode_seeds(7, np.arange(count))
-    rng = np.random.default_rng(0)
-    shares = rng.uniform(0, 0.4, (on.engine.max_step, count))
+    seeds, every = episode_seeds(7, np.arange(count)), np.arange(count)
+    shares = np.random.default_rng(0).uniform(0, 0.4, (on.engine.max_step, count))
 
-    def play(orders: OrderBatch, rows: np.ndarray) -> Iterator[Any]:
-        state = simulator.start(orders, seeds[rows])
+    def play(rows: np.ndarray) -> Iterator[Any]:
+        state = simulator.start(on.orders[rows], seeds[rows])
         yield state
         for share in shares[:, rows]:
             if state.done.all():
@@ -143,26 +129,21 @@ def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
             _require(np.array_equal(known.position, before), simulator, "step changed the state that it was given")
             yield state
 
-    states = list(play(on.orders, np.arange(count)))
+    states = list(play(every))
     _require(len(states[0]) == count, simulator, f"start gave {len(states[0])} rows for {count} orders")
     _require(not states[0].done.any(), simulator, "an order is done before its first step")
     for earlier, later in itertools.pairwise(states):
         known = later.known
         whole = np.allclose(known.filled + known.position, known.amount, rtol=1e-9)
         _require(whole, simulator, "filled and position do not add up to the amount")
-        falls = (known.position <= earlier.known.position * (1 + 1e-9)).all()
-        _require(falls, simulator, "a position grew in a step")
-    _require(bool(states[-1].done.all()), simulator, f"orders are not done after {on.engine.max_step} steps")
+        falls = known.position <= earlier.known.position * (1 + 1e-9)
+        _require(falls.all(), simulator, "a position grew in a step")
+    _require(states[-1].done.all(), simulator, f"orders are not done after {on.engine.max_step} steps")
     figures = states[-1].metrics()
     for name, values in figures.items():
         _require(np.shape(values) == (count,), simulator, f"metrics[{name!r}] has shape {np.shape(values)}, not (N,)")
-    again = list(play(on.orders, np.arange(count)))[-1].metrics()
-    _require(_equal(figures, again), simulator, "the same seeds gave other figures")
-    for row in (0, count - 1):
-        rows = np.array([row])
-        alone = list(play(on.orders[rows], rows))[-1].metrics()
-        own = {name: values[rows] for name, values in figures.items()}
-        _require(_equal(own, alone), simulator, f"order {row} alone came to other figures than in a batch")
+    _require(_equal(figures, list(play(every))[-1].metrics()), simulator, "the same seeds gave other figures")
+    _alone(simulator, figures, {row: list(play(every[[row]]))[-1].metrics() for row in (0, count - 1)})
 
 
 def check_state_interpreter(make: Callable[[Stage], StateInterpreter[Any]]) -> None:
@@ -177,16 +158,13 @@ def check_state_interpreter(make: Callable[[Stage], StateInterpreter[Any]]) -> N
     for state in _states(on):
         batch = interpreter.interpret(state.known)
         for row in range(len(state)):
-            own = row_of(batch, row, space)
-            check_in_space(space, own, type(interpreter).__name__)
-            alone = row_of(interpreter.interpret(state.take(np.array([row])).known), 0, space)
-            _require(_equal(own, alone), interpreter, f"row {row} alone is observed otherwise than in a batch")
+            check_in_space(space, row_of(batch, row, space), type(interpreter).__name__)
+        _alone(interpreter, batch, {row: interpreter.interpret(one.known) for row, one in _each(state)})
     for tick in (0, 6, 12):
         seen = []
         for each in (on, on.with_another_future(tick)):
-            states = _states(each, each.third_day())
-            part, other = make(each), [state for state in states if (state.known.tick <= tick).all()]
-            seen.append([part.interpret(state.known) for state in other])
+            part, states = make(each), _states(each, each.third_day())
+            seen.append([part.interpret(state.known) for state in states if (state.known.tick <= tick).all()])
         same = all(_equal(one, two) for one, two in zip(*seen, strict=True))
         _require(same, interpreter, f"changing bars from tick {tick} on moved an observation made at or before it")
 
@@ -201,39 +179,31 @@ def check_action_interpreter(make: Callable[[Stage], ActionInterpreter[Any]]) ->
     interpreter = make(on)
     space = interpreter.action_space
     space.seed(0)
-    for state in _states(on):
-        if state.done.any():
-            continue
+    for state in _open(on):
         action = np.stack([np.asarray(space.sample()) for _ in range(len(state))])
         amounts = np.asarray(interpreter.interpret(state.known, action))
         shape = amounts.shape == (len(state),)
         _require(shape, interpreter, f"the amounts have shape {amounts.shape}, not ({len(state)},)")
         inside = (amounts >= 0) & (amounts <= state.known.position * (1 + 1e-9))
-        _require(bool(inside.all()), interpreter, "an amount is not from 0 to the position")
-        for row in (0, len(state) - 1):
-            rows = np.array([row])
-            alone = interpreter.interpret(state.take(rows).known, action[rows])
-            _require(_equal(amounts[rows], alone), interpreter, f"row {row} alone gives another amount than in a batch")
+        _require(inside.all(), interpreter, "an amount is not from 0 to the position")
+        answers = {row: interpreter.interpret(one.known, action[[row]]) for row, one in _each(state)}
+        _alone(interpreter, amounts, answers)
 
 
 def check_reward(make: Callable[[Stage], Reward[Any]]) -> None:
     """Check a reward of orders: one finite number an order, the same in any batch."""
     on = stage()
     reward = make(on)
-    for state in list(_states(on))[1:]:
+    for state in _states(on)[1:]:
         parts = reward.parts(state.outcome)
-        for row in range(len(state)):
-            alone = reward.parts(state.take(np.array([row])).outcome)
-            own = {name: values[row : row + 1] for name, values in parts.items()}
-            _require(_equal(own, alone), reward, f"row {row} alone earns otherwise than in a batch")
+        _alone(reward, parts, {row: reward.parts(one.outcome) for row, one in _each(state)})
 
 
 def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | None = None) -> None:
     """Check a policy: ``act(obs, noise)`` of five actions on the observations of `sees`.
 
     Without noise it must answer the same again, and for each order the same in any batch; with noise from 0 to just
-    below 1 it must answer whole numbers from 0 to 4. A policy that learns must, after ``learn``, load its own
-    ``state_dict`` into a second one that then acts and learns the same.
+    below 1 it must answer whole numbers from 0 to 4.
 
     Parameters
     ----------
@@ -243,9 +213,7 @@ def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | 
     on = stage()
     policy, act = make(on), CategoricalActionInterpreter(4)
     observe = sees or FullHistoryStateInterpreter(on.features, on.engine.max_step)
-    for state in _states(on):
-        if state.done.any():
-            continue
+    for state in _open(on):
         obs = observe.refer(state.known)
         chosen = np.asarray(policy.act(obs))
         act.interpret(state.known, chosen)
@@ -282,9 +250,8 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
         figures: dict[str, float] = pupil.learn(gathered.obs, gathered.action, gathered.reward, gathered.done)
         return figures
 
-    figures = lesson(learner, 1)
-    for name, value in figures.items():
-        _require(bool(np.isfinite(value)), learner, f"learn returned {value!r} as {name!r}, not a finite number")
+    for name, value in lesson(learner, 1).items():
+        _require(np.isfinite(value), learner, f"learn returned {value!r} as {name!r}, not a finite number")
     second.load_state_dict(copy.deepcopy(learner.state_dict()))  # as through a file
     obs = env.reset().obs
     _require(_equal(learner.act(obs), second.act(obs)), learner, "a loaded state acts otherwise")
@@ -301,11 +268,27 @@ def _states(on: Stage, rows: np.ndarray | None = None) -> list[ExecutionState]:
         known = states[-1].known
         request = AmountActionInterpreter().interpret(known, rng.uniform(0, 0.2, len(known)) * known.amount)
         states.append(simulator.step(states[-1], np.where(known.done, 0.0, request)))
-    CurrentStepStateInterpreter(on.engine.max_step).interpret(states[-1].known)
     return states
 
 
-def _require(holds: bool, part: Any, promise: str) -> None:
+def _open(on: Stage) -> list[ExecutionState]:
+    """Return the states in which no order is done."""
+    return [state for state in _states(on) if not state.done.any()]
+
+
+def _each(state: ExecutionState) -> list[tuple[int, ExecutionState]]:
+    """Return each row's number with its state alone."""
+    return [(row, state.take(np.array([row]))) for row in range(len(state))]
+
+
+def _alone(part: Any, batch: Any, answers: Mapping[int, Any]) -> None:
+    """Require that rows of a batch of answers are what the part answered to each of them alone."""
+    for row, alone in answers.items():
+        own = take_rows(batch, np.array([row]))
+        _require(_equal(own, alone), part, f"row {row} alone gives something else than in a batch")
+
+
+def _require(holds: Any, part: Any, promise: str) -> None:
     if not holds:
         raise ConformanceError(f"{type(part).__name__}: {promise}; correct it before it is used.")
 
@@ -315,6 +298,4 @@ def _equal(one: Any, two: Any) -> bool:
         return one.keys() == two.keys() and all(_equal(value, two[name]) for name, value in one.items())
     if isinstance(one, tuple):
         return len(one) == len(two) and all(_equal(*pair) for pair in zip(one, two, strict=True))
-    if not isinstance(one, (np.ndarray, np.generic, float, int)):
-        return one is two or bool(one == two)
     return np.array_equal(one, two, equal_nan=np.asarray(one).dtype.kind == "f")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -36,28 +35,29 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def as_json(value: Any) -> str:
+    """Return a value as JSON: numpy's numbers and arrays as numbers and lists, dataclasses as objects, sets sorted.
+
+    What JSON does not know becomes its `str`; NaN and infinities stay, as Python writes them.
+    """
+    return json.dumps(value, default=_plain)
+
+
 def write_json(target: str | os.PathLike[str], value: Any) -> None:
     """Write `value` as indented JSON, atomically.
 
-    NaN becomes null and an infinity the text ``"Infinity"`` or ``"-Infinity"``, which `float` reads; NumPy's numbers
-    and arrays become numbers and lists, dataclasses objects, and what JSON does not know its `str`.
+    As `as_json`, but NaN becomes null and an infinity the text ``"Infinity"`` or ``"-Infinity"``, which `float` reads.
     """
-    write_text(target, json.dumps(_plain(value), indent=2, allow_nan=False) + "\n")
+    plain = json.loads(as_json(value), parse_constant=lambda name: None if name == "NaN" else name)
+    write_text(target, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if value is None or type(value) in (str, bool, int, float):
-        return value
-    if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else str(_plain(key)): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
-        return _plain(value.tolist())
-    if isinstance(value, (str, int, float)):  # enumerations and other children of them
-        return json.loads(json.dumps(value))
-    return str(value)
+        plain = value.tolist()
+        return plain if isinstance(plain, (bool, int, float, str, list)) else str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)

@@ -35,7 +35,7 @@ class Learner(ABC):
 
     @abstractmethod
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Choose an action for each of N observations.
+        """Choose an action for each of N observations, an array of shape (N, …).
 
         Parameters
         ----------
@@ -43,15 +43,11 @@ class Learner(ABC):
             A batch of N observations: an array of shape (N, …), or a dict of such.
         noise : float64 of shape (N,), optional
             Uniform numbers in [0, 1) to explore with. Without them the policy does what it holds best.
-
-        Returns
-        -------
-        Array of shape (N, …)
         """
 
     @abstractmethod
     def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Update on whole episodes laid end to end.
+        """Update on whole episodes laid end to end; return metrics of the update.
 
         Parameters
         ----------
@@ -61,11 +57,6 @@ class Learner(ABC):
         reward : float64 of shape (N,)
         done : bool of shape (N,)
             The last transition of each episode.
-
-        Returns
-        -------
-        dict
-            Metrics of the update.
         """
 
     @abstractmethod
@@ -74,13 +65,7 @@ class Learner(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where `state_dict` was taken.
-
-        Raises
-        ------
-        CheckpointError
-            When the state is that of another policy.
-        """
+        """Continue where `state_dict` was taken; raise `CheckpointError` for another policy's state."""
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:  # noqa: B027 - may stay
         """Raise `ConfigError` unless the policy can act in these spaces; by default any will do."""

@@ -47,17 +47,11 @@ PROVIDED: dict[str, str] = {
 }
 """Parameters that a run passes to a part that has one of the name, each with what it is."""
 
-_EXECUTION, _POLICY, _READERS = "rlwb.execution", "rlwb.policy", "rlwb.market.readers"
+_EXECUTION, _POLICY, _SOURCES = "rlwb.execution", "rlwb.policy", "rlwb.experiment.sources"
 BUILT_IN: dict[str, dict[str, str]] = {
-    "market": {"synthetic": "rlwb.market.synthetic:synthetic_sessions", "bars": "rlwb.experiment.sources:bars"},
-    "orders": {
-        "generated": "rlwb.experiment.sources:generated_orders",
-        "table": "rlwb.experiment.sources:own_orders",
-    },
-    "reward": {
-        "pa_penalty": f"{_EXECUTION}.rewards:PAPenaltyReward",
-        "sparse": f"{_EXECUTION}.rewards:SparseReward",
-    },
+    "market": {"synthetic": "rlwb.market.synthetic:synthetic_sessions", "bars": f"{_SOURCES}:bars"},
+    "orders": {"generated": f"{_SOURCES}:generated_orders", "table": f"{_SOURCES}:own_orders"},
+    "reward": {"pa_penalty": f"{_EXECUTION}.rewards:PAPenaltyReward", "sparse": f"{_EXECUTION}.rewards:SparseReward"},
     "algorithm": {
         "ppo": f"{_POLICY}.ppo:PPO",
         "dqn": f"{_POLICY}.dqn:DQN",
@@ -92,7 +86,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hindsight_uncapped": "rlwb.experiment.backtest:HindsightUncapped",
     },
     "reader": {
-        name: f"{_READERS}.{name}:read_{name}"
+        name: f"rlwb.market.readers.{name}:read_{name}"
         for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
@@ -135,13 +129,7 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Code:
-    """Return where the code of a named part lies; nothing of it is run.
-
-    Raises
-    ------
-    ConfigError
-        For a name that is none of the four forms, with the nearest that is.
-    """
+    """Return where the code of a named part lies, without running it; refuse an unknown name with the nearest."""
     if kind not in BUILT_IN:
         raise ConfigError(f"there is no kind of part {kind!r}; {suggestion(kind, BUILT_IN)}")
     target = BUILT_IN[kind].get(name) or _entry_points(kind).get(name)
@@ -173,12 +161,8 @@ def describe(kind: str, name: str) -> tuple[Setting, ...]:
 def complete(kind: str, part: Part) -> Part:
     """Return a part with its settings checked and its defaults filled in, without running its code.
 
-    What its source does not say, such as a computed default, is left to `make`.
-
-    Raises
-    ------
-    ConfigError
-        For an unknown name or setting (with the nearest), a missing one, and a value of another type.
+    What its source does not say, such as a computed default, is left to `make`. Raise `ConfigError` for an unknown name
+    or setting (with the nearest), a missing one, and a value of another type.
     """
     found = settings_of(kind, part.name)
     if found is None:
@@ -250,36 +234,30 @@ def make(kind: str, part: Part | str, **provided: Any) -> Any:
     ConfigError
         When the part is not found, cannot be run, or refuses its settings.
     """
-    part = complete(kind, Part.model_validate(part))
-    target = load(kind, part.name)
-    with _refusing(f"{kind} {part.name}"):
-        parameters = inspect.signature(target).parameters
-        arguments = {name: value for name, value in provided.items() if name in parameters}
-        arguments |= _arguments(target, part.settings)
+    with _called(kind, part) as (target, settings):
+        arguments = {name: value for name, value in provided.items() if name in inspect.signature(target).parameters}
+        arguments |= settings
         inspect.signature(target).bind(**arguments)
         return target(**arguments)
 
 
 def check(kind: str, part: Part | str) -> None:
     """Refuse what `make` would refuse, as far as it shows without what a run provides; this runs the part's code."""
-    part = complete(kind, Part.model_validate(part))
-    target = load(kind, part.name)
-    with _refusing(f"{kind} {part.name}"):
-        arguments = _arguments(target, part.settings)
-        required = [
-            one.name
-            for one in inspect.signature(target).parameters.values()
-            if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
-        ]
-        if isinstance(target, type) and set(required) <= set(arguments):
-            target(**arguments)
+    with _called(kind, part) as (target, settings):
+        parameters = inspect.signature(target).parameters.values()
+        optional = [one for one in parameters if one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+        required = {one.name for one in parameters if one.default is one.empty and one not in optional}
+        if isinstance(target, type) and required <= settings.keys():
+            target(**settings)
 
 
 @contextmanager
-def _refusing(owner: str) -> Iterator[None]:
-    """Turn what a part raises about its settings into one sentence that names the part."""
+def _called(kind: str, part: Part | str) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield a part's class or function and its settings; what it raises about them becomes a sentence that names it."""
+    part = complete(kind, Part.model_validate(part))
+    target, owner = load(kind, part.name), f"{kind} {part.name}"
     try:
-        yield
+        yield target, _arguments(target, part.settings)
     except RlwbError as error:
         raise type(error)(f"{owner}: {error}") from error
     except (TypeError, ValueError) as error:
@@ -292,13 +270,13 @@ def _arguments(target: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"the name stands for {target!r}; name a class, or a function that returns the part.")
     hints = _hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
     own = _option(hints.get("settings"), dataclasses.is_dataclass)
-    fields = {field.name for field in dataclasses.fields(own)} if own else set()
-    arguments = {name: _argument(hints.get(name), value) for name, value in settings.items() if name not in fields}
-    if own:
-        inner = _hints(own)
-        taken = {name: _argument(inner.get(name), value) for name, value in settings.items() if name in fields}
-        arguments["settings"] = own(**taken)
-    return arguments
+    if own is None:
+        return {name: _argument(hints.get(name), value) for name, value in settings.items()}
+    inner = _hints(own)
+    fields = {field.name for field in dataclasses.fields(own)}
+    given = {name: _argument((inner if name in fields else hints).get(name), one) for name, one in settings.items()}
+    taken = {name: given.pop(name) for name in fields & given.keys()}
+    return {**given, "settings": own(**taken)}
 
 
 def _hints(target: Any) -> dict[str, Any]:

@@ -72,12 +72,8 @@ def episode_seeds(seed: int, episode: npt.ArrayLike) -> np.ndarray:
 def uniform_of(seeds: np.ndarray, *counters: npt.ArrayLike) -> np.ndarray:
     """Return a uniform number in [0, 1) for each seed, float64 of shape (N,), by seed and counters alone.
 
-    Parameters
-    ----------
-    seeds : uint64 of shape (N,)
-        For example those of episodes, which a simulator gets.
-    counters : integers of shape (N,)
-        At most three, for example the step.
+    `seeds` are uint64 of shape (N,), for example those of episodes, which a simulator gets; there are at most three
+    counters, integers of shape (N,), for example the step.
     """
     return uniform((Stream.EPISODE,), seeds.astype(np.uint64).view(np.int64), *counters)
 
@@ -90,15 +86,8 @@ def normal(key: Sequence[int], *counters: npt.ArrayLike) -> np.ndarray:
 def philox(counter: np.ndarray, key: Sequence[int]) -> np.ndarray:
     """Return the random words of Philox 4x64-10 (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3").
 
-    Parameters
-    ----------
-    counter : uint64 of shape (4, N)
-    key : two integers from 0 to 2**64 - 1
-
-    Returns
-    -------
-    uint64 of shape (4, N)
-        The words that ``numpy.random.Philox`` gives for the same key and a counter smaller by 1.
+    For counters, uint64 of shape (4, N), and two words of a key, they are those that ``numpy.random.Philox`` gives for
+    the same key and a counter smaller by 1: uint64 of shape (4, N).
     """
     even, odd = counter[0::2], counter[1::2]
     keys = np.array(key, dtype=np.uint64)[:, None]
@@ -112,6 +101,7 @@ _MULTIPLIER = np.array([[0xD2E7470EE14C6C93], [0xCA5A826395121157]], dtype=np.ui
 _WEYL = np.array([[0x9E3779B97F4A7C15], [0xBB67AE8584CAA73B]], dtype=np.uint64)
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _HIGH_MULTIPLIER, _LOW_MULTIPLIER = _MULTIPLIER >> _HALF, _MULTIPLIER & _LOW
+Convert = Callable[[np.ndarray], np.ndarray]
 _BLOCK = 8192  # numbers drawn at a time, so that intermediate arrays stay in the processor's cache
 
 
@@ -129,12 +119,7 @@ def _sequence(key: Sequence[int]) -> np.random.SeedSequence:
     return np.random.SeedSequence([*words, len(key)])
 
 
-def _draw(
-    convert: Callable[[np.ndarray], np.ndarray],
-    key: Sequence[int],
-    counters: Sequence[npt.ArrayLike],
-    dtype: type = np.float64,
-) -> np.ndarray:
+def _draw(convert: Convert, key: Sequence[int], counters: Sequence[npt.ArrayLike], dtype: type = float) -> np.ndarray:
     if not 1 <= len(counters) <= 4:
         raise ValueError(f"{len(counters)} counters were given; give one to four.")
     words_of_key = _sequence(key).generate_state(2, np.uint64).tolist()

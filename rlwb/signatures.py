@@ -7,10 +7,11 @@ import importlib.machinery
 import inspect
 import re
 import sys
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Optional, Union
+from typing import Any, NamedTuple
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "…"})()
 """The default of a setting that is computed, and therefore known only when its part is made."""
@@ -113,94 +114,76 @@ def read_signature(file: Path, name: str) -> Signature | None:
     if _is_dataclass(node):
         fields = _fields(file, node)
         return None if fields is None else Signature(tuple(fields.values()), False)
-    return _of_class(file, node)
-
-
-def _of_class(file: Path, node: ast.ClassDef) -> Signature | None:
-    """Return the signature of a class's own ``__init__``, or of the first base that has one."""
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             doc = "\n\n".join(filter(None, (ast.get_docstring(node), ast.get_docstring(item))))
             return _of_function(file, item, doc, skip=1)
-    for base in node.bases:
-        name = base.value if isinstance(base, ast.Subscript) else base
-        if isinstance(name, ast.Name) and (found := _find(file, name.id)) and isinstance(found[1], ast.ClassDef):
-            return read_signature(found[0], found[1].name)
-        if not _is_neutral(name):
-            return None
-    return Signature((), False)
+    base = next(iter(_bases(node)), None)
+    if base is None:
+        return Signature((), False)
+    return read_signature(file, base.id) if isinstance(base, ast.Name) else None
 
 
 def _of_function(file: Path, node: ast.FunctionDef, doc: str | None, skip: int = 0) -> Signature:
     arguments = node.args
     plain = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    pairs = [*list(zip(plain, defaults, strict=True))[skip:], *keyword]
-    texts = parameter_texts(doc or "")
-    settings: list[Setting] = []
-    is_open = arguments.kwarg is not None
-    for argument, default in pairs:
+    defaults = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    pairs = [*zip(plain, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    texts, settings, is_open = parameter_texts(doc or ""), [], arguments.kwarg is not None
+    for argument, default in pairs[skip:]:
         if argument.arg == "settings":
-            fields = _settings_fields(file, argument.annotation)
+            fields = _annotated_fields(file, argument.annotation)
             is_open |= fields is None
-            settings += (one._replace(is_field=True) for one in (fields or {}).values())
-            continue
-        settings.append(_setting(file, argument.arg, argument.annotation, default, texts, REQUIRED))
+            settings += [one._replace(is_field=True) for one in fields or ()]
+        else:
+            settings.append(_setting(file, argument.arg, argument.annotation, default, texts))
     return Signature(tuple(settings), is_open)
 
 
-def _is_neutral(base: ast.expr) -> bool:
-    """Tell whether a base brings no parameters of its own."""
-    name = base.value if isinstance(base, ast.Subscript) else base
-    return isinstance(name, ast.Name) and name.id in ("ABC", "Generic", "Protocol", "object")
+def _bases(node: ast.ClassDef) -> list[ast.expr]:
+    """Return the bases that may bring parameters of their own."""
+    names = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    neutral = ("ABC", "Generic", "Protocol", "object")
+    return [one for one in names if not (isinstance(one, ast.Name) and one.id in neutral)]
 
 
-def _settings_fields(file: Path, annotation: ast.expr | None) -> dict[str, Setting] | None:
-    """Return the fields of the dataclass that a parameter ``settings`` is annotated with."""
-    names = [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)] if annotation else []
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        names = re.findall(r"\w+", annotation.value)
-    for name in names:
+def _annotated_fields(file: Path, annotation: ast.expr | None) -> tuple[Setting, ...] | None:
+    """Return the fields of the dataclass that an annotation names."""
+    for name in re.findall(r"\w+", "" if annotation is None else ast.unparse(annotation)):
         found = _find(file, name)
-        if found and isinstance(found[1], ast.ClassDef) and _is_dataclass(found[1]):
-            return _fields(*found)
+        if found and _is_dataclass(found[1]):
+            fields = _fields(*found)
+            return None if fields is None else tuple(fields.values())
     return None
 
 
-def _fields(file: Path, node: ast.ClassDef | ast.stmt) -> dict[str, Setting] | None:
+def _fields(file: Path, node: ast.stmt) -> dict[str, Setting] | None:
     """Return the fields of a dataclass, its bases' first; None when a base cannot be read."""
     assert isinstance(node, ast.ClassDef)
     fields: dict[str, Setting] = {}
-    for base in node.bases:
-        if _is_neutral(base):
-            continue
+    for base in _bases(node):
         found = _find(file, base.id) if isinstance(base, ast.Name) else None
         inherited = _fields(*found) if found and isinstance(found[1], ast.ClassDef) else None
         if inherited is None:
             return None
         fields |= inherited
-    texts = parameter_texts(ast.get_docstring(node) or "")
+    texts = {name: one.meaning for name, one in fields.items()} | parameter_texts(ast.get_docstring(node) or "")
     for item in node.body:
-        if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
-            continue
-        name = item.target.id
-        if "ClassVar" in ast.unparse(item.annotation):
-            continue
-        if name not in texts and name in fields:
-            texts[name] = fields[name].meaning
-        fields[name] = _setting(file, name, item.annotation, item.value, texts, REQUIRED)
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            name = item.target.id
+            if "ClassVar" not in ast.unparse(item.annotation):
+                fields[name] = _setting(file, name, item.annotation, item.value, texts)
     return fields
 
 
 def _setting(
-    file: Path, name: str, annotation: ast.expr | None, default: ast.expr | None, texts: Mapping[str, str], none: Any
+    file: Path, name: str, annotation: ast.expr | None, default: ast.expr | None, texts: Mapping[str, str]
 ) -> Setting:
-    value = none if default is None else _literal(file, default)
+    value = REQUIRED if default is None else _literal(file, default)
     text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
-    kind = _plain_type(annotation)
-    fields = _settings_fields(file, annotation) if kind is Any else None
-    return Setting(name, kind, value, text, texts.get(name, ""), tuple(fields.values()) if fields else None)
+    kind = _plain_type(text)
+    group = _annotated_fields(file, annotation) if kind is Any else None
+    return Setting(name, kind, value, text, texts.get(name, ""), group or None)
 
 
 def _literal(file: Path, node: ast.expr) -> Any:
@@ -218,41 +201,29 @@ def _literal(file: Path, node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):  # a share, like 1 / 3
         above, below = _literal(file, node.left), _literal(file, node.right)
         return above / below if isinstance(above, (int, float)) and isinstance(below, (int, float)) else UNKNOWN
-    if isinstance(node, ast.Name):
-        for statement in _statements(file):
-            targets = statement.targets if isinstance(statement, ast.Assign) else []
-            if any(isinstance(target, ast.Name) and target.id == node.id for target in targets):
-                return _literal(file, statement.value)  # type: ignore[attr-defined]
+    for statement in _statements(file):
+        if isinstance(statement, ast.Assign) and ast.unparse(node) in map(ast.unparse, statement.targets):
+            return _literal(file, statement.value)
     return UNKNOWN
 
 
 _TYPES: dict[str, Any] = {
     **{kind.__name__: kind for kind in (bool, int, float, str, list, tuple, dict)},
-    "Any": Any,
-    "Literal": Literal,
-    "Optional": Optional,
-    "Union": Union,
-    "Sequence": Sequence,
-    "Mapping": Mapping,
+    **{name: getattr(typing, name) for name in ("Any", "Literal", "Optional", "Union")},
+    **{kind.__name__: kind for kind in (Sequence, Mapping)},
 }
-_SAFE = (ast.Name, ast.Load, ast.Subscript, ast.BinOp, ast.BitOr, ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub)
+_SAFE = (ast.Expression, ast.Load, ast.Subscript, ast.BinOp, ast.BitOr, ast.Constant, ast.Tuple, ast.UnaryOp, ast.USub)
 
 
-def _plain_type(annotation: ast.expr | None) -> Any:
+def _plain_type(annotation: str) -> Any:
     """Return the type that an annotation of plain names spells; nothing but subscripts and ``|`` is evaluated."""
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        try:
-            annotation = ast.parse(annotation.value, mode="eval").body
-        except SyntaxError:
-            return Any
-    if annotation is None or not all(isinstance(node, _SAFE) for node in ast.walk(annotation)):
-        return Any
-    if any(isinstance(node, ast.Name) and node.id not in _TYPES for node in ast.walk(annotation)):
-        return Any
     try:
-        return eval(compile(ast.Expression(annotation), "annotation", "eval"), {"__builtins__": {}}, dict(_TYPES))
-    except TypeError:
-        return Any
+        tree = ast.parse(annotation, mode="eval")
+        if all(isinstance(one, _SAFE) or getattr(one, "id", None) in _TYPES for one in ast.walk(tree)):
+            return eval(compile(tree, "annotation", "eval"), {"__builtins__": {}}, dict(_TYPES))
+    except (SyntaxError, TypeError):
+        pass
+    return Any
 
 
 def _is_dataclass(node: ast.stmt) -> bool:
@@ -264,12 +235,11 @@ def _find(file: Path, name: str) -> tuple[Path, ast.ClassDef | ast.FunctionDef] 
     for node in _statements(file):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
             return file, node
-        if not isinstance(node, ast.ImportFrom) or node.module is None or node.level:
-            continue
-        for alias in node.names:
-            if (alias.asname or alias.name) == name:
-                other = module_file(node.module)
-                return _find(other, alias.name) if other and other != file else None
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    other = module_file(node.module)
+                    return _find(other, alias.name) if other and other != file else None
     return None
 
 
@@ -293,13 +263,10 @@ def _body(file: Path, changed: int) -> list[ast.stmt]:
 def parameter_texts(doc: str) -> dict[str, str]:
     """Return name to text under ``Parameters`` in a NumPy docstring, each on one line."""
     texts: dict[str, str] = {}
-    blocks = inspect.cleandoc(doc).split("Parameters\n----------\n")[1:]
-    for block in blocks:
+    for block in inspect.cleandoc(doc).split("Parameters\n----------\n")[1:]:
         names: list[str] = []
-        lines = block.split("\n")
-        for line, following in zip(lines, [*lines[1:], ""], strict=True):
-            if re.match(r"-{3,}$", following):
-                break
+        block = re.split(r"^.*\n-{3,}$", block, maxsplit=1, flags=re.MULTILINE)[0]
+        for line in block.split("\n"):
             if line and not line.startswith(" "):
                 names = [name.strip() for name in line.partition(" : ")[0].split(",")]
                 texts.update(dict.fromkeys(names, ""))

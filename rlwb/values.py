@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
+
+from rlwb.files import as_json
 
 
 def check_value(kind: Any, value: Any) -> Any:
@@ -24,17 +25,6 @@ def check_value(kind: Any, value: Any) -> Any:
         return TypeAdapter(kind).validate_json(as_json(value), strict=True)
     except ValidationError as error:
         raise ValueError(reason(error.errors())) from None
-
-
-def as_json(value: Any) -> str:
-    """Return a value as JSON; NumPy's numbers and arrays become numbers and lists, what JSON lacks becomes text."""
-    return json.dumps(value, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return sorted(value) if isinstance(value, (set, frozenset)) else str(value)
 
 
 def reason(details: Sequence[ErrorDetails]) -> str:

@@ -14,8 +14,9 @@ from pydantic_core import ErrorDetails
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.yamlfile import parse_yaml
+from rlwb.files import as_json
 from rlwb.parts import settings_of
-from rlwb.values import as_json, nearest, reason
+from rlwb.values import nearest, reason
 
 Tree = TypeVar("Tree", bound=BaseModel)
 

@@ -152,7 +152,7 @@ class Workbench:
     def teacher(self, features: MarketFeatures) -> Learner:
         """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""
         hidden = {name: value for name, value in self.config.network.settings.items() if name == "hidden"}
-        return self._ppo(Part(name="rlwb.policy.teacher:Oracle", **hidden), features)
+        return self._ppo(Part(name="rlwb.policy.market_network:Oracle", **hidden), features)
 
     def _ppo(self, network: Part, features: MarketFeatures) -> Learner:
         from rlwb.policy import PPO, PPOSettings

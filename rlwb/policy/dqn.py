@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 from rlwb.batch import count_rows
-from rlwb.policy.heads import QNetwork
+from rlwb.policy.heads import QNetwork, mask_values
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
-from rlwb.policy.masks import mask_values
 from rlwb.policy.replay import Replay, Transitions, n_step_targets
 from rlwb.seeds import Stream, generator
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,61 +12,46 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy import observation
-from rlwb.policy.gru import ALIGN
-from rlwb.policy.network import check_width, device_of
-from rlwb.policy.observation import as_tensor, panel_of
+from rlwb.policy.gru import ALIGN, last_states, scan, states_at
+from rlwb.policy.network import Network, panel_of
 
 _SESSIONS_PER_PASS = 512
 
 
-@dataclass
-class EncoderCache:
-    """Encoded sessions, and what their states depend on.
+class EncoderCache(NamedTuple):
+    """Encoded sessions, and copies of what their states depend on.
 
-    Attributes
-    ----------
-    weights
-        Copies of the encoder's weights, as they were.
-    features
-        The panel of features.
-    sessions : int64 of shape (S,)
-        Rows of the panel, sorted.
-    states : float32 of shape (T + 1, S, H)
-        States after 0, 1, … T ticks, time first; allocated lazily: untouched pages use no memory.
-    known : bool of shape (T + 1, S)
-        Which states have been computed.
-    steps : float32 of shape (S, L, C), optional
-        What the encoder reads of the sessions, for one that computes states when they are asked for.
+    `sessions` are rows of the panel, sorted, of shape (S,); `states` those after 0, 1, … T ticks, of shape
+    (T + 1, S, H), and `known` says which of them have been computed. An encoder that computes states when they are
+    asked for keeps the features in `today`.
     """
 
-    weights: Iterable[torch.Tensor]
+    weights: list[torch.Tensor]
     features: MarketFeatures
     sessions: np.ndarray
-    states: torch.Tensor
+    states: torch.Tensor  # time first, allocated lazily: untouched pages use no memory
     known: np.ndarray
-    steps: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-
-    def __post_init__(self) -> None:
-        self.weights = [weight.detach().clone() for weight in self.weights]
+    today: torch.Tensor | None = None
 
     def is_valid_for(self, weights: Iterable[torch.Tensor], features: MarketFeatures, sessions: np.ndarray) -> bool:
         """Return whether weights and features are unchanged and every session is cached.
 
         The weights themselves are compared: a version counter misses writes through ``.data`` and swapped tensors.
         """
-        same = (
-            old.device == new.device and torch.equal(old, new) for old, new in zip(self.weights, weights, strict=True)
-        )
+        pairs = zip(self.weights, weights, strict=True)
+        same = (old.device == new.device and torch.equal(old, new) for old, new in pairs)
         return features is self.features and all(same) and bool(np.isin(sessions, self.sessions).all())
 
 
-class MarketEncoder(nn.Module, ABC):
+class MarketEncoder(Network):
     """Reads the bars of sessions; a subclass says by `encode` how.
 
-    Observations come in two forms. Where they carry the blocks ``data_processed`` and ``data_processed_prev``, each row
-    is read by itself. Where they name ``session`` and hold the panel under ``features``, each session is read once for
-    all its decisions, and without gradients its states are cached until weights or features change.
+    Where observations carry the blocks ``data_processed`` and ``data_processed_prev``, each row is read by itself.
+    Where they name ``session`` and hold the panel under ``features``, each session is read once for all its decisions,
+    and without gradients its states are cached until weights or features change.
+
+    An encoder whose states depend on later ticks as well says ``causal = False``: it is given each observation's own
+    block, in which the ticks from the current one on are 0, and shares nothing between decisions.
 
     Parameters
     ----------
@@ -77,23 +61,12 @@ class MarketEncoder(nn.Module, ABC):
         Width H of a state.
     previous_day
         Whether the previous session is read too.
-
-    Attributes
-    ----------
-    causal
-        Whether the state after k ticks depends on these alone. An encoder whose states depend on later ticks as well
-        says False: it is given each observation's own block, in which the ticks from the current one on are 0, and
-        shares nothing between decisions.
-    sees_future
-        Whether it reads ticks that lie ahead of the decision.
     """
 
-    causal: bool = True
-    sees_future: bool = False
+    causal = True
 
     def __init__(self, channels: int, hidden: int, *, previous_day: bool = False) -> None:
-        super().__init__()
-        check_width(hidden)
+        super().__init__(width=hidden)
         if channels < 1:
             raise ConfigError(
                 f"channels is {channels}, but {type(self).__name__} reads bars; give it the number of features a tick."
@@ -116,24 +89,16 @@ class MarketEncoder(nn.Module, ABC):
         """
 
     def forward(self, obs: Any) -> torch.Tensor:
-        """Return the state after the ticks that each observation has seen, of shape (N, H).
-
-        Parameters
-        ----------
-        obs
-            With ``cur_tick`` of shape (N,), and either ``session`` of shape (N,) and ``features``, or the blocks
-            ``data_processed`` and ``data_processed_prev`` of shape (N, T, C).
-        """
-        tick = as_tensor(obs["cur_tick"], self.device).long()
+        """Return the state after the ticks that each observation has seen, of shape (N, H)."""
+        tick = self.tensor(obs["cur_tick"]).long()
         if "session" not in obs or not self.causal:
-            row = torch.arange(len(tick), device=self.device)
-            before = observation.yesterday(obs, self.device) if self.previous_day else None
-            return self.states_at(observation.today(obs, self.device), before, row, tick)
-        session = np.asarray(obs["session"])
+            every = torch.arange(len(tick), device=self.device)
+            return self.states_at(self.today(obs), self.yesterday(obs) if self.previous_day else None, every, tick)
+        features, session = panel_of(obs), np.asarray(obs["session"])
         if not torch.is_grad_enabled():
-            return self._recall(panel_of(obs), session, tick)
+            return self._recall(features, session, tick)
         distinct, where = np.unique(session, return_inverse=True)
-        return self.states_at(*self.read(panel_of(obs), distinct), as_tensor(where, self.device), tick)
+        return self.states_at(*self.read(features, distinct), self.tensor(where), tick)
 
     def states_at(
         self, today: torch.Tensor, yesterday: torch.Tensor | None, row: torch.Tensor, tick: torch.Tensor
@@ -143,35 +108,34 @@ class MarketEncoder(nn.Module, ABC):
 
     def read(self, features: MarketFeatures, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return today and, where it is read, yesterday of whole sessions, each float32 of shape (S, T, C)."""
-        today = as_tensor(features.rows(sessions), self.device)
-        return today, as_tensor(features.block_previous(sessions), self.device) if self.previous_day else None
+        today = self.tensor(features.rows(sessions))
+        return today, self.tensor(features.block_previous(sessions)) if self.previous_day else None
 
     def forget(self) -> None:
         """Drop the cached states, to free their memory."""
         self._cache = None
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return device_of(self)
-
     def _recall(self, features: MarketFeatures, session: np.ndarray, tick: torch.Tensor) -> torch.Tensor:
         """Return the states of `session` after `tick` ticks, of shape (N, H), computing those that are not cached."""
         if self._cache is None or not self._cache.is_valid_for(self.parameters(), features, session):
             self._cache = None
-            self._cache = self._begin(features, np.unique(session))
+            weights = [weight.detach().clone() for weight in self.parameters()]
+            sessions = np.unique(session)
+            self._cache = EncoderCache(weights, features, sessions, *self._begin(features, sessions))
         place = np.searchsorted(self._cache.sessions, session)
         self._reach(self._cache, place, tick.cpu().numpy())
-        return self._cache.states[tick, as_tensor(place, tick.device)]
+        return self._cache.states[tick, self.tensor(place)]
 
-    def _begin(self, features: MarketFeatures, sessions: np.ndarray) -> EncoderCache:
-        """Return a cache of `sessions`: here with all states, by a pass over whole sessions."""
+    def _begin(
+        self, features: MarketFeatures, sessions: np.ndarray
+    ) -> tuple[torch.Tensor, np.ndarray, torch.Tensor | None]:
+        """Return `states`, `known` and `today` of a cache: here all states, by a pass over whole sessions."""
         # In multiples of a few rows, so that a session's bits do not depend on its company.
         filled = np.concatenate([sessions, np.repeat(sessions[-1:], -len(sessions) % ALIGN)])
         cuts = range(0, len(filled), _SESSIONS_PER_PASS)
         parts = [self.encode(*self.read(features, filled[low : low + _SESSIONS_PER_PASS])) for low in cuts]
         states = torch.cat([part.transpose(0, 1) for part in parts], dim=1)[:, : len(sessions)]
-        return EncoderCache(self.parameters(), features, sessions, states, np.ones(states.shape[:2], dtype=bool))
+        return states, np.ones(states.shape[:2], dtype=bool), None
 
     def _reach(self, cache: EncoderCache, place: np.ndarray, tick: np.ndarray) -> None:
         """Compute the states of the sessions at `place` after `tick` ticks that are not known yet: here none is."""
@@ -179,3 +143,69 @@ class MarketEncoder(nn.Module, ABC):
     def __getstate__(self) -> dict[str, Any]:
         # A copy or a file holds weights alone; the cache refers to the whole panel.
         return {**self.__dict__, "_cache": None}
+
+
+class RecurrentEncoder(MarketEncoder):
+    """A GRU over the session's ticks, started from a GRU over the previous session or from 0.
+
+    Without gradients the pass goes from decision to decision, no further than they do, and its states at the decisions
+    are cached.
+
+    Parameters
+    ----------
+    channels, hidden, previous_day
+        See `MarketEncoder`.
+    """
+
+    def __init__(self, channels: int, hidden: int, *, previous_day: bool = False) -> None:
+        super().__init__(channels, hidden, previous_day=previous_day)
+        self.gru = nn.GRU(channels, hidden, batch_first=True)
+        self.previous_gru = nn.GRU(channels, hidden, batch_first=True) if previous_day else None
+
+    def embed(self, ticks: torch.Tensor) -> torch.Tensor:
+        """Return what the GRU reads of ticks (…, C), each on its own; a subclass may put layers here."""
+        return ticks
+
+    def first(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        """Return the state before the first tick, of shape (S, H): the last one of yesterday."""
+        if self.previous_gru is None or yesterday is None:
+            return today.new_zeros(len(today), self.hidden)
+        sessions, ticks, _ = yesterday.shape
+        every = torch.arange(sessions, device=yesterday.device)
+        return states_at(self.previous_gru, yesterday, every, torch.full_like(every, ticks))
+
+    def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        return scan(self.gru, self.embed(today), self.first(today, yesterday)).transpose(0, 1)
+
+    def states_at(
+        self, today: torch.Tensor, yesterday: torch.Tensor | None, row: torch.Tensor, tick: torch.Tensor
+    ) -> torch.Tensor:
+        return states_at(self.gru, today, row, tick, self.first(today, yesterday), self.embed)
+
+    def _begin(
+        self, features: MarketFeatures, sessions: np.ndarray
+    ) -> tuple[torch.Tensor, np.ndarray, torch.Tensor | None]:
+        today, yesterday = self.read(features, sessions)
+        shape = (today.shape[1] + 1, len(sessions))
+        states, known = today.new_empty(*shape, self.hidden), np.zeros(shape, dtype=bool)
+        states[0], known[0] = self.first(today, yesterday), True
+        return states, known, today
+
+    def _reach(self, cache: EncoderCache, place: np.ndarray, tick: np.ndarray) -> None:
+        assert cache.today is not None
+        _, ticks, channels = cache.today.shape
+        table = cache.today.reshape(-1, channels)
+        wanted = np.unique(np.stack([place, tick]), axis=1)
+        wanted = wanted[:, ~cache.known[wanted[1], wanted[0]]]
+        while wanted.size:
+            # The earliest of each session first: the later ones go on from there.
+            _, turn = np.unique(wanted[0], return_index=True)
+            where, until = wanted[:, turn]
+            behind = cache.known[:, where] & (np.arange(ticks + 1)[:, None] <= until)
+            since = ticks - np.argmax(behind[::-1], axis=0)
+            at = self.tensor(where)
+            before = cache.states[self.tensor(since), at]
+            after = last_states(self.gru, table, where * ticks + since, until - since, before, self.embed)
+            cache.states[self.tensor(until), at] = after
+            cache.known[until, where] = True
+            wanted = np.delete(wanted, turn, axis=1)

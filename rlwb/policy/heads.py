@@ -1,18 +1,125 @@
-"""What stands on a network: actor and critic for policy gradients, the actions' values for Q-learning."""
+"""What stands on a network: actor and critic or the actions' values, which actions differ, and where learning starts.
+
+An action stands for a share of the order's amount: it asks for ``min(share * target, position)``, and for the position
+in an order's last step (`rlwb.execution.CategoricalActionInterpreter`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from rlwb.policy.even_start import EvenStart
-from rlwb.policy.masks import ActionMask, mask_values
-from rlwb.policy.network import Network
+from rlwb.errors import ConfigError
+from rlwb.policy.network import Network, order_numbers
 
+#: Shares of the amount closer than this ask for the same; observations are float32 and resolve no finer.
+_TOLERANCE = 1e-6
+#: The least chance of an action at the start: every one stays possible.
+_LEAST = 0.01
 #: Stands for the chance 0 under a logarithm.
 _TINY = 1e-30
+
+
+class ActionMask(nn.Module):
+    """Leaves one action for each amount that can be asked for.
+
+    All shares that cover the position ask for the same. The smallest of them stays, and in the last step it alone;
+    where none covers the position, the largest share stands in for it. Of equal shares the first stays. What a volume
+    cap, a lot or a halt makes of an ask is the market's answer, not known before, and masks nothing.
+
+    Parameters
+    ----------
+    shares
+        The shares of the amount that the actions stand for, of shape (A,).
+    """
+
+    def __init__(self, shares: Sequence[float] | np.ndarray) -> None:
+        super().__init__()
+        given = _checked(shares, "an action mask")
+        distinct, first, rank = np.unique(given, return_index=True, return_inverse=True)
+        # Settings, not weights: they are in no checkpoint.
+        self.register_buffer("distinct", torch.tensor(distinct), persistent=False)
+        self.register_buffer("rank", torch.tensor(rank), persistent=False)
+        self.register_buffer("is_first", torch.tensor(np.isin(np.arange(len(given)), first)), persistent=False)
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return whether each action may be chosen, bool of shape (N, A); at least one of every row may.
+
+        Parameters
+        ----------
+        obs
+            With ``position``, ``target``, ``cur_step`` and ``num_step`` of shape (N,).
+        """
+        target, position, step, steps = (part.double() for part in order_numbers(obs, self.distinct.device))
+        covering = torch.searchsorted(self.distinct, position / target - _TOLERANCE)
+        largest = covering.clamp(max=len(self.distinct) - 1)[:, None]
+        is_last = (step >= steps - 1)[:, None]
+        return self.is_first & torch.where(is_last, self.rank == largest, self.rank <= largest)
+
+
+class EvenStart(nn.Module):
+    """Gives each action a chance such that an order is traded evenly on average.
+
+    The action that asks for least has the chance 1 - c, the others share c evenly, and c is chosen so that the mean of
+    what is asked for is the position over the steps left; it is kept in [0.01, 0.99]. Choosing among all actions evenly
+    instead asks for about half of the position at every step: few orders last, and little is seen of what waiting
+    would have brought.
+
+    Parameters
+    ----------
+    shares
+        The shares of the amount that the actions stand for, of shape (A,).
+    """
+
+    def __init__(self, shares: Sequence[float] | np.ndarray) -> None:
+        super().__init__()
+        # A setting, not a weight: it is in no checkpoint.
+        self.register_buffer("shares", torch.tensor(_checked(shares, "an even start")), persistent=False)
+
+    def forward(self, obs: Any, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the chances, float64 of shape (N, A), each row with sum 1.
+
+        Parameters
+        ----------
+        obs
+            With ``position``, ``target``, ``cur_step`` and ``num_step`` of shape (N,).
+        allowed : bool of shape (N, A), optional
+            Actions that may be chosen, at least one of every row; the others get the chance 0.
+        """
+        numbers = order_numbers(obs, self.shares.device)
+        target, position, step, steps = (part.double()[:, None] for part in numbers)
+        left = position / target
+        ask = torch.minimum(self.shares, left)
+        may = torch.ones_like(ask, dtype=torch.bool) if allowed is None else allowed
+        least = torch.where(may, self.shares, torch.inf).argmin(dim=1, keepdim=True)
+        others = may.scatter(1, least, False)
+        count = others.sum(dim=1, keepdim=True)
+        lowest = ask.gather(1, least)
+        way = (ask * others).sum(dim=1, keepdim=True) / count.clamp(min=1) - lowest
+        wanted = left / (steps - step).clamp(min=1.0) - lowest
+        # Where all ask for the same, no choice moves the mean.
+        c = torch.where(way > 0, wanted / way, count / (count + 1.0)).clamp(_LEAST, 1.0 - _LEAST)
+        c = torch.where(count > 0, c, 0.0)
+        return (others * (c / count.clamp(min=1))).scatter(1, least, 1.0 - c)
+
+
+def _checked(shares: Sequence[float] | np.ndarray, owner: str) -> np.ndarray:
+    given = np.asarray(shares, dtype=np.float64)
+    if given.ndim != 1 or not len(given) or not ((given >= 0) & (given <= 1)).all():
+        raise ConfigError(f"the shares {shares!r} of {owner} are not numbers in [0, 1]; give one an action.")
+    return given
+
+
+def mask_values(values: torch.Tensor, allowed: torch.Tensor | None) -> torch.Tensor:
+    """Return `values` with the lowest finite number where an action is not allowed.
+
+    Its probability under a softmax is exactly 0; unlike minus infinity, it leaves entropies and gradients finite.
+    """
+    return values if allowed is None else values.masked_fill(~allowed, torch.finfo(values.dtype).min)
 
 
 class _Head(nn.Module):
@@ -68,8 +175,7 @@ class ActorCritic(_Head):
 
     def forward(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the action logits of shape (N, A) and the values of shape (N,)."""
-        features = self.trunk(obs)
-        allowed = self.allowed(obs)
+        features, allowed = self.trunk(obs), self.allowed(obs)
         logits = self.actor(features)
         if self.start is not None:
             # Actions of the chance 0 are masked below.

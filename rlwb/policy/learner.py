@@ -26,20 +26,9 @@ logger = logging.getLogger(__name__)
 class NetworkLearner(Learner):
     """A learner with one network that chooses among actions, and one Adam (arXiv 1412.6980).
 
-    Parameters
-    ----------
-    network
-        What acts and learns; it has ``actions`` and ``causal``.
-    settings
-        With ``learning_rate``, ``decay_updates`` and ``max_grad_norm``.
-    seed
-        Together with the number of updates made, names all random numbers of an update, so that no random state needs
-        saving.
-
-    Attributes
-    ----------
-    updates
-        Calls of `learn` so far.
+    The network has ``actions`` and ``causal``, the settings ``learning_rate``, ``decay_updates`` and ``max_grad_norm``.
+    The seed and `updates`, the calls of `learn` so far, name all random numbers of an update, so that no random state
+    needs saving.
     """
 
     def __init__(self, network: Any, settings: Any, seed: int) -> None:
@@ -135,6 +124,23 @@ def fill_up(obs: Any) -> Any:
     return take_rows(obs, np.minimum(np.arange(rows + -rows % ALIGN), rows - 1))
 
 
+class AllOne:
+    """Answers the same always; with `TwapRelativeActionInterpreter` and 1 this is TWAP.
+
+    Parameters
+    ----------
+    value
+        The answer.
+    """
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return the value for each of the N observations, of shape (N,)."""
+        return np.full(count_rows(obs), self.value)
+
+
 def check_answers(answers: torch.Tensor) -> None:
     """Raise `InterpreterError` when a network's answers are not all finite."""
     if not bool(torch.isfinite(answers).all()):
@@ -146,24 +152,18 @@ def check_answers(answers: torch.Tensor) -> None:
 
 def check_settings(
     *,
-    positive: Mapping[str, float | None] | None = None,
-    shares: Mapping[str, float] | None = None,
-    counts: Mapping[str, int | None] | None = None,
-    weights: Mapping[str, float] | None = None,
+    positive: Mapping[str, float | None] = {},
+    shares: Mapping[str, float] = {},
+    counts: Mapping[str, int | None] = {},
+    weights: Mapping[str, float] = {},
 ) -> None:
-    """Raise `ConfigError` for a setting out of its range, by name; None is a setting that is off.
-
-    Parameters
-    ----------
-    positive, shares, counts, weights
-        Must be above 0, in [0, 1], at least 1, at least 0.
-    """
+    """Raise `ConfigError` for a setting out of its range, by name; None is a setting that is off."""
     for values, holds, rule in (
         (positive, lambda value: value > 0, "be above 0"),
         (shares, lambda value: 0 <= value <= 1, "lie in [0, 1]"),
         (counts, lambda value: value >= 1, "be at least 1"),
         (weights, lambda value: value >= 0, "be 0 or more"),
     ):
-        for name, value in (values or {}).items():
+        for name, value in values.items():
             if value is not None and not holds(value):
                 raise ConfigError(f"{name} is {value}; it must {rule}.")

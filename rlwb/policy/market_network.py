@@ -1,19 +1,19 @@
-"""Networks that read the market, the order's own path, its direction and its scalars."""
+"""Networks that read the market, the order's own path, its direction and its scalars; the last sees the future."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from rlwb.policy.attention import AttentionEncoder
-from rlwb.policy.convolution import ConvolutionEncoder
-from rlwb.policy.encoder import MarketEncoder
+from rlwb.errors import ConfigError
+from rlwb.market import MarketFeatures
+from rlwb.policy.encoder import MarketEncoder, RecurrentEncoder
 from rlwb.policy.gru import states_at
-from rlwb.policy.network import Network, direction_branch
-from rlwb.policy.observation import as_tensor
-from rlwb.policy.recurrent_encoder import RecurrentEncoder
+from rlwb.policy.network import Network, direction_branch, panel_of
+from rlwb.policy.sequence_encoder import AttentionEncoder, ConvolutionEncoder
 
 
 class MarketNetwork(Network):
@@ -39,23 +39,19 @@ class MarketNetwork(Network):
 
     def forward(self, obs: Any) -> torch.Tensor:
         market = self.market(obs)
-        direction = self.direction(as_tensor(obs["acquiring"], self.device).long())
+        direction = self.direction(self.tensor(obs["acquiring"]).long())
         return self.join(torch.cat([market, self._private(obs), direction, self.scalars(obs)], dim=1))
 
     def _private(self, obs: Any) -> torch.Tensor:
         """Return the state after each row's private path, of shape (N, H)."""
-        device = self.device
-        history = as_tensor(obs["position_history"], device).float()
-        step = as_tensor(obs["cur_step"], device).long()
-        row = torch.arange(len(step), device=device)
+        history = self.tensor(obs["position_history"]).float()
+        step = self.tensor(obs["cur_step"]).long()
+        last = row = torch.arange(len(step), device=self.device)
         if "path" in obs:
-            last, row = torch.unique(as_tensor(obs["path"], device), return_inverse=True)
-        else:
-            last = row
+            last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
         history = history[last]
-        target = as_tensor(obs["target"], device).float()[last, None]
-        steps = as_tensor(obs["num_step"], device).float()[last, None]
-        clock = torch.arange(history.shape[1], device=device) / steps
+        target, steps = (self.tensor(obs[name]).float()[last, None] for name in ("target", "num_step"))
+        clock = torch.arange(history.shape[1], device=self.device) / steps
         # After step + 1 entries; the terminal observation of the longest order has no entry of its own.
         read = (step + 1).clamp(max=history.shape[1])
         return states_at(self.private, torch.stack([history / target, clock], dim=2), row, read)
@@ -106,3 +102,77 @@ class Attention(MarketNetwork):
 
     def __init__(self, channels: int, hidden: int = 64, layers: int = 2, *, previous_day: bool = False) -> None:
         super().__init__(AttentionEncoder(channels, hidden, previous_day=previous_day, layers=layers))
+
+
+class Oracle(MarketNetwork):
+    """The teacher of oracle policy distillation: reads the bars of the whole session, those to come included.
+
+    Parameters
+    ----------
+    channels, hidden, previous_day
+        See `Recurrent`.
+    """
+
+    def __init__(self, channels: int, hidden: int = 64, *, previous_day: bool = False) -> None:
+        super().__init__(OracleEncoder(channels, hidden, previous_day=previous_day))
+
+
+class OracleEncoder(MarketEncoder):
+    """A GRU over the ticks so far and another one from the close back to the current tick, joined by a layer.
+
+    Its results cannot be attained by trading; whatever shows them must say so.
+
+    The best decision at tick k depends on the rest of the day, ticks k … T - 1, and its value on the price so far too.
+    Of the GRU that runs backwards, the state after T - k ticks tells of just that rest, so that one pass over a session
+    serves all decisions in it here as well.
+
+    Parameters
+    ----------
+    channels, hidden, previous_day
+        See `MarketEncoder`.
+    """
+
+    causal = False
+    sees_future = True
+
+    def __init__(self, channels: int, hidden: int, *, previous_day: bool = False) -> None:
+        super().__init__(channels, hidden, previous_day=previous_day)
+        self.past = RecurrentEncoder(channels, hidden, previous_day=previous_day)
+        self.future = _BackwardEncoder(channels, hidden)
+        self.both = nn.Sequential(nn.Linear(2 * hidden, hidden), nn.ReLU())
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        """Return what each observation's session is, seen from its tick to both sides, of shape (N, H).
+
+        Raises
+        ------
+        ConfigError
+            When the observations carry blocks, which end at the current tick, in place of sessions and features.
+        """
+        if "session" not in obs:
+            raise ConfigError(
+                "the teacher reads the rest of the day, which observations with data_processed do not hold; "
+                "collect in the native environment, whose observations name their session."
+            )
+        left = panel_of(obs).shape[1] - np.asarray(obs["cur_tick"])
+        return self.both(torch.cat([self.past(obs), self.future({**obs, "cur_tick": left})], dim=1))
+
+    def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        future = self.future.encode(today.flip(1), None).flip(1)
+        return self.both(torch.cat([self.past.encode(today, yesterday), future], dim=2))
+
+    def forget(self) -> None:
+        self.past.forget()
+        self.future.forget()
+
+
+class _BackwardEncoder(RecurrentEncoder):
+    """Reads a session from its close to its open: its state after k ticks is made of the last k ticks."""
+
+    # The later decisions of an episode need the shorter passes, so going from one to the next would save nothing.
+    _begin = MarketEncoder._begin
+    _reach = MarketEncoder._reach
+
+    def read(self, features: MarketFeatures, sessions: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
+        today, _ = super().read(features, sessions)
+        return today.flip(1), None

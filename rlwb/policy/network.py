@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from rlwb.errors import ConfigError
-from rlwb.policy import observation
-from rlwb.policy.observation import as_tensor
+from rlwb.market import MarketFeatures
 
 Built = TypeVar("Built", bound=nn.Module)
 
@@ -53,7 +53,8 @@ class Network(nn.Module, ABC):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        check_width(width)
+        if width < 1:
+            raise ConfigError(f"hidden is {width}; a network needs a width of at least 1.")
         self.width = width
 
     @abstractmethod
@@ -63,20 +64,30 @@ class Network(nn.Module, ABC):
         Parameters
         ----------
         obs
-            What the state interpreter gives: usually a dict of arrays with N rows.
+            What the state interpreter gives, usually a dict of arrays with N rows: with the bars themselves, or with
+            ``session`` and ``cur_tick`` in the panel ``features``.
         """
 
     def today(self, obs: Any) -> torch.Tensor:
         """Return the session's features so far, float32 of shape (N, T, C), 0 from the current tick on."""
-        return observation.today(obs, self.device)
+        if "session" not in obs:
+            return self.tensor(obs["data_processed"])
+        return self.tensor(panel_of(obs).block(np.asarray(obs["session"]), np.asarray(obs["cur_tick"])))
 
     def yesterday(self, obs: Any) -> torch.Tensor:
         """Return the previous session's features, float32 of shape (N, T, C), 0 where there is none."""
-        return observation.yesterday(obs, self.device)
+        if "session" not in obs:
+            return self.tensor(obs["data_processed_prev"])
+        return self.tensor(panel_of(obs).block_previous(np.asarray(obs["session"])))
 
     def scalars(self, obs: Any) -> torch.Tensor:
         """Return share left, share of steps taken, and one over the steps left: float32 of shape (N, 3)."""
-        return observation.scalars(obs, self.device)
+        target, position, step, steps = (part.float() for part in order_numbers(obs, self.device))
+        return torch.stack([position / target, step / steps, 1.0 / (steps - step).clamp(min=1.0)], dim=1)
+
+    def tensor(self, value: Any) -> torch.Tensor:
+        """Return an array as a tensor where the weights are."""
+        return torch.as_tensor(value, device=self.device)
 
     @property
     def device(self) -> torch.device:
@@ -101,7 +112,7 @@ class MLP(Network):
         self.layers = nn.Sequential(nn.Linear(3 + hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
 
     def forward(self, obs: Any) -> torch.Tensor:
-        direction = self.direction(as_tensor(obs["acquiring"], self.device).long())
+        direction = self.direction(self.tensor(obs["acquiring"]).long())
         return self.layers(torch.cat([self.scalars(obs), direction], dim=1))
 
 
@@ -115,10 +126,20 @@ def device_of(module: nn.Module) -> torch.device:
     return next((weight.device for weight in module.parameters()), torch.device("cpu"))
 
 
-def check_width(hidden: int) -> None:
-    """Raise `ConfigError` for a width below 1."""
-    if hidden < 1:
-        raise ConfigError(f"hidden is {hidden}; a network needs a width of at least 1.")
+def order_numbers(obs: Any, device: torch.device) -> list[torch.Tensor]:
+    """Return ``target``, ``position``, ``cur_step`` and ``num_step`` of observations, each of shape (N,)."""
+    return [torch.as_tensor(obs[name], device=device) for name in ("target", "position", "cur_step", "num_step")]
+
+
+def panel_of(obs: Any) -> MarketFeatures:
+    """Return the panel of features whose rows the ``session`` of observations are; raise `ConfigError` without one."""
+    if "features" not in obs:
+        raise ConfigError(
+            "the observation names sessions but holds no features, the MarketFeatures that they are rows of; add them "
+            "under 'features', as FullHistoryStateInterpreter does."
+        )
+    panel: MarketFeatures = obs["features"]
+    return panel
 
 
 def make_network(build: Callable[[], Built], seed: int) -> Built:

@@ -67,21 +67,21 @@ class OPD(PPO):
 
     Notes
     -----
-    A teacher and its student are trained one after the other, each as any policy::
+    A teacher and its student are trained one after the other::
 
         teacher = PPO(ActorCritic(Oracle(channels), actions))
         Trainer(max_iters=100).fit(TrainingVessel(policy=teacher, **parts))
         student = OPD(ActorCritic(Recurrent(channels), actions), teacher)
         Trainer(max_iters=100).fit(TrainingVessel(policy=student, **parts))
 
-    What the paper calls student only (OPD-S) is the same network trained by the same reward without a teacher: `PPO`.
-    In the authors' code (``examples/trade`` of Qlib's history) the teacher's actions are those that it took at the same
-    time in executing the order itself. Here it is asked in the student's place, with the position that the student has
-    left, since an answer to another position may not be possible, let alone good. Their weight mu is 0.01; an adaptive
-    penalty on the change of the policy, which they add to PPO, is left out.
+    What the paper calls student only (OPD-S) is `PPO` with the same network and reward. In the authors' code
+    (``examples/trade`` of Qlib's history) the teacher's actions are those that it took at the same time in executing
+    the order itself. Here it is asked in the student's place, with the position that the student has left, since an
+    answer to another position may not be possible, let alone good. Their mu is 0.01; the adaptive penalty on the change
+    of the policy, which they add to PPO, is left out.
 
-    Once trained, the student is an ordinary policy: a `PPO` with its network takes its state, without a teacher. The
-    state holds a fingerprint of the teacher's weights, so that a training goes on under the same teacher or not at all.
+    Once trained, a `PPO` with the student's network takes its state, without a teacher. The state holds a fingerprint
+    of the teacher's weights, so that a training goes on under the same teacher or not at all.
     """
 
     figures: tuple[str, ...] = (*PPO.figures, "distillation_loss")
@@ -91,7 +91,7 @@ class OPD(PPO):
         self, network: ActorCritic, teacher: PPO, settings: OPDSettings | None = None, *, seed: int = 0
     ) -> None:
         super().__init__(network, settings or OPDSettings(), seed=seed)
-        if not _same_actions(network, teacher.network):
+        if _actions(network) != _actions(teacher.network):
             raise ConfigError(
                 "teacher and student differ in their number of actions or in their masks, so an action of the one is "
                 "not one of the other; build both networks with the same."
@@ -140,9 +140,7 @@ def fingerprint(policy: PPO) -> str:
     return digest.hexdigest()
 
 
-def _same_actions(one: ActorCritic, other: ActorCritic) -> bool:
-    if one.actions != other.actions:
-        return False
-    if one.mask is None or other.mask is None:
-        return one.mask is other.mask
-    return torch.equal(one.mask.distinct, other.mask.distinct) and torch.equal(one.mask.rank, other.mask.rank)
+def _actions(network: ActorCritic) -> tuple[int, list[float] | None]:
+    """Return the number of actions, and what shares their mask takes them for."""
+    mask = network.mask
+    return network.actions, None if mask is None else mask.distinct[mask.rank].tolist()

@@ -7,21 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import tianshou.algorithm
 import torch
 from tianshou.algorithm.algorithm_base import Algorithm, OnPolicyAlgorithm
+from tianshou.algorithm.modelfree.c51 import C51Policy
+from tianshou.algorithm.modelfree.ddpg import ContinuousDeterministicPolicy
+from tianshou.algorithm.modelfree.discrete_sac import DiscreteSACPolicy
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.modelfree.qrdqn import QRDQNPolicy
+from tianshou.algorithm.modelfree.reinforce import DiscreteActorPolicy, ProbabilisticActorPolicy
+from tianshou.algorithm.modelfree.sac import SACPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, ReplayBuffer
 from tianshou.utils import RunningMeanStd
+from tianshou.utils.net.common import ModuleWithVectorOutput
+from tianshou.utils.net.continuous import ContinuousActorDeterministic, ContinuousActorProbabilistic
+from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic, NoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step
+from torch import nn
+from torch.distributions import Independent, Normal
 
 from rlwb.batch import count_rows, split_shared, take_rows
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
@@ -30,10 +43,135 @@ from rlwb.policy.episodes import check_episodes, last_rows
 from rlwb.policy.learner import check_settings
 from rlwb.policy.network import Network, device_of, make_network
 from rlwb.policy.replay import Replay, Transitions
-from rlwb.policy.tianshou_models import FAMILIES, Family
 
 #: Our names of what tianshou calls otherwise.
 _NAMES = {"actor_loss": "policy_loss", "vf_loss": "value_loss", "ent_loss": "entropy"}
+
+
+class Features(ModuleWithVectorOutput):
+    """A network in the form that tianshou calls: without a state from call to call."""
+
+    def __init__(self, trunk: Network) -> None:
+        super().__init__(output_dim=trunk.width)
+        self.trunk = trunk
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
+        if hasattr(obs, "items"):
+            # Each row refers to what all rows share, so that tianshou can take rows.
+            shared = {name for name, part in obs.items() if isinstance(part, np.ndarray) and part.dtype == object}
+            obs = {name: part[0] if name in shared else part for name, part in obs.items()}
+        return self.trunk(obs), state
+
+
+class ActionValue(nn.Module):
+    """The value Q(s, a) of a continuous action, of shape (N, 1)."""
+
+    def __init__(self, trunk: Network, size: int) -> None:
+        super().__init__()
+        self.features = Features(trunk)
+        self.layers = nn.Sequential(nn.Linear(trunk.width + size, trunk.width), nn.ReLU(), nn.Linear(trunk.width, 1))
+
+    def forward(self, obs: Any, act: Any, info: Any = None) -> torch.Tensor:
+        features, _ = self.features(obs)
+        action = torch.as_tensor(act, dtype=features.dtype, device=features.device).flatten(1)
+        return self.layers(torch.cat([features, action], dim=1))
+
+
+class Values(nn.Module):
+    """The distribution of each action's value: by quantiles, or by the chances of atoms, of shape (N, A, K)."""
+
+    def __init__(self, trunk: Network, actions: int, size: int, *, chances: bool) -> None:
+        super().__init__()
+        self.features = Features(trunk)
+        self.head = nn.Linear(trunk.width, actions * size)
+        self.shape = (actions, size)
+        self.chances = chances
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
+        features, _ = self.features(obs)
+        values = self.head(features).view(-1, *self.shape)
+        return (values.softmax(dim=2) if self.chances else values), state
+
+
+class RainbowValues(nn.Module):
+    """The chances of atoms of each action's value, by noisy duelling layers (Hessel et al., arXiv 1710.02298)."""
+
+    def __init__(self, trunk: Network, actions: int, atoms: int) -> None:
+        super().__init__()
+        self.features = Features(trunk)
+        width, self.shape = trunk.width, (actions, atoms)
+        self.advantage = nn.Sequential(NoisyLinear(width, width), nn.ReLU(), NoisyLinear(width, actions * atoms))
+        self.value = nn.Sequential(NoisyLinear(width, width), nn.ReLU(), NoisyLinear(width, atoms))
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[torch.Tensor, Any]:
+        features, _ = self.features(obs)
+        advantage = self.advantage(features).view(-1, *self.shape)
+        logits = self.value(features)[:, None] + advantage - advantage.mean(dim=1, keepdim=True)
+        return logits.softmax(dim=2), state
+
+
+class Family(NamedTuple):
+    """What an algorithm wants on an action space.
+
+    `policy` is tianshou's class, `model` makes what it answers by from a network, the number of actions (or of the
+    numbers in one) and options, `critic` a critic from a network and that number; `defaults` are options of the policy
+    that differ from tianshou's.
+    """
+
+    policy: Any
+    model: Callable[[Network, int, Mapping[str, Any]], nn.Module]
+    critic: Callable[[Network, int], nn.Module] | None = None
+    defaults: Mapping[str, Any] = {}
+
+
+def _logits(trunk: Network, size: int, options: Mapping[str, Any]) -> nn.Module:
+    return DiscreteActor(preprocess_net=Features(trunk), action_shape=size, softmax_output=False)
+
+
+def _normal(trunk: Network, size: int, options: Mapping[str, Any], *, own_sigma: bool = False) -> nn.Module:
+    given = {"preprocess_net": Features(trunk), "action_shape": size, "conditioned_sigma": own_sigma}
+    return ContinuousActorProbabilistic(**given, unbounded=True)
+
+
+def _number(trunk: Network, size: int, options: Mapping[str, Any]) -> nn.Module:
+    return ContinuousActorDeterministic(preprocess_net=Features(trunk), action_shape=size)
+
+
+def _critic(trunk: Network, size: int) -> nn.Module:
+    return DiscreteCritic(preprocess_net=Features(trunk), last_size=size)
+
+
+def _state_value(trunk: Network, size: int) -> nn.Module:
+    return _critic(trunk, 1)
+
+
+def _distribution(parts: tuple[torch.Tensor, torch.Tensor]) -> Independent:
+    return Independent(Normal(*parts), 1)
+
+
+_DISCRETE, _BOX = gym.spaces.Discrete, gym.spaces.Box
+_ON_POLICY = {
+    _DISCRETE: Family(DiscreteActorPolicy, _logits, _state_value),
+    _BOX: Family(
+        ProbabilisticActorPolicy, _normal, _state_value, {"dist_fn": _distribution, "deterministic_eval": True}
+    ),
+}
+_DETERMINISTIC = {_BOX: Family(ContinuousDeterministicPolicy, _number, ActionValue, {"exploration_noise": "default"})}
+
+#: Name in tianshou to what the algorithm wants on each kind of action space that fits. NPG and TRPO are left out: they
+#: differentiate twice, and our compiled recurrent unit has a first derivative alone.
+FAMILIES: dict[str, dict[type, Family]] = {
+    **dict.fromkeys(("A2C", "PPO", "Reinforce"), _ON_POLICY),
+    "DQN": {_DISCRETE: Family(DiscreteQLearningPolicy, _logits)},
+    "C51": {_DISCRETE: Family(C51Policy, lambda net, n, own: Values(net, n, own.get("num_atoms", 51), chances=True))},
+    "RainbowDQN": {_DISCRETE: Family(C51Policy, lambda net, n, own: RainbowValues(net, n, own.get("num_atoms", 51)))},
+    "QRDQN": {
+        _DISCRETE: Family(QRDQNPolicy, lambda net, n, own: Values(net, n, own.get("num_quantiles", 200), chances=False))
+    },
+    "DiscreteSAC": {_DISCRETE: Family(DiscreteSACPolicy, _logits, _critic)},
+    "SAC": {_BOX: Family(SACPolicy, partial(_normal, own_sigma=True), ActionValue)},
+    **dict.fromkeys(("DDPG", "TD3"), _DETERMINISTIC),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +263,7 @@ class TianshouLearner(Learner):
         self.seed = seed
         self.updates = 0
         self.space = action_space
-        family = FAMILIES[settings.algorithm]
-        family.check(settings.algorithm, action_space)
-        self.algorithm = _build(family, make_trunk, action_space, settings, seed)
+        self.algorithm = _build(make_trunk, action_space, settings, seed)
         self.replay = Replay(settings.replay_size)
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
@@ -223,38 +359,44 @@ class TianshouLearner(Learner):
 
 
 def _build(
-    family: Family,
-    make_trunk: Callable[[int], Network],
-    space: gym.Space[Any],
-    settings: TianshouSettings,
-    seed: int,
+    make_trunk: Callable[[int], Network], space: gym.Space[Any], settings: TianshouSettings, seed: int
 ) -> Algorithm[Any, Any]:
     """Return the algorithm with its policy, critics and optimisers."""
+    families = FAMILIES[settings.algorithm]
+    family = next((one for fitting, one in families.items() if isinstance(space, fitting)), None)
+    if family is None:
+        kinds = " or ".join(kind.__name__ for kind in families)
+        raise ConfigError(
+            f"{settings.algorithm} needs a {kinds} action space, but the action interpreter's is {space}; use another "
+            "algorithm or another action interpreter."
+        )
     kind = getattr(tianshou.algorithm, settings.algorithm)
-    numbers = iter(range(10 * seed, 10 * seed + 10))
-
-    def network(model: Callable[[Network], Any]) -> Any:
-        number = next(numbers)
-        trunk = make_trunk(number)
-        return make_network(lambda: model(trunk), number).to(device_of(trunk))
-
-    policy_kind = family.policy_kind(space)
-    takes = {name: inspect.signature(one).parameters for name, one in (("algorithm", kind), ("policy", policy_kind))}
-    unknown = sorted(name for name in settings.options if not any(name in known for known in takes.values()))
+    of_policy, of_algorithm = (inspect.signature(one).parameters for one in (family.policy, kind))
+    unknown = sorted(settings.options.keys() - of_policy.keys() - of_algorithm.keys())
     if unknown:
-        known = sorted({*takes["algorithm"], *takes["policy"]} - {"policy", "optim"})
+        known = sorted({*of_policy, *of_algorithm} - {"policy", "optim"})
         raise ConfigError(
             f"tianshou's {settings.algorithm} does not take {', '.join(unknown)}; it takes {', '.join(known)}."
         )
-    own = {part: {k: v for k, v in settings.options.items() if k in takes[part]} for part in takes}
-    policy = family.policy(space, network, {**family.defaults, **own["policy"]}, own["algorithm"])
-    parts: dict[str, Any] = {"policy": policy}
-    for name in takes["algorithm"]:
+    numbers = itertools.count(10 * seed)
+    size = int(space.n) if isinstance(space, gym.spaces.Discrete) else int(np.prod(space.shape or ()))
+
+    def network(model: Callable[..., nn.Module], *more: Any) -> nn.Module:
+        number = next(numbers)
+        trunk = make_trunk(number)
+        return make_network(lambda: model(trunk, size, *more), number).to(device_of(trunk))
+
+    own = {name: value for name, value in settings.options.items() if name in of_policy}
+    own["actor" if "actor" in of_policy else "model"] = network(family.model, settings.options)
+    if isinstance(space, gym.spaces.Box):  # tianshou's networks answer with the numbers in a row
+        space = gym.spaces.Box(space.low.reshape(-1), space.high.reshape(-1), dtype=np.float32)
+    parts: dict[str, Any] = {"policy": family.policy(action_space=space, **{**family.defaults, **own})}
+    for name in of_algorithm:
         if name in ("critic", "critic2") and family.critic is not None:
-            parts[name] = network(family.critic(space))
+            parts[name] = network(family.critic)
         elif name == "optim" or (name.endswith("_optim") and name != "critic2_optim"):
             parts[name] = AdamOptimizerFactory(lr=settings.learning_rate)
-    return kind(**parts, **own["algorithm"])
+    return kind(**parts, **{name: value for name, value in settings.options.items() if name in of_algorithm})
 
 
 def _rows_of(obs: Any) -> Any:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rlwb.policy import gru as module
-from rlwb.policy.gru import last_states, scan, states_at
-from rlwb.policy.gru_kernels import tanh
+from rlwb.policy.gru import last_states, scan, states_at, tanh
 
 
 def both(gru: nn.GRU, inputs: torch.Tensor, first: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

@@ -18,7 +18,7 @@ from torch import nn
 
 from rlwb.batch import take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
-from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, make_network, market_network, recurrent_encoder
+from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, encoder, make_network, market_network
 from rlwb.policy.gru import states_at
 from rlwb.trainer import load_checkpoint, save_checkpoint
 from tests.policy.conftest import Rollout, learn
@@ -192,7 +192,7 @@ def test_an_update_passes_once_over_each_day_and_each_episode(
     def count(name: str, run: Any) -> Any:
         return lambda gru, x, *more: rows[name].append(len(x)) or run(gru, x, *more)
 
-    monkeypatch.setattr(recurrent_encoder, "states_at", count("day", states_at))
+    monkeypatch.setattr(encoder, "states_at", count("day", states_at))
     monkeypatch.setattr(market_network, "states_at", count("private", states_at))
     learn(policy, rollout, batch_size=10**6, repeat=1)
     assert rows["private"] == [e.done.sum()] * 2

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy import EncoderCache, RecurrentEncoder, recurrent_encoder
+from rlwb.policy import RecurrentEncoder
+from rlwb.policy import encoder as module
+from rlwb.policy.encoder import EncoderCache
 from rlwb.policy.gru import last_states
 from tests.trainer.small import small
 
@@ -179,7 +180,7 @@ def test_a_day_is_read_once_from_decision_to_decision(monkeypatch: pytest.Monkey
         read.append(int(count.sum()))
         return last_states(gru, table, begin, count, *more)
 
-    monkeypatch.setattr(recurrent_encoder, "last_states", counted)
+    monkeypatch.setattr(module, "last_states", counted)
 
     def ticks_read(session: list[int], tick: list[int]) -> int:
         read.clear()
@@ -216,12 +217,13 @@ def test_a_state_has_the_same_bits_however_it_is_reached(previous_day: bool, ask
                 assert torch.equal(at_once(refer(session[i : i + 1], tick[i : i + 1]))[0], found[i])
 
 
-def test_layers_and_empty_ticks_in_front_of_the_recurrent_one() -> None:
+def test_layers_in_front_of_the_recurrent_one_and_a_first_state_of_one_s_own() -> None:
     class Front(RecurrentEncoder):
-        lead = 2
+        def embed(self, ticks: torch.Tensor) -> torch.Tensor:
+            return 0.5 * ticks + 0.25
 
-        def embed(self, steps: torch.Tensor) -> torch.Tensor:
-            return 0.5 * steps + 0.25
+        def first(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+            return torch.full((len(today), self.hidden), 0.5)
 
     features = small().features
     with torch.random.fork_rng():
@@ -230,8 +232,7 @@ def test_layers_and_empty_ticks_in_front_of_the_recurrent_one() -> None:
     reference, blocks = observe()
     expected = []
     for today, tick in zip(blocks["data_processed"], blocks["cur_tick"], strict=True):
-        padded = 0.5 * torch.tensor(np.pad(today, ((2, 0), (0, 0)))) + 0.25
-        expected.append(step_by_step(net.gru, padded, int(tick) + 2, torch.zeros(8)))
+        expected.append(step_by_step(net.gru, 0.5 * torch.tensor(today) + 0.25, int(tick), torch.full((8,), 0.5)))
     with torch.no_grad():
         kept = net(reference), net(blocks)
     for found in (*kept, net(reference), net(blocks)):
@@ -245,14 +246,6 @@ def test_a_session_has_the_same_bits_in_any_company() -> None:
         for session in range(24):
             alone.forget()
             assert torch.equal(alone(refer([session], [11]))[0], whole[session])
-
-
-def test_sessions_without_a_panel_are_refused() -> None:
-    net, (obs, _) = RecurrentEncoder(5, 8), observe()
-    del obs["features"]
-    for grad in (True, False):
-        with torch.set_grad_enabled(grad), pytest.raises(ConfigError, match="MarketFeatures"):
-            net(obs)
 
 
 def test_a_copy_holds_weights_and_no_panel() -> None:

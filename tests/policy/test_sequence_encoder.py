@@ -18,6 +18,7 @@ from rlwb.policy import (
     Convolution,
     ConvolutionEncoder,
     MarketNetwork,
+    OracleEncoder,
     RecurrentEncoder,
     SequenceEncoder,
 )
@@ -293,11 +294,12 @@ def test_a_network_says_whether_it_is_causal() -> None:
         assert MarketNetwork(encoder(5, HIDDEN)).causal
 
 
-@each_kind
-def test_sessions_without_a_panel_are_refused(kind: str) -> None:
+@pytest.mark.parametrize("kind", [*KINDS.values(), RecurrentEncoder, OracleEncoder])
+@pytest.mark.parametrize("grad", [True, False])
+def test_sessions_without_a_panel_are_refused(kind: Any, grad: bool) -> None:
     obs, _ = observe()
     del obs["features"]
-    with pytest.raises(ConfigError, match="MarketFeatures"):
-        KINDS[kind](5, HIDDEN)(obs)
+    with torch.set_grad_enabled(grad), pytest.raises(ConfigError, match="MarketFeatures"):
+        kind(5, HIDDEN)(obs)
     with pytest.raises(ConfigError, match="channels is 0"):
-        NETWORKS[kind](0)
+        kind(0, HIDDEN)

@@ -15,8 +15,7 @@ from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import TwapRelativeActionInterpreter
 from rlwb.policy import MLP, Network, Recurrent, make_network
-from rlwb.policy.tianshou import TianshouLearner, TianshouSettings
-from rlwb.policy.tianshou_models import FAMILIES
+from rlwb.policy.tianshou import FAMILIES, TianshouLearner, TianshouSettings
 from rlwb.trainer import Trainer, collect, load_checkpoint, save_checkpoint
 from tests.trainer.small import small, small_vessel
 
@@ -49,7 +48,7 @@ class Layer(Network):
 
 
 def learner(name: str, **changed: Any) -> TianshouLearner:
-    space = DISCRETE if gym.spaces.Discrete in FAMILIES[name].spaces else CONTINUOUS
+    space = DISCRETE if gym.spaces.Discrete in FAMILIES[name] else CONTINUOUS
     given = {"learning_rate": 0.01, "batch_size": 64, "epsilon_updates": 8, **OPTIONS[name], **changed}
     settings = TianshouSettings(algorithm=name, **given)
     return TianshouLearner(lambda seed: make_network(Layer, seed), space, settings, seed=3)
@@ -99,7 +98,7 @@ def test_what_is_saved_goes_on_to_the_last_bit_and_global_random_states_stay(nam
     np.random.seed(1)  # noqa: NPY002
     torch.manual_seed(1)
     before = np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    policy, loaded = learner(name), learner(name)
+    policy, loaded = learner(name, repeat=1), learner(name, repeat=1)
     rng = np.random.default_rng(0)
     for _ in range(2):
         policy.learn(*episodes(policy, rng))
