@@ -338,7 +338,7 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
     mean = chosen[["validation_pa", "pa_mean"]].mean()
     subtitle = (
         f"chosen: mean validation PA {style.number(mean.iloc[0])} bp, mean test PA {style.number(mean.iloc[1])} bp "
-        f"({style.number(mean.iloc[1] - mean.iloc[0], '+.2f')})\nbars: day-clustered intervals of the test PA"
+        f"({style.number(mean.iloc[1] - mean.iloc[0], '+z.2f')})\nbars: day-clustered intervals of the test PA"
     )
     figure, (axis,) = style.canvas(title, subtitle if len(chosen) else "", height=4.8)
     axis.axline((0, 0), slope=1, color=style.GREY, linewidth=1, label="test = validation")
@@ -391,15 +391,15 @@ def certificate_curves(curves: pd.DataFrame, *, optimum: float, twap: float = 0.
     if missing:
         raise DataError(f"The curves lack the column {missing[0]!r}; they have {list(curves)}.")
     figure, (axis,) = style.canvas(title, "value of the greedy policy after so many iterations")
-    axis.axhline(optimum, color=style.INK, linewidth=1.2, label=f"optimum ({style.number(optimum, 'z.2f')} bp)")
-    label = f"TWAP ({style.number(twap, 'z.2f')} bp)"
+    axis.axhline(optimum, color=style.INK, linewidth=1.2, label=f"optimum ({style.number(optimum)} bp)")
+    label = f"TWAP ({style.number(twap)} bp)"
     axis.axhline(twap, color=style.GREY, linewidth=1.2, linestyle=(0, (5, 2)), label=label)
     for place, (method, points) in enumerate(curves.groupby("method", sort=False)):
         color = f"C{place}"
         at, value, error = (points[name].to_numpy() for name in ("iteration", "value", "error"))
         if (error > 0).any():
             axis.fill_between(at, value - 2 * error, value + 2 * error, color=color, alpha=0.15, linewidth=0)
-        name = f"{style.readable(str(method))} ({style.number(value[-1], 'z.2f')} bp)"
+        name = f"{style.readable(str(method))} ({style.number(value[-1])} bp)"
         axis.plot(at, value, color=color, linewidth=1.6, marker="o", markersize=3, label=name)
     axis.set(xlabel="iteration", ylabel="value, bp")
     style.whole_ticks(axis)

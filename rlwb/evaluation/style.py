@@ -147,7 +147,7 @@ def _drawable() -> frozenset[int]:
     return frozenset().union(*(font.get_charmap() for font in fonts))
 
 
-def number(value: float, spec: str = ".2f") -> str:
+def number(value: float, spec: str = "z.2f") -> str:
     """Format a number with a true minus sign, as the axes have it."""
     return format(value, spec).replace("-", "\N{MINUS SIGN}")
 

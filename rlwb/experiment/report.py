@@ -309,7 +309,7 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     else:
         answer = "This test does not show it" if low <= 0 <= high else "So few days of orders cannot show it"
     level = f"{100 * config.backtest.confidence:g}"
-    span = "" if pd.isna(low) else f", with a {level} % interval of [{low:.2f}, {high:.2f}] bp"
+    span = "" if pd.isna(low) else f", with a {level} % interval of [{low:z.2f}, {high:z.2f}] bp"
     verb = "gain" if mean >= 0 else "lose"
     gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}{'after costs ' if net else ''}on average"
     return {"answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
@@ -368,4 +368,4 @@ def _cell(title: str, value: Any) -> str:
         return ""
     if title in ("win rate", "ffr"):
         return f"{100 * value:.1f} %"
-    return f"{round(value, 2) + 0.0:.2f}" if isinstance(value, float) else str(value)
+    return f"{value:z.2f}" if isinstance(value, float) else str(value)
