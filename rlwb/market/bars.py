@@ -114,6 +114,11 @@ class Bars:
 
 def join(parts: Sequence[Bars]) -> Bars:
     """Return the bars of all parts, one after the other; what one of them lacks is missing."""
+    if not parts:
+        none = np.empty(0, np.int64)
+        return Bars(
+            np.empty(0, np.str_), none, none, dict.fromkeys(MUST, np.empty(0)), None, none.astype(np.int32), none
+        )
     if len(parts) == 1:
         return parts[0]
     names = np.unique(np.concatenate([part.names for part in parts]))

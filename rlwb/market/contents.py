@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from rlwb.market.bars import DAY, NUMBERS
 from rlwb.market.dataset.state import BARS, State, is_dataset
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report, counted
-from rlwb.market.source import open_source
+from rlwb.market.source import Reading, open_source
 
 _MOST = 20
 
@@ -84,13 +83,11 @@ class Contents:
         return "\n".join([*lines, *([self.report.as_text()] if self.report.counts else [])])
 
 
-def read_contents(
-    source: str | os.PathLike[str], *, kind: str | None = None, options: Mapping[str, Any] | None = None
-) -> Contents:
-    """Read `source` and tell what it holds; parameters as for `rlwb.market.source.open_source`."""
+def read_contents(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> Contents:
+    """Read `source` and tell what it holds; `reading` as for `rlwb.market.source.open_source`."""
     columns: dict[str, None] = {}
     state: State | None = None
-    if is_dataset(source) and kind is None and not options:
+    if is_dataset(source) and not any(reading.values()):
         stored = Stored(Path(source), unfinished=True)
         state, report, kind = stored.state, stored.state.report, "dataset"
         files = [Path(source) / BARS / name for name in state.files]
@@ -98,7 +95,7 @@ def read_contents(
         pieces = ((part.names[np.unique(part.code)].tolist(), part.stamp, len(part)) for part in stored.parts())
     else:
         report = Report()
-        opened = open_source(source, kind, options, report=report)
+        opened = open_source(source, report=report, **reading)
         kind, files = opened.kind, opened.files
         pieces = (_piece(table, columns) for table in opened.batches())
     bars, names, days, span = 0, set[str](), set[int](), list[int]()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,12 +15,13 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.bars import MUST, join
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.importing import Progress, import_bars
+from rlwb.market.dataset.importing import Progress, imported
 from rlwb.market.dataset.state import State, is_dataset, read_conflicts, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import KINDS, LISTED_ALWAYS, Finding, Report, counted
 from rlwb.market.schema import TRADE_PRICES
 from rlwb.market.sessions import Sessions, join_sessions
+from rlwb.market.source import Reading, refuse_unused
 
 __all__ = ["KINDS", "Finding", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]
 
@@ -131,7 +131,7 @@ def check_bars(
     limit: int = 1000,
     calendar: Calendar | None = None,
     progress: Progress | None = None,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> Quality:
     """Check a data set, or any other source by importing it into a temporary one.
 
@@ -145,7 +145,7 @@ def check_bars(
         Called with ``"check"``, the bars that were checked so far, and all; before that as by `import_bars`, where that
         is needed.
     reading
-        For another source, the parameters `kind` to `datetime_format` of `import_bars`.
+        How another source is read (`rlwb.market.source.Reading`).
 
     Raises
     ------
@@ -155,17 +155,14 @@ def check_bars(
     if limit < 1:
         raise ConfigError(f"limit is {limit}; give a whole number of at least 1.")
     if is_dataset(source):
-        used = next((name for name, value in reading.items() if value), None)
-        if used is not None:
-            raise ConfigError(f"{source} is a data set, where {used} has no effect; drop it.")
+        refuse_unused(reading, f"{source} is a data set")
         return _check(Path(source), str(source), limit, calendar, progress)
     if not Path(source).exists():
         raise DataError(f"there is no file or folder {source}; check the path of the bars.")
     if calendar is None:
         raise ConfigError(f"{source} is no data set, so it needs a calendar: --calendar (calendar= in Python).")
-    with tempfile.TemporaryDirectory(prefix="rlwb-check-") as folder:
-        import_bars([source], Path(folder) / "set", calendar=calendar, progress=progress, **reading)
-        return _check(Path(folder) / "set", str(source), limit, None, progress)
+    with imported(source, calendar=calendar, progress=progress, **reading) as done:
+        return _check(done.directory, str(source), limit, None, progress)
 
 
 def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, progress: Progress | None) -> Quality:

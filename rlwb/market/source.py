@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,9 @@ from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reade
 from rlwb.market.readers.content import one_line
 from rlwb.parts import Part, complete
 
-__all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
+__all__ = ["TABLE", "Reading", "Source", "Unit", "check_found", "open_source", "refuse_unused"]
+
+_OF_TABLES = ("columns", "instrument_pattern", "datetime_format")
 
 
 class Unit(NamedTuple):
@@ -120,9 +122,11 @@ class Source:
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
         passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
+        first = 1
         try:
             for table in self.reader(path, **self.options, **passed):
-                bars = canonical(table, str(path))
+                bars = canonical(table, str(path), first)
+                first += len(bars)
                 zone = bars["datetime"].type.tz
                 if self.timezone is not None and zone is not None:
                     raise DataError(f"{path}: the stamps carry a zone ({zone}) already; leave source_timezone out.")
@@ -133,38 +137,50 @@ class Source:
             raise DataError(f"{path} cannot be read ({one_line(error)}); check its files and their rights.") from None
 
 
-def open_source(
-    path: str | os.PathLike[str],
-    kind: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    *,
-    instruments: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
-    source_timezone: str | None = None,
-    report: Report | None = None,
-) -> Source:
-    r"""Return a source of bars, of which nothing is read yet.
+class Reading(TypedDict, total=False):
+    """Keywords of every function that reads a source: how its files are read.
 
     Parameters
     ----------
-    path
-        A file or folder of what one of the readers reads: Parquet, CSV, a Qlib directory … (docs/readers).
     kind
         The reader: a built-in's name, one of an installed package (entry point of the group ``rlwb.readers``),
         ``package.module:Name`` or ``file.py:Name``. Without it, the names of files and folders say.
     options
         Options of the reader, by name.
-    instruments
-        Ids to keep, as text; one that the source lacks is a `DataError`.
     columns, instrument_pattern, datetime_format
         Options of the reader of Parquet and CSV (`rlwb.market.readers.table.read_table`).
     source_timezone
         Zone of stamps that carry no offset, where it is not the session's: ``"UTC"`` for many vendors. A local time
         that the zone skips or repeats becomes missing.
+    """
+
+    kind: str | None
+    options: Mapping[str, Any] | None
+    columns: Mapping[str, str] | None
+    instrument_pattern: str | None
+    datetime_format: str | None
+    source_timezone: str | None
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    instruments: Sequence[str] | None = None,
+    report: Report | None = None,
+    **reading: Unpack[Reading],
+) -> Source:
+    """Return a source of bars, of which nothing is read yet.
+
+    Parameters
+    ----------
+    path
+        A file or folder of what one of the readers reads: Parquet, CSV, a Qlib directory … (docs/readers).
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
     report
         Where what is ignored, dropped or changed is counted.
+    reading
+        See `Reading`.
 
     Raises
     ------
@@ -173,17 +189,26 @@ def open_source(
     DataError
         Where there is no such file or folder, and where two readers recognise it.
     """
-    place = Path(path)
+    unknown = next((name for name in reading if name not in Reading.__annotations__), None)
+    if unknown is not None:
+        raise TypeError(f"there is no keyword {unknown!r}; those of reading are {', '.join(Reading.__annotations__)}.")
+    place, kind = Path(path), reading.get("kind")
     if not place.exists():
         raise DataError(f"there is no file or folder {place}; check the path of the bars.")
     found = find_reader(kind) if kind else recognise(place)
-    given = {"columns": columns, "instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
-    of_tables = {name: value for name, value in given.items() if value}
-    if of_tables and found.name != TABLE:
-        raise ConfigError(f"{place} is read as {found.name}, where {next(iter(of_tables))} has no effect; drop it.")
-    together = {**(options or {}), **of_tables}
+    given = {name: value for name, value in reading.items() if name in _OF_TABLES and value}
+    if found.name != TABLE:
+        refuse_unused(given, f"{place} is read as {found.name}")
+    together = {**(reading.get("options") or {}), **given}
     complete("reader", Part(name=kind or found.name, **together))
-    return Source(place, found, together, _names(instruments), source_timezone, report or Report())
+    return Source(place, found, together, _names(instruments), reading.get("source_timezone"), report or Report())
+
+
+def refuse_unused(given: Mapping[str, object], where: str) -> None:
+    """Raise `ConfigError` for the first of the keywords `given` that has a value; `where` says why it is no use."""
+    unused = next((name for name, value in given.items() if value), None)
+    if unused is not None:
+        raise ConfigError(f"{where}, where {unused} has no effect; drop it.")
 
 
 def check_found(wanted: Iterable[str], present: Collection[str], source: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import mmap
@@ -34,6 +35,18 @@ Arrays = Mapping[str, np.ndarray]
 def is_panel(source: str | os.PathLike[str]) -> bool:
     """Tell whether `source` is the folder of a saved panel."""
     return (Path(source) / META).is_file()
+
+
+@contextmanager
+def locked(path: Path, refusal: str = "") -> Iterator[None]:
+    """Hold the lock `path`, which goes with the process: wait for it, or, with a `refusal`, raise that `DataError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except BlockingIOError:
+            raise DataError(refusal) from None
+        yield
 
 
 @contextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -28,13 +30,13 @@ from rlwb.market.dataset.state import (
     Imported,
     State,
     is_dataset,
-    only_one,
     read_state,
 )
 from rlwb.market.dataset.stored import overlapping, read_groups, write_file
 from rlwb.market.findings import Report, counted
 from rlwb.market.readers.table import only_instrument
-from rlwb.market.source import TABLE, Source, Unit, open_source
+from rlwb.market.source import TABLE, Reading, Source, Unit, open_source
+from rlwb.market.store import locked
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
@@ -100,15 +102,10 @@ def import_bars(
     out: str | os.PathLike[str],
     *,
     calendar: Calendar | None = None,
-    kind: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    columns: Mapping[str, str] | None = None,
-    source_timezone: str | None = None,
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
     instruments: Sequence[str] | None = None,
     on_conflict: OnConflict = "keep",
     progress: Progress | None = None,
+    **reading: Unpack[Reading],
 ) -> ImportResult:
     """Add bars to the data set in `out`, which is made if it is not there.
 
@@ -119,14 +116,18 @@ def import_bars(
     Parameters
     ----------
     sources
-        Files or folders, as for `rlwb.market.source.open_source`, whose parameters `kind` to `instruments` are.
+        Files or folders of what one of the readers reads.
     calendar
         The clock that the bars are meant for; needed for a new data set. Stamps with a zone are brought to its zone.
+    instruments
+        Ids to keep, as text; one that a source lacks is a `DataError`.
     on_conflict
         On conflicting bars with one timestamp from two sources: ``"keep"`` the stored one or ``"replace"`` it. Either
         way both are listed (`rlwb.market.read_conflicts`). Within one source the last row is kept.
     progress
         Called after each piece that was read.
+    reading
+        See `rlwb.market.source.Reading`.
 
     Raises
     ------
@@ -139,18 +140,9 @@ def import_bars(
         raise ConfigError(f"on_conflict is {on_conflict!r}; choose keep or replace.")
     begun, directory = time.monotonic(), Path(out)
     _check_place(directory)
-    reading: dict[str, Any] = {
-        "kind": kind,
-        "options": dict(options or {}),
-        "columns": dict(columns or {}),
-        "source_timezone": source_timezone,
-        "instrument_pattern": instrument_pattern,
-        "datetime_format": datetime_format,
-        "instruments": instruments,
-    }
-    with only_one(directory):
+    with locked(directory / ".lock", f"another import writes to {directory}; wait until it is done."):
         importing = _Importing(directory, _state_of(directory, calendar), on_conflict, progress)
-        opened = [open_source(source, **reading) for source in sources]
+        opened = [open_source(source, instruments=instruments, **reading) for source in sources]
         if not opened:
             raise DataError("there is nothing to import; name files or folders of bars.")
         label = importing.state.calendar.label
@@ -160,11 +152,19 @@ def import_bars(
                     f"{one.path} is read as {one.kind}, whose stamps name the {one.label} of a bar, and the "
                     f"calendar's label is {label!r}; set it to {one.label!r}."
                 )
+        settings = {name: value for name, value in {**reading, "instruments": instruments}.items() if value}
         for one in opened:
-            importing.read(one, {name: value for name, value in reading.items() if value})
+            importing.read(one, settings)
         importing.flush()
     importing.done.seconds = time.monotonic() - begun
     return importing.done
+
+
+@contextmanager
+def imported(source: str | os.PathLike[str], **how: Any) -> Iterator[ImportResult]:
+    """Import a source into a data set that goes afterwards; `how` are keywords of `import_bars`."""
+    with tempfile.TemporaryDirectory(prefix="rlwb-") as folder:
+        yield import_bars([source], Path(folder) / "set", **how)
 
 
 class _Importing:

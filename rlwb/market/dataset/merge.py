@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -87,8 +88,7 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
         left = np.delete(left, np.where(takes, first, first + 1))
     for kind, rows in found.items():
         at = np.sort(np.concatenate([left[:0], *rows]))
-        report.count(kind, len(at))
-        report.show(bars.finding(kind, int(row), files) for row in at[: max(0, report.room(kind))])
+        report.tell(kind, at, partial(bars.finding, kind, files=files))
     kept, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
     final = replace(bars, values=values)
     final = final if len(left) == len(final) else final.take(left)
@@ -106,9 +106,7 @@ def _count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> Non
     by_name = np.argsort(code, kind="stable") if (np.diff(code) < 0).any() else np.arange(len(code))
     back = (np.diff(bars.stamp[by_name]) < 0) & (np.diff(code[by_name]) == 0) & (np.diff(bars.source[by_name]) == 0)
     if back.any():
-        at = np.sort(by_name[1:][back])
-        report.count("unsorted", len(at))
-        report.show(bars.finding("unsorted", int(row), files) for row in at[: max(0, report.room("unsorted"))])
+        report.tell("unsorted", np.sort(by_name[1:][back]), partial(bars.finding, "unsorted", files=files))
 
 
 def _conflict_table(bars: Bars, kept: np.ndarray, other: np.ndarray) -> pd.DataFrame:

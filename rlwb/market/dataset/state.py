@@ -7,11 +7,8 @@ DIR/conflicts/000001.parquet   bars that differ from another bar of their stamp
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,15 +158,3 @@ def read_conflicts(directory: str | os.PathLike[str]) -> pd.DataFrame:
     sides = [f"{side}_{name}" for side in ("kept", "other") for name in ("source", "row", *MUST)]
     empty = pd.DataFrame(columns=["instrument", "datetime", *sides])
     return pd.concat([pd.read_parquet(path) for path in files], ignore_index=True) if files else empty
-
-
-@contextmanager
-def only_one(directory: Path) -> Iterator[None]:
-    """Let one import at a time write to the data set; the lock goes with the process that holds it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"another import writes to {directory}; wait until it is done.") from None
-        yield

@@ -86,10 +86,7 @@ class Stored:
 
     def frame(self) -> pd.DataFrame:
         """Return all bars in the schema's columns: instrument (category of text), datetime, and numbers."""
-        parts = list(self.parts())
-        if not parts:
-            return pd.DataFrame({"instrument": pd.Categorical([]), "datetime": pd.Series([], dtype="datetime64[ns]")})
-        bars = join(parts)
+        bars = join(list(self.parts()))
         names = pd.Index(bars.names.tolist(), dtype=object)
         columns = {
             "instrument": pd.Categorical.from_codes(bars.code.astype(np.int32), categories=names),
