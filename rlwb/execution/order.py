@@ -13,7 +13,7 @@ import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.rows import Rows
-from rlwb.market.clock import day_of, seconds_of
+from rlwb.market.calendar import day_of, seconds_of
 
 
 class Direction(IntEnum):

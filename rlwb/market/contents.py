@@ -22,37 +22,19 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Contents:
-    """What a source holds as it is, before any calendar is laid on it.
+    """What a source holds as it is, before any calendar is laid on it."""
 
-    Parameters
-    ----------
-    kind
-        The reader that reads it, ``"dataset"`` for a data set.
-    files, size
-        How many files, and their bytes.
-    bars, instruments, days
-        Rows; distinct ids; distinct dates of stamps, as they are written.
-    first, last
-        The earliest and latest stamp, ISO 8601; None without any.
-    columns
-        Those of the schema that are there.
-    report
-        What was ignored or changed while reading; of a data set, what its imports dropped and repaired.
-    dataset
-        What a data set says of itself: its calendar and sources.
-    """
-
-    kind: str
+    kind: str  # the reader that reads it, ``"dataset"`` for a data set
     files: int
-    size: int
+    size: int  # bytes of all files
     bars: int
     instruments: int
-    days: int
-    first: str | None
+    days: int  # distinct dates of stamps, as they are written
+    first: str | None  # the earliest stamp, ISO 8601; None without any
     last: str | None
-    columns: tuple[str, ...]
-    report: Report
-    dataset: State | None = None
+    columns: tuple[str, ...]  # those of the schema that are there
+    report: Report  # what was ignored or changed while reading; of a data set, what its imports dropped and repaired
+    dataset: State | None = None  # what a data set says of itself
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""

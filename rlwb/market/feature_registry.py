@@ -14,9 +14,8 @@ import numpy as np
 
 from rlwb import parts
 from rlwb.errors import ConfigError
-from rlwb.market.block import Block, Feature
 from rlwb.market.calendar import Calendar
-from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.catalogue import BUILT_IN, Block, Feature
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
 from rlwb.market.sessions import Sessions

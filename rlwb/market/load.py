@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import Building, PanelBuilder
-from rlwb.market.calendar import Calendar
-from rlwb.market.clock import day_of
+from rlwb.market.calendar import Calendar, day_of
 from rlwb.market.dataset.importing import imported
 from rlwb.market.dataset.state import STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored

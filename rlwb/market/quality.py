@@ -48,40 +48,18 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Quality:
-    """What a check found.
-
-    Parameters
-    ----------
-    source
-        What was checked.
-    calendar
-        The clock it was laid on.
-    bars, rows
-        Bars that are stored, and rows that were imported.
-    found
-        The findings.
-    instruments
-        Ids, sorted; I of them.
-    days
-        Days with a bar of any instrument, datetime64[D] of shape ``(D,)``.
-    coverage
-        Share of the session's ticks that have a price, float64 of shape ``(I, D)``; NaN outside the instrument's days.
-    zeros
-        Share of the priced ticks whose volume is 0, ``(I, D)``; NaN where there is no price.
-    windows
-        The worst findings, by kind, with the bars around them.
-    """
+    """What a check found, of I instruments on D days."""
 
     source: str
-    calendar: Calendar
-    bars: int
-    rows: int
+    calendar: Calendar  # the clock that the bars were laid on
+    bars: int  # that are stored
+    rows: int  # that were imported
     found: Report
-    instruments: tuple[str, ...]
-    days: np.ndarray
-    coverage: np.ndarray
-    zeros: np.ndarray
-    windows: Mapping[str, list[Window]] = field(default_factory=dict)
+    instruments: tuple[str, ...]  # sorted
+    days: np.ndarray  # with a bar of any instrument, datetime64[D] of shape (D,)
+    coverage: np.ndarray  # share of the session's ticks with a price, (I, D); NaN outside the instrument's days
+    zeros: np.ndarray  # share of the priced ticks whose volume is 0, (I, D); NaN where there is no price
+    windows: Mapping[str, list[Window]] = field(default_factory=dict)  # the worst findings by kind, with bars around
 
     @property
     def sound(self) -> bool:

@@ -108,17 +108,10 @@ def checksum_of(array: np.ndarray) -> str:
 
 
 def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
-    """Ask the system to read `rows` of a mapped array, all at once; an array in memory is left alone.
+    """Ask the system to read `rows` (n,) of a mapped array (S, …), all at once; an array in memory is left alone.
 
     Where a row is not in memory, touching it makes the system wait for it and for megabytes around it, which is right
     for a pass over all rows and ruins a draw of some. What is asked for is read alone, and side by side.
-
-    Parameters
-    ----------
-    array
-        Of shape ``(S, …)``, C-contiguous.
-    rows
-        Row numbers, int of shape ``(n,)``.
     """
     source: Any = array
     while isinstance(source, np.ndarray):

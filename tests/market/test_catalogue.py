@@ -20,8 +20,7 @@ from rlwb.market import (
     feature_names,
     feature_registry,
 )
-from rlwb.market.block import Block, Feature
-from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.catalogue import BUILT_IN, Block, Feature
 from rlwb.market.feature_registry import check_causal
 from rlwb.market.references import References
 from tests.market.helpers import day_bars, random_bars, raw_column

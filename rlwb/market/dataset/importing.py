@@ -19,9 +19,8 @@ from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path, write_json
-from rlwb.market.bars import Bars, bars_of, join
+from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.merge import OnConflict, keys_of, merge
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -46,35 +45,17 @@ BATCH_ROWS = 1 << 20
 
 @dataclass
 class ImportResult:
-    """What an import did.
-
-    Parameters
-    ----------
-    directory
-        The data set.
-    state
-        The data set as it is.
-    added, known
-        Names of the sources that were read now, and of those whose content was there already.
-    rows, bars
-        Rows that were read now, and bars that are stored more than before.
-    seconds
-        How long that took, the hashing included.
-    conflicts
-        Bars of now that differ from another bar of their stamp.
-    report
-        What was dropped and repaired now.
-    """
+    """What an import did."""
 
     directory: Path
-    state: State
-    added: list[str] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)
-    rows: int = 0
-    bars: int = 0
-    seconds: float = 0.0
-    conflicts: int = 0
-    report: Report = field(default_factory=lambda: Report(limit=LISTED))
+    state: State  # the data set as it is
+    added: list[str] = field(default_factory=list)  # names of the sources that were read now
+    known: list[str] = field(default_factory=list)  # of those whose content was there already
+    rows: int = 0  # that were read now
+    bars: int = 0  # that are stored more than before
+    seconds: float = 0.0  # that this took, the hashing included
+    conflicts: int = 0  # bars of now that differ from another bar of their stamp
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))  # of now
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -325,17 +306,7 @@ def _next_name(*taken: Mapping[str, int]) -> str:
 
 
 class BarProgress:
-    """Takes the calls of `import_bars` and `rlwb.market.quality.check_bars`: a bar where someone watches, else lines.
-
-    Parameters
-    ----------
-    bar
-        Whether to draw a bar with bars a second.
-    echo
-        Says a line, where no bar is drawn.
-    every
-        Seconds between two lines.
-    """
+    """Takes the calls of `import_bars` and `check_bars`: draws a `bar`, or says a line `every` so many seconds."""
 
     def __init__(self, *, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> None:
         self._drawn = bar

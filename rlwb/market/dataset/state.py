@@ -31,54 +31,30 @@ LISTED = 100
 
 @dataclass(frozen=True)
 class Imported:
-    """One source, as far as it was imported.
+    """One source, as far as it was imported."""
 
-    Parameters
-    ----------
-    number
-        1, 2, …; the column ``source`` of the bars.
-    name, path, bytes, sha256
-        What was read. Of several files, the hash is that of their names and hashes.
-    settings
-        How it was read, and the instrument that its name stands for; under others, the same content is another source.
-    rows, complete
-        Rows read so far, and whether those are all.
-    """
-
-    number: int
+    number: int  # 1, 2, …; the column ``source`` of the bars
     name: str
     path: str
     bytes: int
-    sha256: str
+    sha256: str  # of several files, that of their names and hashes
+    #: How it was read, and the instrument that its name stands for; under others, the same content is another source.
     settings: dict[str, Any]
-    rows: int = 0
-    complete: bool = False
+    rows: int = 0  # that were read so far
+    complete: bool = False  # whether those are all
 
 
 @dataclass(frozen=True)
 class State:
-    """The content of ``dataset.json``.
+    """The content of ``dataset.json``."""
 
-    Parameters
-    ----------
-    calendar
-        The clock that the bars are meant for. Their stamps are local to its zone and named by its label.
-    sources
-        In the order of their import.
-    files, conflicts
-        Names of the files of bars and of conflicts, in the order in which they were written, and how many each holds.
-    columns
-        Columns of the schema, beside instrument and datetime, that any source has; sorted.
-    report
-        What was dropped and repaired in all imports.
-    """
-
-    calendar: Calendar
-    sources: tuple[Imported, ...] = ()
+    calendar: Calendar  # which the bars are meant for: stamps are local to its zone and named by its label
+    sources: tuple[Imported, ...] = ()  # in the order of their import
+    #: Names of the files of bars and of conflicts, in the order in which they were written, and how many each holds.
     files: dict[str, int] = field(default_factory=dict)
     conflicts: dict[str, int] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    report: Report = field(default_factory=lambda: Report(limit=LISTED))
+    columns: tuple[str, ...] = ()  # of the schema, beside instrument and datetime, that any source has; sorted
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))  # of all imports
 
     @property
     def bars(self) -> int:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars, join
-from rlwb.market.calendar import Calendar
-from rlwb.market.clock import day_of
+from rlwb.market.calendar import Calendar, day_of
 from rlwb.market.dataset.state import BARS, STATE, read_state
 from rlwb.market.findings import Report
 from rlwb.market.source import check_found
@@ -28,23 +27,9 @@ _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
 
 
 class Stored:
-    """Bars of a data set, of which nothing is read yet.
+    """Bars of a data set, of which nothing is read yet; a `DataError` where it is not finished.
 
-    Parameters
-    ----------
-    directory
-        The data set.
-    instruments
-        Ids to keep; None keeps all.
-    start, end
-        First and last date of sessions to keep, both included.
-    leave_out
-        Names of files that are not read.
-
-    Raises
-    ------
-    DataError
-        For a data set that is not finished, and a first date after the last.
+    Of `instruments` and of sessions from `start` to `end`, both included; files named by `leave_out` are not read.
     """
 
     def __init__(
@@ -73,10 +58,7 @@ class Stored:
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
-        """Yield whole sessions, sorted by instrument and stamp, of about `PART_BARS`.
-
-        An instrument is in one part unless it is larger than that.
-        """
+        """Yield whole sessions, sorted, of about `PART_BARS`; an instrument is in one part unless it is larger."""
         calendar = calendar or self.state.calendar
         shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
         for pieces in self._plan(shift):
@@ -187,19 +169,9 @@ def write_file(path: Path, bars: Bars) -> None:
 def read_groups(
     path: Path, columns: list[str] | None = None, wanted: Callable[[int, pq.RowGroupMetaData], bool] | None = None
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the row groups of a file of bars, each with the row of the file that it begins with.
+    """Yield the row groups of a file of bars that `wanted` takes (first row, metadata), each with its first row.
 
-    Parameters
-    ----------
-    columns
-        Those to read; all by default.
-    wanted
-        Takes the first row and the metadata of a group and tells whether to read it; all by default.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing or damaged.
+    A file that is missing or damaged is a `DataError`.
     """
     try:
         with pq.ParquetFile(

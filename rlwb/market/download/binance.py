@@ -86,19 +86,11 @@ class BinanceArchive:
 
 @dataclass
 class Outcome:
-    """The result of a download.
+    """The result of a download."""
 
-    Attributes
-    ----------
-    fetched, present
-        Names of files that came now, and of those that were there whole.
-    missing
-        By symbol and month, the days that the archive does not hold; one sentence each.
-    """
-
-    fetched: list[str] = field(default_factory=list)
-    present: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)  # names of files that came now
+    present: list[str] = field(default_factory=list)  # of those that were there whole
+    missing: list[str] = field(default_factory=list)  # a sentence a symbol and month of which the archive lacks days
 
 
 def download_binance(
