@@ -33,31 +33,15 @@ OnConflict = Literal["keep", "replace"]
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars of several instruments; all arrays of shape ``(bars,)`` but `names`.
+    """Bars of several instruments; all arrays of shape ``(bars,)`` but `names`."""
 
-    Parameters
-    ----------
-    names
-        The instruments, sorted text.
-    code
-        Each bar's instrument as a number into `names`, int64.
-    stamp
-        Session-local stamps in microseconds since 1970, int64.
-    values
-        Float64 columns by name, those of `NUMBERS`; NaN is missing.
-    halted
-        Bool, or None where the source does not say.
-    source, row
-        Where each bar came from: number of the source (int32), and its row there, counted from 1 (int64); 0 = unknown.
-    """
-
-    names: np.ndarray
-    code: np.ndarray
-    stamp: np.ndarray
-    values: Mapping[str, np.ndarray]
-    halted: np.ndarray | None
-    source: np.ndarray
-    row: np.ndarray
+    names: np.ndarray  # the instruments, sorted text
+    code: np.ndarray  # each bar's instrument as a number into `names`, int64
+    stamp: np.ndarray  # session-local, in microseconds since 1970, int64
+    values: Mapping[str, np.ndarray]  # float64 by name, those of `NUMBERS`; NaN is missing
+    halted: np.ndarray | None  # bool; None where the source does not say
+    source: np.ndarray  # number of the source that each bar came from, int32
+    row: np.ndarray  # its row there, counted from 1, int64; 0 = unknown
 
     def __len__(self) -> int:
         return len(self.stamp)

@@ -186,8 +186,7 @@ class PanelBuilder:
     def _refuse(self) -> None:
         """Refuse what strict building does, and a panel without sessions."""
         report = self.report
-        if self._building.strict and report.problems():
-            found = "; ".join(report.sentence(kind) for kind in report.problems())
+        if self._building.strict and (found := report.refusal()):
             raise DataError(
                 f"the bars are not clean: {found}. Correct them, or load with strict=False to repair and count."
             )

@@ -17,6 +17,8 @@ import pandas as pd
 from rlwb.errors import ConfigError
 
 DAY_SECONDS = 86_400
+#: Dates beyond all that nanoseconds reach.
+_EARLIEST, _LATEST = np.datetime64("1677-01-01"), np.datetime64("2263-01-01")
 _DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ]\d.*)?")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 PRESETS: dict[str, dict[str, Any]] = {
@@ -37,11 +39,8 @@ _FIRST, _LAST = pd.Timestamp("2000-01-01"), pd.Timestamp("2030-12-31")
 def seconds_of(time: Any) -> float:
     """Return the seconds since local midnight of a time of day.
 
-    Parameters
-    ----------
-    time
-        Text ``"HH:MM"`` or ``"HH:MM:SS"`` (``"24:00"`` is the end of the day), a `datetime.time`, or anything
-        with hour, minute, second and microsecond, of which the date is ignored.
+    It is text ``"HH:MM"`` or ``"HH:MM:SS"`` (``"24:00"`` is the end of the day), a `datetime.time`, or anything with
+    hour, minute, second and microsecond, of which the date is ignored.
     """
     if isinstance(time, str):
         match = _TIME.fullmatch(time.strip())
@@ -61,11 +60,8 @@ def seconds_of(time: Any) -> float:
 def day_of(value: Any) -> np.datetime64:
     """Return a date of a setting, datetime64[D].
 
-    Parameters
-    ----------
-    value
-        Text ``YYYY-MM-DD`` or ``YYYYMMDD`` (also as a whole number), with or without a time of day, which is ignored,
-        or a date or stamp.
+    It is text ``YYYY-MM-DD`` or ``YYYYMMDD`` (also as a whole number), with or without a time of day, which is ignored,
+    or a date or stamp.
     """
     text = value.isoformat() if hasattr(value, "isoformat") else str(value).strip()
     match = _DATE.fullmatch(text)
@@ -75,6 +71,15 @@ def day_of(value: Any) -> np.datetime64:
         return np.datetime64("-".join(match.groups()), "D")
     except ValueError:
         raise ConfigError(f"the date {value!r} is not of the form YYYY-MM-DD, for example '2025-11-28'.") from None
+
+
+def span_of(start: Any, end: Any) -> tuple[np.datetime64, np.datetime64]:
+    """Return the first and last date of settings of which each may be None: no bound; datetime64[D]."""
+    first = _EARLIEST if start is None else day_of(start)
+    last = _LATEST if end is None else day_of(end)
+    if first > last:
+        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    return first, last
 
 
 def text_of(seconds: int) -> str:

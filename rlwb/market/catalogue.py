@@ -1,27 +1,7 @@
 """What a feature is made of, and the features that are built in.
 
-With ``p`` a price and ``v`` a volume or size at tick t of a session:
-
-========================== ============================================================================================
-open, high, low, close,    ``log(p[t] / reference)``, the reference being the last valid close of the instrument's
-bid, ask, vwap             earlier sessions, or, in a first session, the session's own first valid price
-returns                    ``log(close[t])`` less the log of the last valid close before it, of today or else of earlier
-                           sessions
-gap                        log of today's first valid price over the last valid close of earlier sessions, once known
-volume, bid_size, ask_size ``log1p(v[t] / reference)``, the reference being the mean tick volume of the instrument's
-                           last earlier session that traded, or, where there is none, today's mean so far
-spread                     ``log(ask[t] / bid[t])``
-imbalance                  ``(bid_size[t] - ask_size[t]) / (bid_size[t] + ask_size[t])``, from -1 (all is offered) to 1
-volatility                 root mean square of today's log returns so far, from close to close, a tick without a close
-                           being skipped
-volume_share               today's volume so far as a share of a usual day's, less the usual share by then; the usual
-                           day is the mean of the instrument's last 5 sessions, as far as they traded
-time                       share of the clock's ticks that are over, ``(t + 1) / T``
-yesterday_return           log of the last valid close over the first valid price of the instrument's session before
-yesterday_volatility       ``volatility`` at the end of the session before
-========================== ============================================================================================
-
-Each value is known when tick t is over; `MarketFeatures` shows a decision at tick t the values before t.
+Their definitions are in docs/features.md. Each value is known when tick t is over; `MarketFeatures` shows a decision at
+tick t the values before t.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class FeatureSettings:
     ----------
     columns
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
-        volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (`rlwb.market.catalogue`
+        volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (docs/features.md
         defines them), and your own as ``file.py:Name`` or ``package.module:Name``
         (`rlwb.market.feature_registry`), whose code is run when features are made.
     previous_day

@@ -21,15 +21,16 @@ import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import Building, PanelBuilder
-from rlwb.market.calendar import Calendar, day_of
+from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.importing import imported
 from rlwb.market.dataset.state import STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import canonical
+from rlwb.market.readers.content import digest_of
 from rlwb.market.schema import COLUMNS
 from rlwb.market.sessions import Sessions, save_parts
-from rlwb.market.source import Reading, check_found, open_source, refuse_unused
+from rlwb.market.source import Reading, check_found, names_of, open_source, refuse_unused
 from rlwb.market.store import is_panel, locked
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ def load_sessions(
     start: Any = None,
     end: Any = None,
     cache_dir: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **how: Any,
 ) -> Sessions:
     """Read, validate and lay out bars.
 
@@ -109,12 +110,12 @@ def load_sessions(
         Where the panel is built once and mapped from disk afterwards. Its folder is named by a key of all that the
         result depends on: the names and contents of the files, the calendar, every option, and the code of this
         package. A damaged panel is noticed by its checksums, built again, and counted in the report.
-    options
+    how
         How it is read: kind, options, … (`rlwb.market.source.Reading`), and how it is laid out: strict, min_coverage,
         volume_multiplier, prices (`rlwb.market.build.Building`).
     """
-    reading: Any = {name: value for name in Reading.__annotations__ if (value := options.pop(name, None))}
-    building = Building(**options)
+    reading: Any = {name: value for name in Reading.__annotations__ if (value := how.pop(name, None))}
+    building = Building(**how)
     path = Path(source)
     if is_panel(path) and reading.get("kind") is None:
         laid = {name: value for name, value in vars(building).items() if value != getattr(Building, name)}
@@ -126,8 +127,7 @@ def load_sessions(
         calendar = _calendar_of(path, calendar)
     if calendar is None:
         raise ConfigError(f"{path} needs a calendar: the session's segments, zone and label.")
-    if start is not None and end is not None and day_of(start) > day_of(end):
-        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    span_of(start, end)
     selection = {"instruments": instruments, "start": start, "end": end}
 
     def build(report: Report, place: Path | None, **rest: Any) -> Sessions:
@@ -189,16 +189,14 @@ def _panel(
     sessions = Sessions.open(source)
     if calendar is not None and calendar != sessions.calendar:
         raise ConfigError(f"{source} is a saved panel, which has a calendar of its own; leave the calendar out.")
-    if strict and sessions.report.problems():
-        found = "; ".join(sessions.report.sentence(kind) for kind in sessions.report.problems())
+    if strict and (found := sessions.report.refusal()):
         raise DataError(f"the bars of {source} were not clean: {found}. Correct them, or load with strict=False.")
-    keep = np.ones(len(sessions), dtype=bool)
-    if instruments is not None:
-        names = [instruments] if isinstance(instruments, str) else list(instruments)
-        check_found(names, sessions.index.names.tolist(), source)
-        keep &= np.isin(sessions.instruments, names)
-    keep &= True if start is None else sessions.dates >= day_of(start)
-    keep &= True if end is None else sessions.dates <= day_of(end)
+    first, last = span_of(start, end)
+    keep = (sessions.dates >= first) & (sessions.dates <= last)
+    names = names_of(instruments)
+    if names is not None:
+        check_found(names, sessions.index.codes, source)
+        keep &= np.isin(sessions.instruments, list(names))
     if not keep.any():
         span = f"{sessions.dates.min()} to {sessions.dates.max()}" if len(sessions) else "none"
         raise DataError(f"{source} has no session from {start} to {end}; its days are {span}.")
@@ -217,8 +215,7 @@ def _cache_key(path: Path, stored: bool, reading: Reading, settings: Mapping[str
     digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
     for file in source.files:
         name = os.path.relpath(file, path.parent)  # the folders say what the files are
-        with file.open("rb") as content:
-            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        digest.update(f"{name}\0{digest_of(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -273,11 +270,9 @@ def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:
 def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
     if start is None and end is None:
         return bars
-    first = pd.Timestamp.min if start is None else pd.Timestamp(day_of(start))
-    after = pd.Timestamp.max if end is None else pd.Timestamp(day_of(end)) + pd.Timedelta(days=1)
-    if first >= after:
-        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
     stamps = bars["datetime"]
     if isinstance(stamps.dtype, pd.DatetimeTZDtype):
         stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
-    return bars[(stamps >= first) & (stamps < after)]
+    first, last = span_of(start, end)
+    days = stamps.to_numpy().astype("datetime64[D]")
+    return bars[(days >= first) & (days <= last)]

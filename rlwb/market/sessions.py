@@ -241,15 +241,8 @@ def save_parts(
 ) -> Path:
     """Write one panel that comes in parts and need not fit into memory.
 
-    Parameters
-    ----------
-    parts
-        One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
-        their reports are added.
-    conclude
-        Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
-    extra
-        What else goes into the panel's JSON file.
+    Parts are of one calendar and with the same fields, all in all sorted by instrument and date. `conclude` takes the
+    whole panel, mapped, and returns its report, else those of the parts are added; `extra` goes into the JSON file too.
     """
     calendar: Calendar | None = None
     report = Report()

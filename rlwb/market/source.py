@@ -19,8 +19,6 @@ from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reade
 from rlwb.market.readers.content import one_line
 from rlwb.parts import Part, complete
 
-__all__ = ["TABLE", "Reading", "Source", "Unit", "check_found", "open_source", "refuse_unused"]
-
 _OF_TABLES = ("columns", "instrument_pattern", "datetime_format")
 
 
@@ -80,25 +78,13 @@ class Source:
         return [] if self.path.is_file() else sorted(beside(self.path))
 
     def batches(self, paths: Iterable[Path] | None = None) -> Iterator[pa.Table]:
-        """Yield the bars in the order of the source, a part of a file at a time.
+        """Yield the bars of `paths` (of `units`; all by default), a part of a file at a time, in order.
 
-        Parameters
-        ----------
-        paths
-            Paths of `units` to read; all by default, in which case files that are ignored are counted.
-
-        Yields
-        ------
-        pyarrow.Table
-            instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high, low,
-            close, volume and those of bid, ask, bid_size, ask_size, vwap and factor that the source has (float64;
-            null or NaN is missing), halted (bool, none missing). Of a table each row of the file is a row.
-
-        Raises
-        ------
-        DataError
-            One sentence that names the file and, where there is one, the row; and, after all bars, an instrument that
-            was asked for and is not there.
+        Tables have instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high,
+        low, close, volume and those of the schema's others that the source has (float64; null or NaN is missing; halted
+        bool, none missing). Of a table each row of the file is a row. Where all are read, files that are ignored are
+        counted. A `DataError` names the file and, where there is one, the row; and, after all bars, an instrument that
+        was asked for and is not there.
         """
         if paths is None:
             ignored = self.ignored
@@ -201,7 +187,7 @@ def open_source(
         refuse_unused(given, f"{place} is read as {found.name}")
     together = {**(reading.get("options") or {}), **given}
     complete("reader", Part(name=kind or found.name, **together))
-    return Source(place, found, together, _names(instruments), reading.get("source_timezone"), report or Report())
+    return Source(place, found, together, names_of(instruments), reading.get("source_timezone"), report or Report())
 
 
 def refuse_unused(given: Mapping[str, object], where: str) -> None:
@@ -239,7 +225,8 @@ class _Wanted(frozenset[str]):
         return table.filter(pc.is_in(table["instrument"], pa.array(sorted(self), pa.string())))
 
 
-def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
+def names_of(instruments: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the ids of a setting, one or several; what is no text is a `ConfigError`."""
     if instruments is None:
         return None
     names = [instruments] if isinstance(instruments, str) else list(instruments)

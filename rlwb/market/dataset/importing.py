@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -33,8 +33,10 @@ from rlwb.market.dataset.state import (
 )
 from rlwb.market.dataset.stored import overlapping, read_groups, write_file
 from rlwb.market.findings import Report, counted
+from rlwb.market.readers.base import TABLE
+from rlwb.market.readers.content import digest_of
 from rlwb.market.readers.table import only_instrument
-from rlwb.market.source import TABLE, Reading, Source, Unit, open_source
+from rlwb.market.source import Reading, Source, Unit, open_source
 from rlwb.market.store import locked
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
@@ -157,12 +159,9 @@ class _Importing:
     def __init__(self, directory: Path, state: State, on_conflict: OnConflict, progress: Progress | None) -> None:
         self.done = ImportResult(directory, state)
         self.state = state  # with what is not written yet; `done` has what is
-        self._directory = directory
-        self._on_conflict = on_conflict
-        self._progress = progress
+        self._directory, self._on_conflict, self._progress = directory, on_conflict, progress
         self._held: list[Bars] = []
-        self._rows = 0
-        self._found = Report(limit=LISTED)
+        self._rows, self._found = 0, Report(limit=LISTED)
         for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
             (directory / folder).mkdir(exist_ok=True)
             for path in (directory / folder).iterdir():
@@ -196,7 +195,7 @@ class _Importing:
             if _stamps(unit.files) != before:
                 raise DataError(f"{unit.path} changed while it was read; import it again, into a new folder.")
             self.state = self.state.with_source(replace(entry, complete=True))
-            self._found = self._found.merge(report)
+            self._found.absorb(report)
             self.done.added.append(entry.name)
 
     def flush(self) -> None:
@@ -239,9 +238,9 @@ class _Importing:
             only = only_instrument(path, settings.get("columns"), settings.get("instrument_pattern"))
             known |= {} if only is None else {"instrument": only}
         if unit.files == (path,):
-            digest = _sha256(path)
+            digest = digest_of(path)
         else:
-            lines = [f"{os.path.relpath(file, path)}\0{_sha256(file)}\n" for file in unit.files]
+            lines = [f"{os.path.relpath(file, path)}\0{digest_of(file)}\n" for file in unit.files]
             digest = hashlib.sha256("".join(lines).encode()).hexdigest()
         for one in self.state.sources:
             if (one.sha256, one.settings) == (digest, known):
@@ -305,47 +304,33 @@ def _next_name(*taken: Mapping[str, int]) -> str:
     return f"{max((int(name.partition('.')[0]) for names in taken for name in names), default=0) + 1:06d}.parquet"
 
 
-class BarProgress:
-    """Takes the calls of `import_bars` and `check_bars`: draws a `bar`, or says a line `every` so many seconds."""
+@contextmanager
+def bar_progress(*, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> Iterator[Progress]:
+    """Yield what takes the calls of `import_bars` and `check_bars`: a `bar`, or a line `every` so many seconds."""
+    drawn, current, before, said = tqdm(disable=True), "", 0, time.monotonic()
 
-    def __init__(self, *, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> None:
-        self._drawn = bar
-        self._echo = echo
-        self._every = every
-        self._bar: Any = None
-        self._name = ""
-        self._rows = 0
-        self._said = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def __call__(self, name: str, rows: int, total: int | None) -> None:
-        if name != self._name:
-            self.__exit__()
-            self._name, self._rows = name, 0
-            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True) if self._drawn else None
+    def take(name: str, rows: int, total: int | None) -> None:
+        nonlocal drawn, current, before, said
+        if name != current:
+            drawn.close()
+            drawn = tqdm(total=total, desc=name, unit=" bars", unit_scale=True, disable=not bar)
+            current, before = name, 0
         now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(rows - self._bar.n)
-        elif now - self._said >= self._every:
+        drawn.update(rows - drawn.n)
+        if not bar and now - said >= every:
             of = "" if total is None else f" of {total:,}"
-            self._echo(f"{name}: {rows:,}{of} bars, {(rows - self._rows) / (now - self._said):,.0f} bars/s")
-            self._rows, self._said = rows, now
+            echo(f"{name}: {rows:,}{of} bars, {(rows - before) / (now - said):,.0f} bars/s")
+            before, said = rows, now
+
+    try:
+        yield take
+    finally:
+        drawn.close()
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
     """Return what changes when a file is written: sizes and times."""
     return [((stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_place(directory: Path) -> None:

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars, join
-from rlwb.market.calendar import Calendar, day_of
+from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.state import BARS, STATE, read_state
 from rlwb.market.findings import Report
-from rlwb.market.source import check_found
+from rlwb.market.readers.content import one_line
+from rlwb.market.source import check_found, names_of
 
 #: Bars that are laid out at a time; they take some 0.3 GB on the way.
 PART_BARS = 1 << 20
@@ -52,9 +53,8 @@ class Stored:
             )
         self.files = [name for name in self.state.files if name not in leave_out]
         self.is_whole = instruments is None and start is None and end is None
-        self._wanted = [instruments] if isinstance(instruments, str) else instruments
-        self._first = -np.inf if start is None else int(day_of(start).astype(np.int64))
-        self._last = np.inf if end is None else int(day_of(end).astype(np.int64))
+        self._wanted = names_of(instruments)
+        self._days = np.array(span_of(start, end), dtype="datetime64[D]").astype(np.int64)
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
@@ -114,7 +114,7 @@ class Stored:
         if not found:
             return
         plan = pd.concat(found, ignore_index=True).astype({"instrument": "category"})
-        keep = plan["day"].between(self._first, self._last)
+        keep = plan["day"].between(*self._days)
         if self._wanted is not None:
             check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self.directory)
             keep &= plan["instrument"].isin(self._wanted)
@@ -186,8 +186,7 @@ def read_groups(
     except FileNotFoundError:
         raise DataError(f"{path} is missing; import its sources into a new folder.") from None
     except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} is damaged ({why}); import its sources into a new folder.") from None
+        raise DataError(f"{path} is damaged ({one_line(error)}); import its sources into a new folder.") from None
 
 
 def _holds(low: int, high: int, first: int, group: pq.RowGroupMetaData) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import re
 import warnings
@@ -33,6 +34,12 @@ _OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 def one_line(error: BaseException | str) -> str:
     """Return an exception's message on one line, or its class where it has none."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def visible(source: Path) -> list[Path]:
