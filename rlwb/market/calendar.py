@@ -21,6 +21,7 @@ DAY_SECONDS = 86_400
 _EARLIEST, _LATEST = np.datetime64("1677-01-01"), np.datetime64("2263-01-01")
 _DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ]\d.*)?")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
+
 PRESETS: dict[str, dict[str, Any]] = {
     "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
     "us": {"segments": (("09:30", "16:00"),), "timezone": "America/New_York"},

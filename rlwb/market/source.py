@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
-from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reader, in_zone, known_to, recognise
+from rlwb.market.readers.base import TABLE, Reader, canonical, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
 from rlwb.parts import Part, complete
 
@@ -44,11 +44,6 @@ class Source:
     def kind(self) -> str:
         """The reader's name, ``"table"`` for Parquet and CSV."""
         return self.reader.name
-
-    @property
-    def label(self) -> Label | None:
-        """What stamps name of a bar; None where the files do not say."""
-        return self.reader.label
 
     @cached_property
     def files(self) -> list[Path]:

@@ -130,10 +130,11 @@ def import_bars(
             raise DataError("there is nothing to import; name files or folders of bars.")
         label = importing.state.calendar.label
         for one in opened:
-            if one.label not in (None, label):
+            own = one.reader.label
+            if own not in (None, label):
                 raise ConfigError(
-                    f"{one.path} is read as {one.kind}, whose stamps name the {one.label} of a bar, and the "
-                    f"calendar's label is {label!r}; set it to {one.label!r}."
+                    f"{one.path} is read as {one.kind}, whose stamps name the {own} of a bar, and the calendar's label "
+                    f"is {label!r}; set it to {own!r}."
                 )
         settings = {name: value for name, value in {**reading, "instruments": instruments}.items() if value}
         for one in opened:
@@ -187,7 +188,14 @@ class _Importing:
                     zone = self.state.calendar.timezone
                     bars = bars_of(piece, zone, report, source=entry.number, file=entry.name, first=first)
                     entry = replace(entry, rows=entry.rows + piece.num_rows)
-                    self._add(bars, entry, piece.num_rows)
+                    self._held.append(bars)
+                    self._rows += piece.num_rows
+                    self.done.rows += piece.num_rows
+                    halted = () if bars.halted is None else ("halted",)
+                    columns = tuple(sorted({*self.state.columns, *bars.values, *halted}))
+                    self.state = replace(self.state.with_source(entry), columns=columns)
+                    if self._rows == BATCH_ROWS:
+                        self.flush()
                     at += piece.num_rows
                     if self._progress is not None:
                         self._progress(entry.name, entry.rows, total)
@@ -248,16 +256,6 @@ class _Importing:
         number = max((one.number for one in self.state.sources), default=0) + 1
         size = sum(file.stat().st_size for file in unit.files)
         return Imported(number, path.name, str(path.absolute()), size, digest, known)
-
-    def _add(self, bars: Bars, source: Imported, rows: int) -> None:
-        """Take bars of `rows` rows of a source that is read so far."""
-        self._held.append(bars)
-        self._rows += rows
-        self.done.rows += rows
-        columns = {*self.state.columns, *bars.values, *(() if bars.halted is None else ("halted",))}
-        self.state = replace(self.state.with_source(source), columns=tuple(sorted(columns)))
-        if self._rows == BATCH_ROWS:
-            self.flush()
 
     def _settle(self, new: Bars) -> tuple[Bars, pd.DataFrame, dict[str, Bars]]:
         """Merge new bars with those that are stored under the same stamps.

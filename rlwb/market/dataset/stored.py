@@ -28,9 +28,10 @@ _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
 
 
 class Stored:
-    """Bars of a data set, of which nothing is read yet; a `DataError` where it is not finished.
+    """Bars of a data set, of which nothing is read yet.
 
-    Of `instruments` and of sessions from `start` to `end`, both included; files named by `leave_out` are not read.
+    They are those of `instruments` and of sessions from `start` to `end`, both included, where these are given, less
+    the files that `leave_out` names. A data set that is not finished is a `DataError`, unless `unfinished` are allowed.
     """
 
     def __init__(

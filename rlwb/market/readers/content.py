@@ -27,7 +27,7 @@ MEGABYTES = 512
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 #: What reading a damaged file of separated values or Parquet raises.
 DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
-
+#: How a stamp ends that carries an offset.
 _OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 
 
