@@ -111,9 +111,9 @@ def import_(
     """
     from rlwb.experiment.notebook import is_attended
     from rlwb.market import import_bars
-    from rlwb.market.dataset.importing import BarProgress
+    from rlwb.market.dataset.importing import bar_progress
 
-    with BarProgress(bar=is_attended(), echo=typer.echo) as progress:
+    with bar_progress(bar=is_attended(), echo=typer.echo) as progress:
         done = import_bars(sources, out, on_conflict=on_conflict, progress=progress, **reading)
     _tell(done, json)
 
@@ -137,10 +137,10 @@ def check(
     """
     from rlwb.experiment.notebook import is_attended
     from rlwb.files import write_text
-    from rlwb.market.dataset.importing import BarProgress
+    from rlwb.market.dataset.importing import bar_progress
     from rlwb.market.quality import check_bars
 
-    with BarProgress(bar=is_attended(), echo=partial(typer.echo, err=True)) as progress:
+    with bar_progress(bar=is_attended(), echo=partial(typer.echo, err=True)) as progress:
         quality = check_bars(source, limit=limit, progress=progress, **reading)
     _tell(quality, json)
     if html is not None:

@@ -13,7 +13,7 @@ import pandas as pd
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
-from rlwb.market.clock import day_of
+from rlwb.market.calendar import day_of
 from rlwb.seeds import Stream, check_seed, normal
 
 PARTS = ("train", "valid", "test")

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rlwb.batch import Rows
 from rlwb.errors import ConfigError, OrderError
-from rlwb.market.clock import day_of, seconds_of
+from rlwb.market.calendar import day_of, seconds_of
 
 
 class Direction(IntEnum):

@@ -19,7 +19,7 @@ from rlwb.errors import OrderError
 from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
-from rlwb.market.clock import DAY_SECONDS
+from rlwb.market.calendar import DAY_SECONDS
 
 _SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)

@@ -5,11 +5,9 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.dataset.importing import import_bars
 from rlwb.market.dataset.state import read_conflicts, read_state
 from rlwb.market.feature_registry import feature, feature_names
-from rlwb.market.features import FeatureSettings, MarketFeatures
+from rlwb.market.features import FeatureSettings, MarketFeatures, Normaliser
 from rlwb.market.findings import Report
-from rlwb.market.load import load_sessions
-from rlwb.market.normaliser import Normaliser
-from rlwb.market.read import read_bars
+from rlwb.market.load import load_sessions, read_bars
 from rlwb.market.resample import resample
 from rlwb.market.sessions import Sessions
 from rlwb.market.synthetic import SyntheticSettings, sessions_to_bars, synthetic_bars, synthetic_sessions

@@ -35,21 +35,10 @@ COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_befor
 
 
 def session_factors(factor: np.ndarray, row: np.ndarray, names: np.ndarray, dates: np.ndarray) -> np.ndarray:
-    """Return the factor of each session, float64 of shape ``(S,)``.
+    """Return the factor of each session, float64 of shape ``(S,)``, out of that of each bar.
 
-    Parameters
-    ----------
-    factor
-        Of each bar, shape ``(bars,)``, sorted by session.
-    row
-        The session of each bar, of which every one of ``0..S-1`` has some.
-    names, dates
-        Instrument and date of the sessions, for messages.
-
-    Raises
-    ------
-    DataError
-        For a session whose bars have no factor above 0, or more than one.
+    Bars are sorted by session, `row` of shape ``(bars,)``, and each session has some. One whose bars have no factor
+    above 0, or more than one, is a `DataError` by its name and date.
     """
     if not len(row):
         return np.empty(0)
@@ -85,13 +74,6 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
     (`RATIOS`), and its volume a tick, over the median of up to five sessions before, lies nearer to that ratio than to
     no change and within a factor of 3 of it. So a price that halves on news, with many times the usual turnover, is not
     listed, nor is anything that has no volume, nor what is explained by factors, where the sessions have them.
-
-    Parameters
-    ----------
-    sessions
-        The panel.
-    levels
-        Its levels, where they were found before.
 
     Returns
     -------

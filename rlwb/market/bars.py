@@ -1,9 +1,11 @@
-"""Bars as arrays, on their way from a source through a data set into a panel."""
+"""Bars as arrays, on their way from a source through a data set into a panel: made, joined, each stamp kept once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,8 +15,8 @@ import pyarrow.compute as pc
 from rlwb.errors import DataError
 from rlwb.market.findings import Finding, Report
 from rlwb.market.readers.base import canonical
+from rlwb.market.readers.content import parse_stamps
 from rlwb.market.schema import COLUMNS, FIELDS, REQUIRED
-from rlwb.market.stamps import parse_stamps
 
 MUST = REQUIRED[2:]
 #: All columns that are numbers.
@@ -26,34 +28,20 @@ _PLAIN = ("code", "stamp", "source", "row")
 #: Stamps in microseconds that nanoseconds reach, as pandas has them.
 _EARLIEST, _LATEST = (int(stamp.value) // 1000 for stamp in (pd.Timestamp.min, pd.Timestamp.max))
 
+OnConflict = Literal["keep", "replace"]
+
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars of several instruments; all arrays of shape ``(bars,)`` but `names`.
+    """Bars of several instruments; all arrays of shape ``(bars,)`` but `names`."""
 
-    Parameters
-    ----------
-    names
-        The instruments, sorted text.
-    code
-        Each bar's instrument as a number into `names`, int64.
-    stamp
-        Session-local stamps in microseconds since 1970, int64.
-    values
-        Float64 columns by name, those of `NUMBERS`; NaN is missing.
-    halted
-        Bool, or None where the source does not say.
-    source, row
-        Where each bar came from: number of the source (int32), and its row there, counted from 1 (int64); 0 = unknown.
-    """
-
-    names: np.ndarray
-    code: np.ndarray
-    stamp: np.ndarray
-    values: Mapping[str, np.ndarray]
-    halted: np.ndarray | None
-    source: np.ndarray
-    row: np.ndarray
+    names: np.ndarray  # the instruments, sorted text
+    code: np.ndarray  # each bar's instrument as a number into `names`, int64
+    stamp: np.ndarray  # session-local, in microseconds since 1970, int64
+    values: Mapping[str, np.ndarray]  # float64 by name, those of `NUMBERS`; NaN is missing
+    halted: np.ndarray | None  # bool; None where the source does not say
+    source: np.ndarray  # number of the source that each bar came from, int32
+    row: np.ndarray  # its row there, counted from 1, int64; 0 = unknown
 
     def __len__(self) -> int:
         return len(self.stamp)
@@ -114,6 +102,11 @@ class Bars:
 
 def join(parts: Sequence[Bars]) -> Bars:
     """Return the bars of all parts, one after the other; what one of them lacks is missing."""
+    if not parts:
+        none = np.empty(0, np.int64)
+        return Bars(
+            np.empty(0, np.str_), none, none, dict.fromkeys(MUST, np.empty(0)), None, none.astype(np.int32), none
+        )
     if len(parts) == 1:
         return parts[0]
     names = np.unique(np.concatenate([part.names for part in parts]))
@@ -129,6 +122,104 @@ def join(parts: Sequence[Bars]) -> Bars:
     return Bars(names, values=values, halted=halted, **plain)
 
 
+class Merged(NamedTuple):
+    """The outcome of `merge`; arrays of shape ``(bars,)``."""
+
+    bars: Bars  # sorted by instrument and stamp, each once
+    origin: np.ndarray  # their row numbers in the bars that were given, int64
+    changed: np.ndarray  # whether a bar got an optional value from another of its stamp
+    conflicts: pd.DataFrame  # pairs of bars that contradict each other (`read_conflicts`)
+
+
+def keys_of(bars: Bars) -> pd.MultiIndex:
+    """Return the instrument and stamp of each bar, to find others by."""
+    names = pd.Categorical.from_codes(bars.code, categories=pd.Index(bars.names.tolist(), dtype=object))
+    return pd.MultiIndex.from_arrays([names, bars.stamp])
+
+
+def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep") -> Merged:
+    """Sort bars by instrument and stamp and keep one of each stamp.
+
+    Of bars from one source the last is kept. From two sources, equal bars are kept once, with every optional value that
+    one of them has; of different ones `on_conflict` keeps the first or takes the later. `bars` come in the order of
+    their sources, whose names by number are `files`; `report` counts everything that is moved or dropped.
+    """
+    order = left = np.arange(len(bars))
+    if not bars.is_sorted:
+        _count_unsorted(bars, report, files)
+        order = np.lexsort((bars.stamp, bars.code))
+        bars = bars.take(order)
+    changed = np.zeros(len(bars), dtype=bool)
+    values = dict(bars.values)
+    old = np.flatnonzero(_same_stamp(bars, left) & (np.diff(bars.source) == 0))  # of one source, the last is kept
+    same = _equal(values, old, old + 1, strictly=True)
+    left = np.delete(left, old)
+    found = {"duplicate_identical": [old[same]], "duplicate_conflicting": [old[~same]]}
+    found |= {"overlap_identical": [], "overlap_conflicting": []}
+    pairs = [(left[np.searchsorted(left, old[~same])], old[~same])]
+    while (repeated := _same_stamp(bars, left)).any():  # of several sources, the first and the second until one is left
+        first = np.flatnonzero(repeated & ~np.append(False, repeated[:-1]))
+        old, later = left[first], left[first + 1]
+        same = _equal(values, old, later, strictly=False)
+        found["overlap_identical"].append(later[same])
+        found["overlap_conflicting"].append(later[~same])
+        takes = ~same & (on_conflict == "replace")
+        kept, other = np.where(takes, later, old), np.where(takes, old, later)
+        pairs.append((kept[~same], other[~same]))
+        for name in set(MAY) & set(values):
+            column = values[name] = values[name].copy()
+            filled = same & np.isnan(column[old]) & ~np.isnan(column[later])
+            column[old[filled]] = column[later[filled]]
+            changed[old[filled]] = True
+        left = np.delete(left, np.where(takes, first, first + 1))
+    for kind, rows in found.items():
+        at = np.sort(np.concatenate([left[:0], *rows]))
+        report.tell(kind, at, partial(bars.finding, kind, files=files))
+    kept, other = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    final = replace(bars, values=values)
+    final = final if len(left) == len(final) else final.take(left)
+    return Merged(final, order[left], changed[left], _conflict_table(bars, kept, other))
+
+
+def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
+    """Tell of each of `rows` but the last whether the next has its instrument and stamp."""
+    return (np.diff(bars.code[rows]) == 0) & (np.diff(bars.stamp[rows]) == 0)
+
+
+def _count_unsorted(bars: Bars, report: Report, files: Mapping[int, str]) -> None:
+    """Count the bars that are earlier than the one before them of their source and instrument."""
+    code = bars.code
+    by_name = np.argsort(code, kind="stable") if (np.diff(code) < 0).any() else np.arange(len(code))
+    back = (np.diff(bars.stamp[by_name]) < 0) & (np.diff(code[by_name]) == 0) & (np.diff(bars.source[by_name]) == 0)
+    if back.any():
+        report.tell("unsorted", np.sort(by_name[1:][back]), partial(bars.finding, "unsorted", files=files))
+
+
+def _conflict_table(bars: Bars, kept: np.ndarray, other: np.ndarray) -> pd.DataFrame:
+    """Return pairs of bars, one row a pair: instrument, datetime, and of each side source, row and the prices."""
+    rank = np.argsort(kept, kind="stable")
+    sides = {"kept": kept[rank], "other": other[rank]}
+    columns: dict[str, object] = {
+        "instrument": bars.names[bars.code[sides["kept"]]].astype(object),
+        "datetime": bars.stamp[sides["kept"]].view("datetime64[us]"),
+    }
+    for side, rows in sides.items():
+        columns |= {f"{side}_source": bars.source[rows], f"{side}_row": bars.row[rows]}
+        columns |= {f"{side}_{name}": bars.values[name][rows] for name in MUST}
+    return pd.DataFrame(columns)
+
+
+def _equal(values: Mapping[str, np.ndarray], left: np.ndarray, right: np.ndarray, *, strictly: bool) -> np.ndarray:
+    """Tell of pairs of bars whether they are equal; unless strictly, a missing optional value contradicts nothing."""
+    same = np.ones(len(left), dtype=bool)
+    for name, column in values.items():
+        one, two = column[left], column[right]
+        either = name in MAY and not strictly
+        lacking = np.isnan(one) | np.isnan(two) if either else np.isnan(one) & np.isnan(two)
+        same &= (one == two) | lacking
+    return same
+
+
 def bars_of(
     table: pa.Table, zone: str | None, report: Report, *, source: int = 0, file: str = "", first: int | None = None
 ) -> Bars:
@@ -137,15 +228,12 @@ def bars_of(
     Parameters
     ----------
     table
-        Columns of the schema; stamps of any unit, local or with a zone.
-    zone
-        The session's, to which stamps with a zone are brought.
+        Columns of the schema; stamps of any unit, local or with a zone, which are brought to `zone`, the session's.
     report
         Where bars without instrument or stamp, and stamps finer than a microsecond, are counted.
-    source, file
-        Number and name of the source.
-    first
-        Its row that the table begins with, counted from 1; None where rows are not known.
+    source, file, first
+        Number and name of the source, and its row, counted from 1, that the table begins with; None where rows are not
+        known.
     """
     names, code = _codes(table["instrument"])
     stamp, there, fine = _local(table["datetime"], zone)

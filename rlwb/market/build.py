@@ -11,10 +11,9 @@ import pandas as pd
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.actions import session_factors
-from rlwb.market.bars import Bars, bars_of, table_of
+from rlwb.market.bars import Bars, bars_of, merge, table_of
 from rlwb.market.calendar import Calendar
 from rlwb.market.cleaning import CalendarCheck, Cleaning
-from rlwb.market.dataset.merge import merge
 from rlwb.market.findings import Finding, Report
 from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions, join_sessions
@@ -74,18 +73,10 @@ def build_sessions(frame: pd.DataFrame, calendar: Calendar, **options: Any) -> S
 class PanelBuilder:
     """A panel, some sessions at a time: iterate over it, then call `conclude`.
 
-    Parameters
-    ----------
-    parts
-        Gives the bars, the same each time it is called, in parts that hold whole sessions and are sorted by instrument
-        and stamp, from part to part too. It is called twice, unless there is one part: what all instruments together
-        show, early closes above all, is known after a first pass.
-    calendar, building
-        How they are laid out.
-    report
-        Findings from reading, which the panel's report starts with. It is complete when `conclude` was called.
-    files
-        Names of the sources by number, for findings.
+    `parts` gives the bars, the same each time it is called, in parts that hold whole sessions and are sorted by
+    instrument and stamp, from part to part too. It is called twice, unless there is one part: what all instruments
+    together show, early closes above all, is known after a first pass. `report` begins with the findings from reading
+    and is complete when `conclude` was called; `files` are the names of sources by number.
     """
 
     def __init__(
@@ -96,11 +87,8 @@ class PanelBuilder:
         report: Report,
         files: Mapping[int, str],
     ) -> None:
-        self.report = report
-        self._parts = parts
-        self._calendar = calendar
-        self._building = building
-        self._files = files
+        self.report, self._files = report, files
+        self._parts, self._calendar, self._building = parts, calendar, building
         self._levels: list[Levels] = []
         self._tables: list[pd.DataFrame] = []
 
@@ -174,11 +162,8 @@ class PanelBuilder:
         columns |= {"stamp": bars.stamp[first], "source": bars.source[first], "row": bars.row[first]}
         self._tables.append(pd.DataFrame(columns))
         kept = np.flatnonzero(~sparse[row])
-        target, tick, shape = (
-            (np.cumsum(~sparse) - 1)[row[kept]],
-            tick[kept],
-            (int((~sparse).sum()), calendar.num_ticks),
-        )
+        target, tick = (np.cumsum(~sparse) - 1)[row[kept]], tick[kept]
+        shape = int((~sparse).sum()), calendar.num_ticks
 
         def lay(column: np.ndarray, empty: Any) -> np.ndarray:
             laid = np.full(shape, empty)
@@ -201,8 +186,7 @@ class PanelBuilder:
     def _refuse(self) -> None:
         """Refuse what strict building does, and a panel without sessions."""
         report = self.report
-        if self._building.strict and report.problems():
-            found = "; ".join(report.sentence(kind) for kind in report.problems())
+        if self._building.strict and (found := report.refusal()):
             raise DataError(
                 f"the bars are not clean: {found}. Correct them, or load with strict=False to repair and count."
             )

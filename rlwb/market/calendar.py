@@ -1,9 +1,10 @@
-"""The session's clock: segments, ticks, days, and what the stamp of a bar names."""
+"""The session's clock: segments, ticks, days, and what the stamp of a bar names; dates and times of day of settings."""
 
 from __future__ import annotations
 
 import datetime as dt
 import difflib
+import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,7 +15,12 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.market.clock import DAY_SECONDS, day_of, seconds_of, text_of
+
+DAY_SECONDS = 86_400
+#: Dates beyond all that nanoseconds reach.
+_EARLIEST, _LATEST = np.datetime64("1677-01-01"), np.datetime64("2263-01-01")
+_DATE = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T ]\d.*)?")
+_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 
 PRESETS: dict[str, dict[str, Any]] = {
     "cn": {"segments": (("09:30", "11:30"), ("13:00", "15:00")), "timezone": "Asia/Shanghai"},
@@ -29,6 +35,58 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 #: Dates that an exchange's calendar speaks for, as far as the package knows; fixed, so that a run tomorrow has today's.
 _FIRST, _LAST = pd.Timestamp("2000-01-01"), pd.Timestamp("2030-12-31")
+
+
+def seconds_of(time: Any) -> float:
+    """Return the seconds since local midnight of a time of day.
+
+    It is text ``"HH:MM"`` or ``"HH:MM:SS"`` (``"24:00"`` is the end of the day), a `datetime.time`, or anything with
+    hour, minute, second and microsecond, of which the date is ignored.
+    """
+    if isinstance(time, str):
+        match = _TIME.fullmatch(time.strip())
+        if match is None:
+            raise ConfigError(f"the time {time!r} is not of the form HH:MM or HH:MM:SS; write for example '09:30'.")
+        hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        total = hours * 3600 + minutes * 60 + seconds
+        if minutes > 59 or seconds > 59 or total > DAY_SECONDS:
+            raise ConfigError(f"the time {time!r} does not exist; times run from 00:00 to 24:00.")
+        return total
+    if not hasattr(time, "hour"):
+        raise ConfigError(f"{time!r} is not a time of day; write it as quoted text, for example '11:30'.")
+    whole: float = time.hour * 3600 + time.minute * 60 + time.second
+    return whole + time.microsecond / 1e6 if time.microsecond else whole
+
+
+def day_of(value: Any) -> np.datetime64:
+    """Return a date of a setting, datetime64[D].
+
+    It is text ``YYYY-MM-DD`` or ``YYYYMMDD`` (also as a whole number), with or without a time of day, which is ignored,
+    or a date or stamp.
+    """
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value).strip()
+    match = _DATE.fullmatch(text)
+    try:
+        if match is None or isinstance(value, float):
+            raise ValueError
+        return np.datetime64("-".join(match.groups()), "D")
+    except ValueError:
+        raise ConfigError(f"the date {value!r} is not of the form YYYY-MM-DD, for example '2025-11-28'.") from None
+
+
+def span_of(start: Any, end: Any) -> tuple[np.datetime64, np.datetime64]:
+    """Return the first and last date of settings of which each may be None: no bound; datetime64[D]."""
+    first = _EARLIEST if start is None else day_of(start)
+    last = _LATEST if end is None else day_of(end)
+    if first > last:
+        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    return first, last
+
+
+def text_of(seconds: int) -> str:
+    """Return ``HH:MM``, or ``HH:MM:SS`` where seconds matter; the end of the day reads 24:00."""
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
+    return f"{text}:{seconds % 60:02d}" if seconds % 60 else text
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,127 @@
-"""The features that are built in.
+"""What a feature is made of, and the features that are built in.
 
-With ``p`` a price and ``v`` a volume or size at tick t of a session:
-
-========================== ============================================================================================
-open, high, low, close,    ``log(p[t] / reference)``, the reference being the last valid close of the instrument's
-bid, ask, vwap             earlier sessions, or, in a first session, the session's own first valid price
-returns                    ``log(close[t])`` less the log of the last valid close before it, of today or else of earlier
-                           sessions
-gap                        log of today's first valid price over the last valid close of earlier sessions, once known
-volume, bid_size, ask_size ``log1p(v[t] / reference)``, the reference being the mean tick volume of the instrument's
-                           last earlier session that traded, or, where there is none, today's mean so far
-spread                     ``log(ask[t] / bid[t])``
-imbalance                  ``(bid_size[t] - ask_size[t]) / (bid_size[t] + ask_size[t])``, from -1 (all is offered) to 1
-volatility                 root mean square of today's log returns so far, from close to close, a tick without a close
-                           being skipped
-volume_share               today's volume so far as a share of a usual day's, less the usual share by then; the usual
-                           day is the mean of the instrument's last 5 sessions, as far as they traded
-time                       share of the clock's ticks that are over, ``(t + 1) / T``
-yesterday_return           log of the last valid close over the first valid price of the instrument's session before
-yesterday_volatility       ``volatility`` at the end of the session before
-========================== ============================================================================================
-
-Each value is known when tick t is over; `MarketFeatures` shows a decision at tick t the values before t.
+Their definitions are in docs/features.md. Each value is known when tick t is over; `MarketFeatures` shows a decision at
+tick t the values before t.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
-from rlwb.market.block import Block, Feature
-from rlwb.market.references import first_valid, last_valid
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.calendar import Calendar
+from rlwb.market.references import References, first_valid, last_valid
 from rlwb.market.schema import PRICES, SIZES
+from rlwb.market.store import prefetch
 
 #: Sessions that make the usual day: a week smooths the noise of one day and still follows the instrument.
 PROFILE_DAYS = 5
+
+
+class Block:
+    """Some sessions, whole, and what earlier ones say of them: all that a feature reads.
+
+    ``block["close"]`` is the field of these sessions, float64 of shape ``(n, T)``, NaN where it is missing. A feature
+    may use, for its value at tick t, columns up to and including t, and whatever is said of earlier sessions. `rows`
+    are the sessions' row numbers in the panel, of shape ``(n,)``.
+    """
+
+    def __init__(self, references: References, rows: np.ndarray) -> None:
+        self.rows = np.asarray(rows)
+        self._references = references
+        self._sessions = references.sessions
+        self._kept: dict[str, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, field: str) -> np.ndarray:
+        if field not in self._kept:
+            self._kept[field] = self._take(field, self.rows)
+            self._kept[field].setflags(write=False)
+        return self._kept[field]
+
+    @property
+    def calendar(self) -> Calendar:
+        """The clock."""
+        return self._sessions.calendar
+
+    @cached_property
+    def in_session(self) -> np.ndarray:
+        """Bool of shape ``(n, T)``: True before the session's end."""
+        return np.arange(self.calendar.num_ticks)[None, :] < self._sessions.num_ticks[self.rows][:, None]
+
+    @cached_property
+    def price_reference(self) -> np.ndarray:
+        """`References.price`, float64 of shape ``(n, 1)``; in a first session known from the first price on."""
+        return self._references.price[self.rows][:, None]
+
+    @cached_property
+    def previous_close(self) -> np.ndarray:
+        """The last valid close of the instrument's earlier sessions, float64 of shape ``(n, 1)``; NaN where none is."""
+        return self._references.previous_close[self.rows][:, None]
+
+    @cached_property
+    def volume_reference(self) -> np.ndarray:
+        """`References.volume`, float64 of shape ``(n, 1)``."""
+        return self._references.volume[self.rows][:, None]
+
+    def earlier(self, field: str, days: int) -> np.ndarray:
+        """Return a field of the instrument's session `days` (1 = the last) before, ``(n, T)``; NaN where none is.
+
+        Prices and shares are those of today's session, where the sessions have factors.
+        """
+        if days < 1:
+            raise ConfigError(f"earlier sessions are 1, 2, … before, not {days}; today is block[{field!r}].")
+        before = self.rows - days
+        known = before >= self._sessions.first[self.rows]
+        values = self._take(field, np.where(known, before, self.rows))
+        values[~known] = np.nan
+        if self._sessions.factor is not None:
+            ratio = self._sessions.factor[np.where(known, before, self.rows)] / self._sessions.factor[self.rows]
+            values = values * ratio[:, None] if field in PRICES else values / ratio[:, None]
+        return values
+
+    def _take(self, name: str, rows: np.ndarray) -> np.ndarray:
+        fields = self._sessions.fields
+        if name not in fields:
+            raise DataError(f"a feature reads {name}, which these bars lack; they have {', '.join(fields)}.")
+        prefetch(fields[name], rows)
+        values: np.ndarray = fields[name][rows]
+        return values
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature."""
+
+    name: str  # in `FeatureSettings.columns` and in the observation
+    needs: tuple[str, ...]  # names of the fields that it reads
+    function: Callable[[Block], np.ndarray]  # to values of shape (n, T); what is not finite counts as missing
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """Return the raw values, float64 of shape ``(n, T)``, NaN where there is none."""
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            values = np.asarray(self.function(block), dtype=np.float64)
+        if values.shape != (len(block), block.calendar.num_ticks):
+            raise ConfigError(
+                f"feature {self.name} returns shape {values.shape} for {len(block)} sessions of "
+                f"{block.calendar.num_ticks} ticks; return one number for each of them."
+            )
+        finite = np.isfinite(values)
+        return values if finite.all() else np.where(finite, values, np.nan)
+
+    def check_fields(self, fields: tuple[str, ...]) -> None:
+        """Raise `DataError` unless all that it needs is among `fields`."""
+        missing = sorted(set(self.needs) - set(fields))
+        if missing:
+            raise DataError(
+                f"feature {self.name} needs {', '.join(missing)}, which these bars lack; they have {', '.join(fields)}."
+            )
 
 
 def _price(name: str, block: Block) -> np.ndarray:

@@ -11,8 +11,7 @@ import numpy as np
 
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars
-from rlwb.market.calendar import Calendar
-from rlwb.market.clock import text_of
+from rlwb.market.calendar import Calendar, text_of
 from rlwb.market.findings import Finding, Report
 from rlwb.market.schema import PRICES, QUOTES, SIZES, TRADE_PRICES
 
@@ -57,16 +56,9 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
 
 
 class Cleaning:
-    """Bars while they are laid on the clock; each method drops or changes some and counts them.
+    """Bars while they are laid on the clock; each method drops or changes some and counts them in `report`.
 
-    Parameters
-    ----------
-    bars
-        Sorted by instrument and stamp, each stamp once; `bars` is what is left of them, `at` where that lies.
-    calendar
-        The clock.
-    report, files
-        Where findings are counted, and the names of sources by number.
+    They come sorted by instrument and stamp, each stamp once; `bars` is what is left of them, `at` where that lies.
     """
 
     def __init__(self, bars: Bars, calendar: Calendar, report: Report, files: Mapping[int, str]) -> None:
@@ -181,10 +173,7 @@ class CalendarCheck:
             self._count[what] += int(mask.sum()) if count is None else count
 
     def drop_misplaced(self, cleaning: Cleaning) -> None:
-        """Drop bars of closed days, outside the session, or between ticks, and count what that says.
-
-        Whole sessions must come at once.
-        """
+        """Drop bars of closed days, outside the session, or between ticks, and count what whole sessions say."""
         calendar = self._calendar
         dates = cleaning.at.day.astype("datetime64[D]")
         if calendar.covers is not None:
@@ -240,12 +229,8 @@ class CalendarCheck:
         """Refuse bars of dates that the calendar does not cover, or of another length than its ticks; report the rest.
 
         The label is suspect when nearly every session has a bar at the edge that the other label would use, and hardly
-        any at its own edge of the same segment.
-
-        Returns
-        -------
-        days, ticks : ndarray of int64, of shape (days,)
-            The days that were seen, since 1970, sorted, and the ticks of each, early closes applied.
+        any at its own edge of the same segment. Returns the days that were seen, since 1970, sorted, and the ticks of
+        each, early closes applied; int64 of shape ``(days,)``.
         """
         calendar, count, first = self._calendar, self._count, self._first
         if count["outside"]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,44 +15,26 @@ from rlwb.market.bars import DAY, NUMBERS
 from rlwb.market.dataset.state import BARS, State, is_dataset
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report, counted
-from rlwb.market.source import open_source
+from rlwb.market.source import Reading, open_source
 
 _MOST = 20
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a source holds as it is, before any calendar is laid on it.
+    """What a source holds as it is, before any calendar is laid on it."""
 
-    Parameters
-    ----------
-    kind
-        The reader that reads it, ``"dataset"`` for a data set.
-    files, size
-        How many files, and their bytes.
-    bars, instruments, days
-        Rows; distinct ids; distinct dates of stamps, as they are written.
-    first, last
-        The earliest and latest stamp, ISO 8601; None without any.
-    columns
-        Those of the schema that are there.
-    report
-        What was ignored or changed while reading; of a data set, what its imports dropped and repaired.
-    dataset
-        What a data set says of itself: its calendar and sources.
-    """
-
-    kind: str
+    kind: str  # the reader that reads it, ``"dataset"`` for a data set
     files: int
-    size: int
+    size: int  # bytes of all files
     bars: int
     instruments: int
-    days: int
-    first: str | None
+    days: int  # distinct dates of stamps, as they are written
+    first: str | None  # the earliest stamp, ISO 8601; None without any
     last: str | None
-    columns: tuple[str, ...]
-    report: Report
-    dataset: State | None = None
+    columns: tuple[str, ...]  # those of the schema that are there
+    report: Report  # what was ignored or changed while reading; of a data set, what its imports dropped and repaired
+    dataset: State | None = None  # what a data set says of itself
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -84,13 +65,11 @@ class Contents:
         return "\n".join([*lines, *([self.report.as_text()] if self.report.counts else [])])
 
 
-def read_contents(
-    source: str | os.PathLike[str], *, kind: str | None = None, options: Mapping[str, Any] | None = None
-) -> Contents:
-    """Read `source` and tell what it holds; parameters as for `rlwb.market.source.open_source`."""
+def read_contents(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> Contents:
+    """Read `source` and tell what it holds; `reading` as for `rlwb.market.source.open_source`."""
     columns: dict[str, None] = {}
     state: State | None = None
-    if is_dataset(source) and kind is None and not options:
+    if is_dataset(source) and not any(reading.values()):
         stored = Stored(Path(source), unfinished=True)
         state, report, kind = stored.state, stored.state.report, "dataset"
         files = [Path(source) / BARS / name for name in state.files]
@@ -98,7 +77,7 @@ def read_contents(
         pieces = ((part.names[np.unique(part.code)].tolist(), part.stamp, len(part)) for part in stored.parts())
     else:
         report = Report()
-        opened = open_source(source, kind, options, report=report)
+        opened = open_source(source, report=report, **reading)
         kind, files = opened.kind, opened.files
         pieces = (_piece(table, columns) for table in opened.batches())
     bars, names, days, span = 0, set[str](), set[int](), list[int]()

@@ -5,7 +5,6 @@ A feature sees nothing of later ticks, later sessions or its neighbours (`check_
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,12 +13,12 @@ import numpy as np
 
 from rlwb import parts
 from rlwb.errors import ConfigError
-from rlwb.market.block import Block, Feature
 from rlwb.market.calendar import Calendar
-from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.catalogue import BUILT_IN, Block, Feature
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
 from rlwb.market.sessions import Sessions
+from rlwb.values import suggestion
 
 _INSTRUMENTS, _DAYS = 2, 7
 _TRIALS = 12
@@ -85,8 +84,7 @@ def check_name(name: str) -> None:
     """Raise `ConfigError`, with the names nearest to it, unless `name` can be a feature's; no code is run."""
     if name in _FEATURES or ":" in str(name) or name in parts.names("feature"):
         return
-    near = difflib.get_close_matches(str(name), _FEATURES, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(_FEATURES)}."
+    hint = suggestion(str(name), _FEATURES)
     raise ConfigError(f"there is no feature {name!r}; {hint} Your own is file.py:Name or package.module:Name.")
 
 

@@ -217,6 +217,10 @@ class Report:
         """Return the counts of what was dropped or repaired, which strict loading refuses."""
         return {kind: count for kind, count in self.ordered().items() if KINDS[kind].effect != "noted"}
 
+    def refusal(self) -> str:
+        """Return the problems as one sentence's end; empty without any."""
+        return "; ".join(map(self.sentence, self.problems()))
+
     def ordered(self) -> dict[str, int]:
         """Return the counts in the order of `KINDS`, whatever was found first."""
         return {kind: self.counts[kind] for kind in KINDS if kind in self.counts}

@@ -1,53 +1,96 @@
-"""From a file or folder of bars to `Sessions` in one call, through a data set and a cache of panels."""
+"""From a file or folder of bars to one table, or to `Sessions` through a data set and a cache of panels."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import inspect
 import json
 import logging
 import os
 import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.build import Building, PanelBuilder
-from rlwb.market.calendar import Calendar
-from rlwb.market.clock import day_of
-from rlwb.market.dataset.importing import import_bars
+from rlwb.market.calendar import Calendar, span_of
+from rlwb.market.dataset.importing import imported
 from rlwb.market.dataset.state import STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
+from rlwb.market.readers.base import canonical
+from rlwb.market.readers.content import digest_of
+from rlwb.market.schema import COLUMNS
 from rlwb.market.sessions import Sessions, save_parts
-from rlwb.market.source import check_found, open_source
-from rlwb.market.store import is_panel
+from rlwb.market.source import Reading, check_found, names_of, open_source, refuse_unused
+from rlwb.market.store import is_panel, locked
 
 _log = logging.getLogger(__name__)
+#: A table of bars is held some three times while it is joined and sorted.
+_COPIES = 3
+
+
+def read_bars(
+    source: str | os.PathLike[str],
+    *,
+    instruments: Sequence[str] | None = None,
+    start: Any = None,
+    end: Any = None,
+    timezone: str | None = None,
+    report: Report | None = None,
+    **reading: Unpack[Reading],
+) -> pd.DataFrame:
+    """Return all bars of a source in the schema's columns, sorted by instrument and stamp; nothing is repaired here.
+
+    Parameters
+    ----------
+    source
+        What one of the readers reads, or a data set (`rlwb.market.dataset`).
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
+    start, end
+        First and last date to keep, both included.
+    timezone
+        Zone whose dates `start` and `end` are, for stamps that carry an offset.
+    report
+        Where what is ignored, dropped or changed is counted, ``unsorted`` bars among them.
+    reading
+        How it is read: kind, options, … (`rlwb.market.source.Reading`).
+
+    Returns
+    -------
+    pandas.DataFrame
+        instrument (category of text), datetime (datetime64[ns], with a zone where the source's stamps have one), the
+        required columns and whichever optional ones are there: float64, NaN is missing; halted bool. Bars without an
+        instrument or a stamp come last.
+    """
+    report = report if report is not None else Report()
+    if _is_stored(source, reading):
+        stored = Stored(Path(source), instruments=instruments, start=start, end=end)
+        report.absorb(stored.told())
+        return stored.frame()
+    opened = open_source(source, instruments=instruments, report=report, **reading)
+    bars = _sorted(_frame(opened.batches(), Path(source)), report)
+    return _between(bars, start, end, timezone).reset_index(drop=True)
 
 
 def load_sessions(
     source: str | os.PathLike[str],
     calendar: Calendar | None = None,
     *,
-    kind: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    columns: Mapping[str, str] | None = None,
-    source_timezone: str | None = None,
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
     instruments: Sequence[str] | None = None,
     start: Any = None,
     end: Any = None,
     cache_dir: str | os.PathLike[str] | None = None,
-    **building: Any,
+    **how: Any,
 ) -> Sessions:
     """Read, validate and lay out bars.
 
@@ -58,57 +101,44 @@ def load_sessions(
     Parameters
     ----------
     source
-        A data set, a saved panel, or what one of the readers reads (`rlwb.market.source.open_source`, whose parameters
-        `kind` to `datetime_format` are).
+        A data set, a saved panel, or what one of the readers reads.
     calendar
         The clock.
-    instruments
-        Ids to keep, as text; one that the source lacks is a `DataError`.
-    start, end
-        First and last date of sessions to keep, both included.
+    instruments, start, end
+        As for `read_bars`; dates are those of sessions.
     cache_dir
         Where the panel is built once and mapped from disk afterwards. Its folder is named by a key of all that the
         result depends on: the names and contents of the files, the calendar, every option, and the code of this
         package. A damaged panel is noticed by its checksums, built again, and counted in the report.
-    building
-        Fields of `rlwb.market.build.Building`: strict, min_coverage, volume_multiplier, prices.
+    how
+        How it is read: kind, options, … (`rlwb.market.source.Reading`), and how it is laid out: strict, min_coverage,
+        volume_multiplier, prices (`rlwb.market.build.Building`).
     """
-    reading: dict[str, Any] = {
-        "options": options,
-        "columns": columns,
-        "source_timezone": source_timezone,
-        "instrument_pattern": instrument_pattern,
-        "datetime_format": datetime_format,
-    }
-    how = Building(**building)
+    reading: Any = {name: value for name in Reading.__annotations__ if (value := how.pop(name, None))}
+    building = Building(**how)
     path = Path(source)
-    if is_panel(path) and kind is None:
-        given = {
-            name: value for name, value in building.items() if name != "strict" and value != getattr(Building, name)
-        }
-        _refuse_options({**reading, **given}, f"{path} is a saved panel")
-        return _panel(path, calendar, instruments, start, end, how.strict)
-    stored = is_dataset(path) and kind is None
+    if is_panel(path) and reading.get("kind") is None:
+        laid = {name: value for name, value in vars(building).items() if value != getattr(Building, name)}
+        laid.pop("strict", None)
+        refuse_unused({**reading, **laid}, f"{path} is a saved panel")
+        return _panel(path, calendar, instruments, start, end, building.strict)
+    stored = _is_stored(path, reading)
     if stored:
-        _refuse_options(reading, f"{path} is a data set")
         calendar = _calendar_of(path, calendar)
     if calendar is None:
         raise ConfigError(f"{path} needs a calendar: the session's segments, zone and label.")
-    if start is not None and end is not None and day_of(start) > day_of(end):
-        raise ConfigError(f"start {start} is after end {end}; give the first date first.")
+    span_of(start, end)
     selection = {"instruments": instruments, "start": start, "end": end}
-    reading["kind"] = kind
 
     def build(report: Report, place: Path | None, **rest: Any) -> Sessions:
-        with tempfile.TemporaryDirectory(prefix="rlwb-load-") as folder:
-            directory = path if stored else Path(folder) / "set"
-            if not stored:
-                done = import_bars([path], directory, calendar=calendar, instruments=instruments, **reading)
+        new = nullcontext() if stored else imported(path, calendar=calendar, instruments=instruments, **reading)
+        with new as done:
+            if done is not None:
                 report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
-            bars = Stored(directory, **selection)
+            bars = Stored(path if done is None else done.directory, **selection)
             report.absorb(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
-            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, how, report, files)
+            builder = PanelBuilder(lambda: bars.parts(calendar), calendar, building, report, files)
             if place is None:
                 return builder.whole()
             save_parts(builder, place, conclude=builder.conclude, **rest)
@@ -116,13 +146,11 @@ def load_sessions(
 
     if cache_dir is None:
         return build(Report(), None)
-    settings = {"calendar": calendar.as_dict(), "reading": {**reading, **selection}, "building": vars(how)}
+    settings = {"calendar": calendar.as_dict(), "reading": {**reading, **selection}, "building": vars(building)}
     directory = Path(cache_dir) / _cache_key(path, stored, reading, settings)
     with suppress(DataError):
         return Sessions.open(directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one process at a time builds it; the lock goes with the process
+    with locked(directory.parent / f".{directory.name}.lock"):  # one process at a time builds it
         report = Report()
         if directory.exists():
             try:
@@ -132,6 +160,14 @@ def load_sessions(
                 report.add("cache_rebuilt", 1, str(directory))
                 shutil.rmtree(directory)
         return build(report, directory, settings=settings, source=str(source))
+
+
+def _is_stored(source: str | os.PathLike[str], reading: Reading) -> bool:
+    """Tell whether the bars of a data set are asked for; what says how files are read is refused then."""
+    if not is_dataset(source) or reading.get("kind") is not None:
+        return False
+    refuse_unused(reading, f"{source} is a data set")
+    return True
 
 
 def _calendar_of(source: Path, calendar: Calendar | None) -> Calendar:
@@ -153,29 +189,21 @@ def _panel(
     sessions = Sessions.open(source)
     if calendar is not None and calendar != sessions.calendar:
         raise ConfigError(f"{source} is a saved panel, which has a calendar of its own; leave the calendar out.")
-    if strict and sessions.report.problems():
-        found = "; ".join(sessions.report.sentence(kind) for kind in sessions.report.problems())
+    if strict and (found := sessions.report.refusal()):
         raise DataError(f"the bars of {source} were not clean: {found}. Correct them, or load with strict=False.")
-    keep = np.ones(len(sessions), dtype=bool)
-    if instruments is not None:
-        names = [instruments] if isinstance(instruments, str) else list(instruments)
-        check_found(names, sessions.index.names.tolist(), source)
-        keep &= np.isin(sessions.instruments, names)
-    keep &= True if start is None else sessions.dates >= day_of(start)
-    keep &= True if end is None else sessions.dates <= day_of(end)
+    first, last = span_of(start, end)
+    keep = (sessions.dates >= first) & (sessions.dates <= last)
+    names = names_of(instruments)
+    if names is not None:
+        check_found(names, sessions.index.codes, source)
+        keep &= np.isin(sessions.instruments, list(names))
     if not keep.any():
         span = f"{sessions.dates.min()} to {sessions.dates.max()}" if len(sessions) else "none"
         raise DataError(f"{source} has no session from {start} to {end}; its days are {span}.")
     return sessions if keep.all() else sessions.select(keep)
 
 
-def _refuse_options(options: Mapping[str, Any], where: str) -> None:
-    unused = next((name for name, value in options.items() if value), None)
-    if unused is not None:
-        raise ConfigError(f"{where}, where {unused} has no effect; drop it, or set kind.")
-
-
-def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def _cache_key(path: Path, stored: bool, reading: Reading, settings: Mapping[str, Any]) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this package."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(_code().encode())
@@ -187,8 +215,7 @@ def _cache_key(path: Path, stored: bool, reading: Mapping[str, Any], settings: M
     digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
     for file in source.files:
         name = os.path.relpath(file, path.parent)  # the folders say what the files are
-        with file.open("rb") as content:
-            digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        digest.update(f"{name}\0{digest_of(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -198,3 +225,54 @@ def _code() -> str:
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _frame(batches: Iterable[pa.Table], source: Path) -> pd.DataFrame:
+    """Return all tables as one, refused before they fill the memory."""
+    memory, held, tables = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 0, []
+    none = canonical(pa.table({"instrument": pa.nulls(0), "datetime": pa.nulls(0)}), str(source))
+    for table in chain([none], batches):
+        tables.append(table.set_column(0, "instrument", table["instrument"].dictionary_encode()))
+        held += tables[-1].nbytes
+        if held * _COPIES > memory:
+            raise DataError(
+                f"{source} holds over {held / 1e9:,.1f} GB of bars, of which some {_COPIES} times is needed, and this "
+                f"machine has {memory / 1e9:,.1f} GB of memory; read some instruments at a time, or import them "
+                "(rlwb data import)."
+            )
+    kind = tables[-1]["datetime"].type  # stamps that are all missing may have none
+    tables = [table.set_column(1, "datetime", table["datetime"].cast(kind)) for table in tables]
+    whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    del tables
+    columns = {name: whole[name] for name in COLUMNS if name in whole.column_names}
+    if "halted" in columns:
+        columns["halted"] = columns["halted"].fill_null(False)
+    del whole
+    return pa.table(columns).to_pandas(split_blocks=True, self_destruct=True)
+
+
+def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:
+    """Return the bars by instrument and stamp, those of one stamp in the order of the source."""
+    names = bars["instrument"].cat.categories
+    bars["instrument"] = bars["instrument"].cat.reorder_categories(sorted(names))
+    code = bars["instrument"].cat.codes.to_numpy().astype(np.int64)
+    stamps = bars["datetime"].astype("int64").to_numpy()
+    code = np.where((code < 0) | bars["datetime"].isna(), len(names), code)
+    order = np.argsort(code, kind="stable")
+    back = (np.diff(stamps[order]) < 0) & (np.diff(code[order]) == 0) & (code[order][1:] < len(names))
+    if back.any():
+        first = bars.iloc[order[1:][back][0]]
+        report.add("unsorted", int(back.sum()), f"{first['instrument']} {first['datetime']}")
+        order = np.lexsort((stamps, code))
+    return bars if (order == np.arange(len(order))).all() else bars.iloc[order]
+
+
+def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
+    if start is None and end is None:
+        return bars
+    stamps = bars["datetime"]
+    if isinstance(stamps.dtype, pd.DatetimeTZDtype):
+        stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
+    first, last = span_of(start, end)
+    days = stamps.to_numpy().astype("datetime64[D]")
+    return bars[(days >= first) & (days <= last)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,12 +15,13 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.market.bars import MUST, join
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.importing import Progress, import_bars
+from rlwb.market.dataset.importing import Progress, imported
 from rlwb.market.dataset.state import State, is_dataset, read_conflicts, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import KINDS, LISTED_ALWAYS, Finding, Report, counted
 from rlwb.market.schema import TRADE_PRICES
 from rlwb.market.sessions import Sessions, join_sessions
+from rlwb.market.source import Reading, refuse_unused
 
 __all__ = ["KINDS", "Finding", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]
 
@@ -48,40 +48,18 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Quality:
-    """What a check found.
-
-    Parameters
-    ----------
-    source
-        What was checked.
-    calendar
-        The clock it was laid on.
-    bars, rows
-        Bars that are stored, and rows that were imported.
-    found
-        The findings.
-    instruments
-        Ids, sorted; I of them.
-    days
-        Days with a bar of any instrument, datetime64[D] of shape ``(D,)``.
-    coverage
-        Share of the session's ticks that have a price, float64 of shape ``(I, D)``; NaN outside the instrument's days.
-    zeros
-        Share of the priced ticks whose volume is 0, ``(I, D)``; NaN where there is no price.
-    windows
-        The worst findings, by kind, with the bars around them.
-    """
+    """What a check found, of I instruments on D days."""
 
     source: str
-    calendar: Calendar
-    bars: int
-    rows: int
+    calendar: Calendar  # the clock that the bars were laid on
+    bars: int  # that are stored
+    rows: int  # that were imported
     found: Report
-    instruments: tuple[str, ...]
-    days: np.ndarray
-    coverage: np.ndarray
-    zeros: np.ndarray
-    windows: Mapping[str, list[Window]] = field(default_factory=dict)
+    instruments: tuple[str, ...]  # sorted
+    days: np.ndarray  # with a bar of any instrument, datetime64[D] of shape (D,)
+    coverage: np.ndarray  # share of the session's ticks with a price, (I, D); NaN outside the instrument's days
+    zeros: np.ndarray  # share of the priced ticks whose volume is 0, (I, D); NaN where there is no price
+    windows: Mapping[str, list[Window]] = field(default_factory=dict)  # the worst findings by kind, with bars around
 
     @property
     def sound(self) -> bool:
@@ -131,7 +109,7 @@ def check_bars(
     limit: int = 1000,
     calendar: Calendar | None = None,
     progress: Progress | None = None,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> Quality:
     """Check a data set, or any other source by importing it into a temporary one.
 
@@ -145,7 +123,7 @@ def check_bars(
         Called with ``"check"``, the bars that were checked so far, and all; before that as by `import_bars`, where that
         is needed.
     reading
-        For another source, the parameters `kind` to `datetime_format` of `import_bars`.
+        How another source is read (`rlwb.market.source.Reading`).
 
     Raises
     ------
@@ -155,17 +133,14 @@ def check_bars(
     if limit < 1:
         raise ConfigError(f"limit is {limit}; give a whole number of at least 1.")
     if is_dataset(source):
-        used = next((name for name, value in reading.items() if value), None)
-        if used is not None:
-            raise ConfigError(f"{source} is a data set, where {used} has no effect; drop it.")
+        refuse_unused(reading, f"{source} is a data set")
         return _check(Path(source), str(source), limit, calendar, progress)
     if not Path(source).exists():
         raise DataError(f"there is no file or folder {source}; check the path of the bars.")
     if calendar is None:
         raise ConfigError(f"{source} is no data set, so it needs a calendar: --calendar (calendar= in Python).")
-    with tempfile.TemporaryDirectory(prefix="rlwb-check-") as folder:
-        import_bars([source], Path(folder) / "set", calendar=calendar, progress=progress, **reading)
-        return _check(Path(folder) / "set", str(source), limit, None, progress)
+    with imported(source, calendar=calendar, progress=progress, **reading) as done:
+        return _check(done.directory, str(source), limit, None, progress)
 
 
 def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, progress: Progress | None) -> Quality:

@@ -22,13 +22,7 @@ def blocks(rows: np.ndarray, ticks: int) -> Iterator[np.ndarray]:
 
 
 class References:
-    """What earlier sessions say of each one; each array is found when it is first asked for.
-
-    Parameters
-    ----------
-    sessions
-        The panel.
-    """
+    """What earlier sessions of a panel say of each one; each array is found when it is first asked for."""
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -10,14 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rlwb.errors import DataError
-from rlwb.market.calendar import Calendar
+from rlwb.errors import ConfigError, DataError
+from rlwb.market.calendar import Calendar, day_of
 from rlwb.market.findings import Report
-from rlwb.market.index import SessionIndex
 from rlwb.market.schema import FIELDS
 from rlwb.market.store import Arrays, checksum_of, new_arrays, open_arrays
 
@@ -28,6 +28,18 @@ _TYPES: dict[str, Any] = {
     "halted": bool,
     "factor": np.float64,
 }
+
+_HALF = 1 << 31
+
+
+class SessionIndex(NamedTuple):
+    """Where the sessions of each instrument lie, by which they are found at 8 bytes a session."""
+
+    names: np.ndarray  # the distinct instruments, sorted, text of shape (I,)
+    first: np.ndarray  # their rows are `first` up to, not including, `stop`; int64 of shape (I,)
+    stop: np.ndarray
+    codes: dict[str, int]  # the number of each name
+    keys: np.ndarray  # of each session one that sorts as (instrument, date) does, int64 of shape (S,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,7 +125,12 @@ class Sessions:
     @cached_property
     def index(self) -> SessionIndex:
         """Where each instrument and date lies; ``index.names`` are the distinct instruments, sorted."""
-        return SessionIndex(self.instruments, self.dates)
+        first = np.flatnonzero(np.append(True, self.instruments[1:] != self.instruments[:-1])[: len(self)])
+        stop = np.append(first[1:], len(self))[: len(first)]
+        names = self.instruments[first]
+        code = np.repeat(np.arange(len(first)), stop - first)
+        codes = {name: number for number, name in enumerate(names.tolist())}
+        return SessionIndex(names, first, stop, codes, _key(code, self.dates.astype(np.int64)))
 
     @cached_property
     def first(self) -> np.ndarray:
@@ -139,19 +156,41 @@ class Sessions:
 
     def rows(self, instruments: Iterable[str], dates: Iterable[Any]) -> np.ndarray:
         """Return the row of each (instrument, date), int64; -1 where there is no such session."""
-        return self.index.rows(instruments, dates)
+        keys = self.index.keys
+        given = dates if isinstance(dates, np.ndarray) else list(dates)
+        days = np.asarray(given, dtype="datetime64[D]").astype(np.int64)
+        codes = np.array([self.index.codes.get(name, -1) for name in instruments], dtype=np.int64)
+        if len(codes) != len(days):
+            raise ValueError(f"{len(codes)} instruments and {len(days)} dates are given; give one date an instrument.")
+        if not len(self):
+            return np.full(len(codes), -1)
+        known = (codes >= 0) & (days >= -_HALF) & (days < _HALF)
+        wanted = _key(codes, np.where(known, days, 0))
+        found = np.minimum(np.searchsorted(keys, wanted), len(self) - 1)
+        return np.where(known & (keys[found] == wanted), found, -1)
 
     def row(self, instrument: str, date: Any) -> int:
-        """Return the row of one session.
-
-        Parameters
-        ----------
-        instrument
-            The id, as text.
-        date
-            Text ``YYYY-MM-DD`` or any date or timestamp of that day.
-        """
-        return self.index.row(instrument, date)
+        """Return the row of one session, of a date in any form; one that is not there is a `DataError`."""
+        if not isinstance(instrument, str):
+            raise DataError(f"instrument {instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
+        try:
+            day = day_of(date)
+        except ConfigError:
+            raise DataError(f"the date {date!r} of {instrument} cannot be read; write it as YYYY-MM-DD.") from None
+        code = self.index.codes.get(instrument)
+        if code is None:
+            near = difflib.get_close_matches(instrument, self.index.codes, n=1, cutoff=0.0)
+            hint = f"the nearest name is {near[0]}" if near else "there are no sessions at all"
+            raise DataError(f"instrument {instrument} has no session; {hint}.")
+        found = int(self.rows([instrument], [day])[0])
+        if found >= 0:
+            return found
+        own = self.dates[self.index.first[code] : self.index.stop[code]]
+        nearest = own[np.argmin(np.abs(own - day))]
+        raise DataError(
+            f"{instrument} has no session on {day}; the nearest is {nearest} (it has {len(own)}, "
+            f"{own[0]} to {own[-1]}). Its report says which were dropped."
+        )
 
     def select(self, rows: np.ndarray) -> Sessions:
         """Return the sessions of `rows` (bool of shape ``(S,)`` or row numbers), in the order of the panel.
@@ -202,15 +241,8 @@ def save_parts(
 ) -> Path:
     """Write one panel that comes in parts and need not fit into memory.
 
-    Parameters
-    ----------
-    parts
-        One or more, of one calendar and with the same fields, all in all sorted by instrument and date. The numbers in
-        their reports are added.
-    conclude
-        Called with the whole panel, mapped, when all parts are written; returns its report, in place of that sum.
-    extra
-        What else goes into the panel's JSON file.
+    Parts are of one calendar and with the same fields, all in all sorted by instrument and date. `conclude` takes the
+    whole panel, mapped, and returns its report, else those of the parts are added; `extra` goes into the JSON file too.
     """
     calendar: Calendar | None = None
     report = Report()
@@ -237,6 +269,10 @@ def join_sessions(parts: Sequence[Sessions], report: Report) -> Sessions:
     arrays = [part.as_arrays() for part in parts]
     whole = {name: np.concatenate([one[name] for one in arrays]) for name in arrays[0]}
     return _of_arrays(whole, parts[0].calendar, report, None)
+
+
+def _key(code: np.ndarray, day: np.ndarray) -> np.ndarray:
+    return code.astype(np.int64) * (2 * _HALF) + (day + _HALF)
 
 
 def _of_arrays(arrays: Arrays, calendar: Calendar, report: Report, directory: Path | None) -> Sessions:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from rlwb.market.actions import price_ratio, suspected_splits
 from rlwb.market.bars import Bars
-from rlwb.market.clock import text_of
+from rlwb.market.calendar import text_of
 from rlwb.market.findings import Finding, Report, counted
 from rlwb.market.references import Levels
 from rlwb.market.sessions import Sessions
@@ -36,14 +36,8 @@ def inspect_ticks(
 ) -> None:
     """Count what the ticks of some sessions show.
 
-    Parameters
-    ----------
-    panel
-        The sessions.
-    bars, at
-        The bars they were made of, and the index of each tick's bar, int of shape ``(S, T)``; -1 where there is none.
-    widened, report, files
-        See `rlwb.market.cleaning.Cleaning`.
+    They were made of `bars`, each tick of the bar number `at`, int of shape ``(S, T)``, -1 where there is none;
+    `widened`, `report` and `files` are those of `rlwb.market.cleaning.Cleaning`.
     """
     close, calendar = panel.fields["close"], panel.calendar
     priced = np.isfinite(close)
@@ -54,10 +48,8 @@ def inspect_ticks(
 
     def missing(row: int) -> Finding:
         what = f"{counted(int(gaps[row]), 'ticks')} of the session, this is the first"
-        date, time = str(panel.dates[row]), text_of(int(stamp[np.argmax(lacking[row])]))
-        return Finding(
-            "missing_tick", what, str(panel.instruments[row]), date, f"{date} {time}", value=float(gaps[row])
-        )
+        name, date, time = str(panel.instruments[row]), str(panel.dates[row]), stamp[np.argmax(lacking[row])]
+        return Finding("missing_tick", what, name, date, f"{date} {text_of(int(time))}", value=float(gaps[row]))
 
     report.tell("missing_tick", np.flatnonzero(gaps), missing, count=gaps.sum())
 
@@ -137,14 +129,9 @@ def inspect_sessions(
 ) -> None:
     """Count what the sessions of a whole panel show beside each other; fields of the panel are not read.
 
-    Parameters
-    ----------
-    panel, levels
-        The sessions that are kept, and their levels.
-    table
-        One row a session that has bars, those included that are too sparse to keep: instrument, day (since 1970),
-        length in ticks, priced and zeros (ticks with a price, and those of them with a volume of 0), kept, and stamp,
-        source and row of its first bar.
+    `table` has one row a session that has bars, those included that are too sparse to keep: instrument, day (since
+    1970), length in ticks, priced and zeros (ticks with a price, and those of them with a volume of 0), kept, and
+    stamp, source and row of its first bar.
     """
     report.totals.update(instruments=len(panel.index.names), days=len(np.unique(panel.dates)))
     kept = np.flatnonzero(table["kept"])

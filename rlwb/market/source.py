@@ -8,18 +8,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
-from rlwb.market.readers.base import TABLE, Label, Reader, canonical, find_reader, in_zone, known_to, recognise
+from rlwb.market.readers.base import TABLE, Reader, canonical, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
 from rlwb.parts import Part, complete
 
-__all__ = ["TABLE", "Source", "Unit", "check_found", "open_source"]
+_OF_TABLES = ("columns", "instrument_pattern", "datetime_format")
 
 
 class Unit(NamedTuple):
@@ -44,11 +44,6 @@ class Source:
     def kind(self) -> str:
         """The reader's name, ``"table"`` for Parquet and CSV."""
         return self.reader.name
-
-    @property
-    def label(self) -> Label | None:
-        """What stamps name of a bar; None where the files do not say."""
-        return self.reader.label
 
     @cached_property
     def files(self) -> list[Path]:
@@ -78,25 +73,13 @@ class Source:
         return [] if self.path.is_file() else sorted(beside(self.path))
 
     def batches(self, paths: Iterable[Path] | None = None) -> Iterator[pa.Table]:
-        """Yield the bars in the order of the source, a part of a file at a time.
+        """Yield the bars of `paths` (of `units`; all by default), a part of a file at a time, in order.
 
-        Parameters
-        ----------
-        paths
-            Paths of `units` to read; all by default, in which case files that are ignored are counted.
-
-        Yields
-        ------
-        pyarrow.Table
-            instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high, low,
-            close, volume and those of bid, ask, bid_size, ask_size, vwap and factor that the source has (float64;
-            null or NaN is missing), halted (bool, none missing). Of a table each row of the file is a row.
-
-        Raises
-        ------
-        DataError
-            One sentence that names the file and, where there is one, the row; and, after all bars, an instrument that
-            was asked for and is not there.
+        Tables have instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high,
+        low, close, volume and those of the schema's others that the source has (float64; null or NaN is missing; halted
+        bool, none missing). Of a table each row of the file is a row. Where all are read, files that are ignored are
+        counted. A `DataError` names the file and, where there is one, the row; and, after all bars, an instrument that
+        was asked for and is not there.
         """
         if paths is None:
             ignored = self.ignored
@@ -120,9 +103,11 @@ class Source:
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
         passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
+        first = 1
         try:
             for table in self.reader(path, **self.options, **passed):
-                bars = canonical(table, str(path))
+                bars = canonical(table, str(path), first)
+                first += len(bars)
                 zone = bars["datetime"].type.tz
                 if self.timezone is not None and zone is not None:
                     raise DataError(f"{path}: the stamps carry a zone ({zone}) already; leave source_timezone out.")
@@ -133,38 +118,50 @@ class Source:
             raise DataError(f"{path} cannot be read ({one_line(error)}); check its files and their rights.") from None
 
 
-def open_source(
-    path: str | os.PathLike[str],
-    kind: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    *,
-    instruments: Sequence[str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
-    source_timezone: str | None = None,
-    report: Report | None = None,
-) -> Source:
-    r"""Return a source of bars, of which nothing is read yet.
+class Reading(TypedDict, total=False):
+    """Keywords of every function that reads a source: how its files are read.
 
     Parameters
     ----------
-    path
-        A file or folder of what one of the readers reads: Parquet, CSV, a Qlib directory … (docs/readers).
     kind
         The reader: a built-in's name, one of an installed package (entry point of the group ``rlwb.readers``),
         ``package.module:Name`` or ``file.py:Name``. Without it, the names of files and folders say.
     options
         Options of the reader, by name.
-    instruments
-        Ids to keep, as text; one that the source lacks is a `DataError`.
     columns, instrument_pattern, datetime_format
         Options of the reader of Parquet and CSV (`rlwb.market.readers.table.read_table`).
     source_timezone
         Zone of stamps that carry no offset, where it is not the session's: ``"UTC"`` for many vendors. A local time
         that the zone skips or repeats becomes missing.
+    """
+
+    kind: str | None
+    options: Mapping[str, Any] | None
+    columns: Mapping[str, str] | None
+    instrument_pattern: str | None
+    datetime_format: str | None
+    source_timezone: str | None
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    instruments: Sequence[str] | None = None,
+    report: Report | None = None,
+    **reading: Unpack[Reading],
+) -> Source:
+    """Return a source of bars, of which nothing is read yet.
+
+    Parameters
+    ----------
+    path
+        A file or folder of what one of the readers reads: Parquet, CSV, a Qlib directory … (docs/readers).
+    instruments
+        Ids to keep, as text; one that the source lacks is a `DataError`.
     report
         Where what is ignored, dropped or changed is counted.
+    reading
+        See `Reading`.
 
     Raises
     ------
@@ -173,17 +170,26 @@ def open_source(
     DataError
         Where there is no such file or folder, and where two readers recognise it.
     """
-    place = Path(path)
+    unknown = next((name for name in reading if name not in Reading.__annotations__), None)
+    if unknown is not None:
+        raise TypeError(f"there is no keyword {unknown!r}; those of reading are {', '.join(Reading.__annotations__)}.")
+    place, kind = Path(path), reading.get("kind")
     if not place.exists():
         raise DataError(f"there is no file or folder {place}; check the path of the bars.")
     found = find_reader(kind) if kind else recognise(place)
-    given = {"columns": columns, "instrument_pattern": instrument_pattern, "datetime_format": datetime_format}
-    of_tables = {name: value for name, value in given.items() if value}
-    if of_tables and found.name != TABLE:
-        raise ConfigError(f"{place} is read as {found.name}, where {next(iter(of_tables))} has no effect; drop it.")
-    together = {**(options or {}), **of_tables}
+    given = {name: value for name, value in reading.items() if name in _OF_TABLES and value}
+    if found.name != TABLE:
+        refuse_unused(given, f"{place} is read as {found.name}")
+    together = {**(reading.get("options") or {}), **given}
     complete("reader", Part(name=kind or found.name, **together))
-    return Source(place, found, together, _names(instruments), source_timezone, report or Report())
+    return Source(place, found, together, names_of(instruments), reading.get("source_timezone"), report or Report())
+
+
+def refuse_unused(given: Mapping[str, object], where: str) -> None:
+    """Raise `ConfigError` for the first of the keywords `given` that has a value; `where` says why it is no use."""
+    unused = next((name for name, value in given.items() if value), None)
+    if unused is not None:
+        raise ConfigError(f"{where}, where {unused} has no effect; drop it.")
 
 
 def check_found(wanted: Iterable[str], present: Collection[str], source: str | os.PathLike[str]) -> None:
@@ -214,7 +220,8 @@ class _Wanted(frozenset[str]):
         return table.filter(pc.is_in(table["instrument"], pa.array(sorted(self), pa.string())))
 
 
-def _names(instruments: Sequence[str] | None) -> frozenset[str] | None:
+def names_of(instruments: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the ids of a setting, one or several; what is no text is a `ConfigError`."""
     if instruments is None:
         return None
     names = [instruments] if isinstance(instruments, str) else list(instruments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import mmap
@@ -34,6 +35,18 @@ Arrays = Mapping[str, np.ndarray]
 def is_panel(source: str | os.PathLike[str]) -> bool:
     """Tell whether `source` is the folder of a saved panel."""
     return (Path(source) / META).is_file()
+
+
+@contextmanager
+def locked(path: Path, refusal: str = "") -> Iterator[None]:
+    """Hold the lock `path`, which goes with the process: wait for it, or, with a `refusal`, raise that `DataError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except BlockingIOError:
+            raise DataError(refusal) from None
+        yield
 
 
 @contextmanager
@@ -95,17 +108,10 @@ def checksum_of(array: np.ndarray) -> str:
 
 
 def prefetch(array: np.ndarray, rows: np.ndarray) -> None:
-    """Ask the system to read `rows` of a mapped array, all at once; an array in memory is left alone.
+    """Ask the system to read `rows` (n,) of a mapped array (S, …), all at once; an array in memory is left alone.
 
     Where a row is not in memory, touching it makes the system wait for it and for megabytes around it, which is right
     for a pass over all rows and ruins a draw of some. What is asked for is read alone, and side by side.
-
-    Parameters
-    ----------
-    array
-        Of shape ``(S, …)``, C-contiguous.
-    rows
-        Row numbers, int of shape ``(n,)``.
     """
     source: Any = array
     while isinstance(source, np.ndarray):

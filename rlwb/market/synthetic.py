@@ -24,8 +24,9 @@ signal's share of the variance is the same all day and the stylised facts hold a
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -174,11 +175,27 @@ def _shocks(rng: np.random.Generator, settings: SyntheticSettings, calendar: Cal
     return np.clip(rng.standard_t(settings.tail, (settings.days, calendar.num_ticks)) * unit, -10, 10)
 
 
+@cache
+def _recursion() -> Callable[[np.ndarray, float], np.ndarray]:
+    from numba import njit  # slow to import, and of the market's modules only this one needs it
+
+    @njit(cache=True)
+    def run(rows: np.ndarray, decay: float) -> np.ndarray:
+        sums = np.empty_like(rows)
+        for row in range(rows.shape[0]):
+            last = 0.0
+            for at in range(rows.shape[1]):
+                last = decay * last + rows[row, at]
+                sums[row, at] = last
+        return sums
+
+    return run
+
+
 def _decaying_sum(values: np.ndarray, decay: float) -> np.ndarray:
     """Return ``y[t] = decay * y[t - 1] + values[t]`` along the last axis."""
-    from scipy.signal import lfilter  # slow to import, and only the synthetic market needs it
-
-    return np.asarray(lfilter([1.0], [1.0, -decay], values))
+    rows = np.ascontiguousarray(values).reshape(-1, values.shape[-1])
+    return _recursion()(rows, decay).reshape(values.shape)
 
 
 def _autoregression(noise: np.ndarray, decay: float) -> np.ndarray:

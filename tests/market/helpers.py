@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.market import Calendar, Sessions
-from rlwb.market.block import Block
+from rlwb.market.catalogue import Block
 from rlwb.market.feature_registry import find_feature
 from rlwb.market.references import References
 

@@ -20,8 +20,7 @@ from rlwb.market import (
     feature_names,
     feature_registry,
 )
-from rlwb.market.block import Block, Feature
-from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.catalogue import BUILT_IN, Block, Feature
 from rlwb.market.feature_registry import check_causal
 from rlwb.market.references import References
 from tests.market.helpers import day_bars, random_bars, raw_column
@@ -195,7 +194,11 @@ def test_what_cannot_be_added_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("volumeshare", "did you mean volume_share"), ("spraed", "did you mean spread"), ("xyz", "there are open, high")],
+    [
+        ("volumeshare", "did you mean volume_share"),
+        ("spraed", "did you mean spread"),
+        ("xyz", "choose among open, high"),
+    ],
 )
 def test_unknown_names_are_refused_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=rf"no feature '{name}'; {hint}"):

@@ -13,8 +13,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.execution import TWAP, ExecutionRules
 from rlwb.market import Calendar, MarketFeatures, Sessions, build_sessions, load_sessions, resample, sessions_to_bars
 from rlwb.market.actions import suspected_splits
-from rlwb.market.block import Block
-from rlwb.market.catalogue import BUILT_IN
+from rlwb.market.catalogue import BUILT_IN, Block
 from rlwb.market.references import References, previous_close
 from tests.execution.markets import order, run
 from tests.market.helpers import day_bars, random_bars, raw_column

@@ -10,7 +10,7 @@ import pytest
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Report, build_sessions
 from rlwb.market.bars import bars_of
-from rlwb.market.stamps import parse_stamps
+from rlwb.market.readers.content import parse_stamps
 from tests.market.helpers import day_bars
 
 NY = "America/New_York"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from rlwb.errors import ConfigError
 from rlwb.market import Sessions, SyntheticSettings, build_sessions, resample, synthetic_bars, synthetic_sessions
 from rlwb.market.stylised import log_returns, return_autocorrelation, stylised_facts, variance_ratio, volatility_profile
+from rlwb.market.synthetic import _decaying_sum
 
 LARGE = {"instruments": 40, "days": 160}
 
@@ -141,3 +146,22 @@ def test_a_mean_reversion_trader_gains_with_the_signal_only(market: Sessions, ma
 def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         SyntheticSettings(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(1,), (4_000,), (5, 241)])
+@pytest.mark.parametrize("decay", [0.1, 0.5 ** (1 / 40), 0.999_999])
+def test_the_recursion_gives_the_bits_of_scipys_filter(shape: tuple[int, ...], decay: float) -> None:
+    values = np.random.default_rng(0).standard_normal(shape)
+    expected = lfilter([1.0], [1.0, -decay], values)
+    np.testing.assert_array_equal(_decaying_sum(values, decay).view(np.int64), expected.view(np.int64))
+
+
+def test_a_synthetic_market_is_made_without_the_large_parts_of_scipy() -> None:
+    code = """
+import sys
+from rlwb.market import SyntheticSettings, synthetic_sessions
+synthetic_sessions(SyntheticSettings(instruments=1, days=2))
+assert not {"scipy.signal", "scipy.stats"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

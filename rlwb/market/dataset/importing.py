@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,8 @@ from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path, write_json
-from rlwb.market.bars import Bars, bars_of, join
+from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
-from rlwb.market.dataset.merge import OnConflict, keys_of, merge
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -28,13 +29,15 @@ from rlwb.market.dataset.state import (
     Imported,
     State,
     is_dataset,
-    only_one,
     read_state,
 )
 from rlwb.market.dataset.stored import overlapping, read_groups, write_file
 from rlwb.market.findings import Report, counted
+from rlwb.market.readers.base import TABLE
+from rlwb.market.readers.content import digest_of
 from rlwb.market.readers.table import only_instrument
-from rlwb.market.source import TABLE, Source, Unit, open_source
+from rlwb.market.source import Reading, Source, Unit, open_source
+from rlwb.market.store import locked
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
@@ -44,35 +47,17 @@ BATCH_ROWS = 1 << 20
 
 @dataclass
 class ImportResult:
-    """What an import did.
-
-    Parameters
-    ----------
-    directory
-        The data set.
-    state
-        The data set as it is.
-    added, known
-        Names of the sources that were read now, and of those whose content was there already.
-    rows, bars
-        Rows that were read now, and bars that are stored more than before.
-    seconds
-        How long that took, the hashing included.
-    conflicts
-        Bars of now that differ from another bar of their stamp.
-    report
-        What was dropped and repaired now.
-    """
+    """What an import did."""
 
     directory: Path
-    state: State
-    added: list[str] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)
-    rows: int = 0
-    bars: int = 0
-    seconds: float = 0.0
-    conflicts: int = 0
-    report: Report = field(default_factory=lambda: Report(limit=LISTED))
+    state: State  # the data set as it is
+    added: list[str] = field(default_factory=list)  # names of the sources that were read now
+    known: list[str] = field(default_factory=list)  # of those whose content was there already
+    rows: int = 0  # that were read now
+    bars: int = 0  # that are stored more than before
+    seconds: float = 0.0  # that this took, the hashing included
+    conflicts: int = 0  # bars of now that differ from another bar of their stamp
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))  # of now
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figures as values that JSON can hold."""
@@ -100,15 +85,10 @@ def import_bars(
     out: str | os.PathLike[str],
     *,
     calendar: Calendar | None = None,
-    kind: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    columns: Mapping[str, str] | None = None,
-    source_timezone: str | None = None,
-    instrument_pattern: str | None = None,
-    datetime_format: str | None = None,
     instruments: Sequence[str] | None = None,
     on_conflict: OnConflict = "keep",
     progress: Progress | None = None,
+    **reading: Unpack[Reading],
 ) -> ImportResult:
     """Add bars to the data set in `out`, which is made if it is not there.
 
@@ -119,14 +99,18 @@ def import_bars(
     Parameters
     ----------
     sources
-        Files or folders, as for `rlwb.market.source.open_source`, whose parameters `kind` to `instruments` are.
+        Files or folders of what one of the readers reads.
     calendar
         The clock that the bars are meant for; needed for a new data set. Stamps with a zone are brought to its zone.
+    instruments
+        Ids to keep, as text; one that a source lacks is a `DataError`.
     on_conflict
         On conflicting bars with one timestamp from two sources: ``"keep"`` the stored one or ``"replace"`` it. Either
         way both are listed (`rlwb.market.read_conflicts`). Within one source the last row is kept.
     progress
         Called after each piece that was read.
+    reading
+        See `rlwb.market.source.Reading`.
 
     Raises
     ------
@@ -139,32 +123,32 @@ def import_bars(
         raise ConfigError(f"on_conflict is {on_conflict!r}; choose keep or replace.")
     begun, directory = time.monotonic(), Path(out)
     _check_place(directory)
-    reading: dict[str, Any] = {
-        "kind": kind,
-        "options": dict(options or {}),
-        "columns": dict(columns or {}),
-        "source_timezone": source_timezone,
-        "instrument_pattern": instrument_pattern,
-        "datetime_format": datetime_format,
-        "instruments": instruments,
-    }
-    with only_one(directory):
+    with locked(directory / ".lock", f"another import writes to {directory}; wait until it is done."):
         importing = _Importing(directory, _state_of(directory, calendar), on_conflict, progress)
-        opened = [open_source(source, **reading) for source in sources]
+        opened = [open_source(source, instruments=instruments, **reading) for source in sources]
         if not opened:
             raise DataError("there is nothing to import; name files or folders of bars.")
         label = importing.state.calendar.label
         for one in opened:
-            if one.label not in (None, label):
+            own = one.reader.label
+            if own not in (None, label):
                 raise ConfigError(
-                    f"{one.path} is read as {one.kind}, whose stamps name the {one.label} of a bar, and the "
-                    f"calendar's label is {label!r}; set it to {one.label!r}."
+                    f"{one.path} is read as {one.kind}, whose stamps name the {own} of a bar, and the calendar's label "
+                    f"is {label!r}; set it to {own!r}."
                 )
+        settings = {name: value for name, value in {**reading, "instruments": instruments}.items() if value}
         for one in opened:
-            importing.read(one, {name: value for name, value in reading.items() if value})
+            importing.read(one, settings)
         importing.flush()
     importing.done.seconds = time.monotonic() - begun
     return importing.done
+
+
+@contextmanager
+def imported(source: str | os.PathLike[str], **how: Any) -> Iterator[ImportResult]:
+    """Import a source into a data set that goes afterwards; `how` are keywords of `import_bars`."""
+    with tempfile.TemporaryDirectory(prefix="rlwb-") as folder:
+        yield import_bars([source], Path(folder) / "set", **how)
 
 
 class _Importing:
@@ -176,12 +160,9 @@ class _Importing:
     def __init__(self, directory: Path, state: State, on_conflict: OnConflict, progress: Progress | None) -> None:
         self.done = ImportResult(directory, state)
         self.state = state  # with what is not written yet; `done` has what is
-        self._directory = directory
-        self._on_conflict = on_conflict
-        self._progress = progress
+        self._directory, self._on_conflict, self._progress = directory, on_conflict, progress
         self._held: list[Bars] = []
-        self._rows = 0
-        self._found = Report(limit=LISTED)
+        self._rows, self._found = 0, Report(limit=LISTED)
         for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
             (directory / folder).mkdir(exist_ok=True)
             for path in (directory / folder).iterdir():
@@ -207,7 +188,14 @@ class _Importing:
                     zone = self.state.calendar.timezone
                     bars = bars_of(piece, zone, report, source=entry.number, file=entry.name, first=first)
                     entry = replace(entry, rows=entry.rows + piece.num_rows)
-                    self._add(bars, entry, piece.num_rows)
+                    self._held.append(bars)
+                    self._rows += piece.num_rows
+                    self.done.rows += piece.num_rows
+                    halted = () if bars.halted is None else ("halted",)
+                    columns = tuple(sorted({*self.state.columns, *bars.values, *halted}))
+                    self.state = replace(self.state.with_source(entry), columns=columns)
+                    if self._rows == BATCH_ROWS:
+                        self.flush()
                     at += piece.num_rows
                     if self._progress is not None:
                         self._progress(entry.name, entry.rows, total)
@@ -215,7 +203,7 @@ class _Importing:
             if _stamps(unit.files) != before:
                 raise DataError(f"{unit.path} changed while it was read; import it again, into a new folder.")
             self.state = self.state.with_source(replace(entry, complete=True))
-            self._found = self._found.merge(report)
+            self._found.absorb(report)
             self.done.added.append(entry.name)
 
     def flush(self) -> None:
@@ -258,9 +246,9 @@ class _Importing:
             only = only_instrument(path, settings.get("columns"), settings.get("instrument_pattern"))
             known |= {} if only is None else {"instrument": only}
         if unit.files == (path,):
-            digest = _sha256(path)
+            digest = digest_of(path)
         else:
-            lines = [f"{os.path.relpath(file, path)}\0{_sha256(file)}\n" for file in unit.files]
+            lines = [f"{os.path.relpath(file, path)}\0{digest_of(file)}\n" for file in unit.files]
             digest = hashlib.sha256("".join(lines).encode()).hexdigest()
         for one in self.state.sources:
             if (one.sha256, one.settings) == (digest, known):
@@ -268,16 +256,6 @@ class _Importing:
         number = max((one.number for one in self.state.sources), default=0) + 1
         size = sum(file.stat().st_size for file in unit.files)
         return Imported(number, path.name, str(path.absolute()), size, digest, known)
-
-    def _add(self, bars: Bars, source: Imported, rows: int) -> None:
-        """Take bars of `rows` rows of a source that is read so far."""
-        self._held.append(bars)
-        self._rows += rows
-        self.done.rows += rows
-        columns = {*self.state.columns, *bars.values, *(() if bars.halted is None else ("halted",))}
-        self.state = replace(self.state.with_source(source), columns=tuple(sorted(columns)))
-        if self._rows == BATCH_ROWS:
-            self.flush()
 
     def _settle(self, new: Bars) -> tuple[Bars, pd.DataFrame, dict[str, Bars]]:
         """Merge new bars with those that are stored under the same stamps.
@@ -324,57 +302,33 @@ def _next_name(*taken: Mapping[str, int]) -> str:
     return f"{max((int(name.partition('.')[0]) for names in taken for name in names), default=0) + 1:06d}.parquet"
 
 
-class BarProgress:
-    """Takes the calls of `import_bars` and `rlwb.market.quality.check_bars`: a bar where someone watches, else lines.
+@contextmanager
+def bar_progress(*, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> Iterator[Progress]:
+    """Yield what takes the calls of `import_bars` and `check_bars`: a `bar`, or a line `every` so many seconds."""
+    drawn, current, before, said = tqdm(disable=True), "", 0, time.monotonic()
 
-    Parameters
-    ----------
-    bar
-        Whether to draw a bar with bars a second.
-    echo
-        Says a line, where no bar is drawn.
-    every
-        Seconds between two lines.
-    """
-
-    def __init__(self, *, bar: bool, echo: Callable[[str], None], every: float = 10.0) -> None:
-        self._drawn = bar
-        self._echo = echo
-        self._every = every
-        self._bar: Any = None
-        self._name = ""
-        self._rows = 0
-        self._said = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def __call__(self, name: str, rows: int, total: int | None) -> None:
-        if name != self._name:
-            self.__exit__()
-            self._name, self._rows = name, 0
-            self._bar = tqdm(total=total, desc=name, unit=" bars", unit_scale=True) if self._drawn else None
+    def take(name: str, rows: int, total: int | None) -> None:
+        nonlocal drawn, current, before, said
+        if name != current:
+            drawn.close()
+            drawn = tqdm(total=total, desc=name, unit=" bars", unit_scale=True, disable=not bar)
+            current, before = name, 0
         now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(rows - self._bar.n)
-        elif now - self._said >= self._every:
+        drawn.update(rows - drawn.n)
+        if not bar and now - said >= every:
             of = "" if total is None else f" of {total:,}"
-            self._echo(f"{name}: {rows:,}{of} bars, {(rows - self._rows) / (now - self._said):,.0f} bars/s")
-            self._rows, self._said = rows, now
+            echo(f"{name}: {rows:,}{of} bars, {(rows - before) / (now - said):,.0f} bars/s")
+            before, said = rows, now
+
+    try:
+        yield take
+    finally:
+        drawn.close()
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
     """Return what changes when a file is written: sizes and times."""
     return [((stat := path.stat()).st_size, stat.st_mtime_ns) for path in files]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_place(directory: Path) -> None:

@@ -7,11 +7,8 @@ DIR/conflicts/000001.parquet   bars that differ from another bar of their stamp
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,54 +31,30 @@ LISTED = 100
 
 @dataclass(frozen=True)
 class Imported:
-    """One source, as far as it was imported.
+    """One source, as far as it was imported."""
 
-    Parameters
-    ----------
-    number
-        1, 2, …; the column ``source`` of the bars.
-    name, path, bytes, sha256
-        What was read. Of several files, the hash is that of their names and hashes.
-    settings
-        How it was read, and the instrument that its name stands for; under others, the same content is another source.
-    rows, complete
-        Rows read so far, and whether those are all.
-    """
-
-    number: int
+    number: int  # 1, 2, …; the column ``source`` of the bars
     name: str
     path: str
     bytes: int
-    sha256: str
+    sha256: str  # of several files, that of their names and hashes
+    #: How it was read, and the instrument that its name stands for; under others, the same content is another source.
     settings: dict[str, Any]
-    rows: int = 0
-    complete: bool = False
+    rows: int = 0  # that were read so far
+    complete: bool = False  # whether those are all
 
 
 @dataclass(frozen=True)
 class State:
-    """The content of ``dataset.json``.
+    """The content of ``dataset.json``."""
 
-    Parameters
-    ----------
-    calendar
-        The clock that the bars are meant for. Their stamps are local to its zone and named by its label.
-    sources
-        In the order of their import.
-    files, conflicts
-        Names of the files of bars and of conflicts, in the order in which they were written, and how many each holds.
-    columns
-        Columns of the schema, beside instrument and datetime, that any source has; sorted.
-    report
-        What was dropped and repaired in all imports.
-    """
-
-    calendar: Calendar
-    sources: tuple[Imported, ...] = ()
+    calendar: Calendar  # which the bars are meant for: stamps are local to its zone and named by its label
+    sources: tuple[Imported, ...] = ()  # in the order of their import
+    #: Names of the files of bars and of conflicts, in the order in which they were written, and how many each holds.
     files: dict[str, int] = field(default_factory=dict)
     conflicts: dict[str, int] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    report: Report = field(default_factory=lambda: Report(limit=LISTED))
+    columns: tuple[str, ...] = ()  # of the schema, beside instrument and datetime, that any source has; sorted
+    report: Report = field(default_factory=lambda: Report(limit=LISTED))  # of all imports
 
     @property
     def bars(self) -> int:
@@ -161,15 +134,3 @@ def read_conflicts(directory: str | os.PathLike[str]) -> pd.DataFrame:
     sides = [f"{side}_{name}" for side in ("kept", "other") for name in ("source", "row", *MUST)]
     empty = pd.DataFrame(columns=["instrument", "datetime", *sides])
     return pd.concat([pd.read_parquet(path) for path in files], ignore_index=True) if files else empty
-
-
-@contextmanager
-def only_one(directory: Path) -> Iterator[None]:
-    """Let one import at a time write to the data set; the lock goes with the process that holds it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"another import writes to {directory}; wait until it is done.") from None
-        yield

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars, join
-from rlwb.market.calendar import Calendar
-from rlwb.market.clock import day_of
+from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.state import BARS, STATE, read_state
 from rlwb.market.findings import Report
-from rlwb.market.source import check_found
+from rlwb.market.readers.content import one_line
+from rlwb.market.source import check_found, names_of
 
 #: Bars that are laid out at a time; they take some 0.3 GB on the way.
 PART_BARS = 1 << 20
@@ -30,21 +30,8 @@ _DELTA = {"datetime": "DELTA_BINARY_PACKED", "row": "DELTA_BINARY_PACKED"}
 class Stored:
     """Bars of a data set, of which nothing is read yet.
 
-    Parameters
-    ----------
-    directory
-        The data set.
-    instruments
-        Ids to keep; None keeps all.
-    start, end
-        First and last date of sessions to keep, both included.
-    leave_out
-        Names of files that are not read.
-
-    Raises
-    ------
-    DataError
-        For a data set that is not finished, and a first date after the last.
+    They are those of `instruments` and of sessions from `start` to `end`, both included, where these are given, less
+    the files that `leave_out` names. A data set that is not finished is a `DataError`, unless `unfinished` are allowed.
     """
 
     def __init__(
@@ -67,16 +54,12 @@ class Stored:
             )
         self.files = [name for name in self.state.files if name not in leave_out]
         self.is_whole = instruments is None and start is None and end is None
-        self._wanted = [instruments] if isinstance(instruments, str) else instruments
-        self._first = -np.inf if start is None else int(day_of(start).astype(np.int64))
-        self._last = np.inf if end is None else int(day_of(end).astype(np.int64))
+        self._wanted = names_of(instruments)
+        self._days = np.array(span_of(start, end), dtype="datetime64[D]").astype(np.int64)
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
-        """Yield whole sessions, sorted by instrument and stamp, of about `PART_BARS`.
-
-        An instrument is in one part unless it is larger than that.
-        """
+        """Yield whole sessions, sorted, of about `PART_BARS`; an instrument is in one part unless it is larger."""
         calendar = calendar or self.state.calendar
         shift = calendar.tick_seconds * 1_000_000 if calendar.label == "end" else 0
         for pieces in self._plan(shift):
@@ -86,10 +69,7 @@ class Stored:
 
     def frame(self) -> pd.DataFrame:
         """Return all bars in the schema's columns: instrument (category of text), datetime, and numbers."""
-        parts = list(self.parts())
-        if not parts:
-            return pd.DataFrame({"instrument": pd.Categorical([]), "datetime": pd.Series([], dtype="datetime64[ns]")})
-        bars = join(parts)
+        bars = join(list(self.parts()))
         names = pd.Index(bars.names.tolist(), dtype=object)
         columns = {
             "instrument": pd.Categorical.from_codes(bars.code.astype(np.int32), categories=names),
@@ -135,7 +115,7 @@ class Stored:
         if not found:
             return
         plan = pd.concat(found, ignore_index=True).astype({"instrument": "category"})
-        keep = plan["day"].between(self._first, self._last)
+        keep = plan["day"].between(*self._days)
         if self._wanted is not None:
             check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self.directory)
             keep &= plan["instrument"].isin(self._wanted)
@@ -190,19 +170,9 @@ def write_file(path: Path, bars: Bars) -> None:
 def read_groups(
     path: Path, columns: list[str] | None = None, wanted: Callable[[int, pq.RowGroupMetaData], bool] | None = None
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the row groups of a file of bars, each with the row of the file that it begins with.
+    """Yield the row groups of a file of bars that `wanted` takes (first row, metadata), each with its first row.
 
-    Parameters
-    ----------
-    columns
-        Those to read; all by default.
-    wanted
-        Takes the first row and the metadata of a group and tells whether to read it; all by default.
-
-    Raises
-    ------
-    DataError
-        For a file that is missing or damaged.
+    A file that is missing or damaged is a `DataError`.
     """
     try:
         with pq.ParquetFile(
@@ -217,8 +187,7 @@ def read_groups(
     except FileNotFoundError:
         raise DataError(f"{path} is missing; import its sources into a new folder.") from None
     except (pa.ArrowException, OSError) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{path} is damaged ({why}); import its sources into a new folder.") from None
+        raise DataError(f"{path} is damaged ({one_line(error)}); import its sources into a new folder.") from None
 
 
 def _holds(low: int, high: int, first: int, group: pq.RowGroupMetaData) -> bool:

@@ -15,8 +15,9 @@ from urllib.parse import quote, urlsplit
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path
-from rlwb.market.download.fetch import Fetcher, NotThereError, digest_of
+from rlwb.market.download.fetch import Fetcher, NotThereError
 from rlwb.market.findings import counted
+from rlwb.market.readers.content import digest_of
 from rlwb.values import suggestion
 
 BASE_URL = "https://data.binance.vision"
@@ -26,28 +27,14 @@ _FOLDERS = {"spot": "data/spot", "um": "data/futures/um", "cm": "data/futures/cm
 
 @dataclass
 class BinanceArchive:
-    """Files of the archive to download.
+    """Files of the archive to download."""
 
-    Parameters
-    ----------
-    symbols
-        Such as BTCUSDT; written in capitals, as the archive does.
-    interval
-        Length of a bar: 1s (spot alone), 1m, 3m, 5m, 15m, 30m or 1h.
-    start, end
-        First and last month (``YYYY-MM``) or day (``YYYY-MM-DD``), both included.
-    market
-        ``"spot"``, ``"um"`` (futures margined in USDT) or ``"cm"`` (in coins).
-    base_url
-        The server; another one for a mirror.
-    """
-
-    symbols: tuple[str, ...]
-    interval: str
-    start: str
-    end: str
-    market: Literal["spot", "um", "cm"] = "spot"
-    base_url: str = BASE_URL
+    symbols: tuple[str, ...]  # such as BTCUSDT; written in capitals, as the archive does
+    interval: str  # length of a bar: 1s (spot alone), 1m, 3m, 5m, 15m, 30m or 1h
+    start: str  # first month (YYYY-MM) or day (YYYY-MM-DD)
+    end: str  # last month or day, included
+    market: Literal["spot", "um", "cm"] = "spot"  # um and cm are futures, margined in USDT and in coins
+    base_url: str = BASE_URL  # the server, or a mirror
 
     def __post_init__(self) -> None:
         self.symbols = tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols))
@@ -86,19 +73,11 @@ class BinanceArchive:
 
 @dataclass
 class Outcome:
-    """The result of a download.
+    """The result of a download."""
 
-    Attributes
-    ----------
-    fetched, present
-        Names of files that came now, and of those that were there whole.
-    missing
-        By symbol and month, the days that the archive does not hold; one sentence each.
-    """
-
-    fetched: list[str] = field(default_factory=list)
-    present: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)  # names of files that came now
+    present: list[str] = field(default_factory=list)  # of those that were there whole
+    missing: list[str] = field(default_factory=list)  # a sentence a symbol and month of which the archive lacks days
 
 
 def download_binance(
@@ -113,18 +92,8 @@ def download_binance(
     A month that is asked for whole comes as one file where the archive has it, else day by day, as do months asked for
     in part and those of which days are there already. A file that is there and fits its checksum is not asked for.
 
-    Parameters
-    ----------
-    fetcher
-        How files are fetched.
-    echo
-        Receives a line on each symbol and month.
-
-    Raises
-    ------
-    DataError
-        When the server cannot be reached or keeps failing, a file does not fit its checksum, or the archive holds
-        nothing at all of a symbol in these months.
+    `echo` receives a line on each symbol and month. A `DataError` tells when the server cannot be reached or keeps
+    failing, a file does not fit its checksum, or the archive holds nothing at all of a symbol in these months.
     """
     outcome = Outcome()
     bring = partial(_bring, archive, directory, fetcher or Fetcher(), outcome)

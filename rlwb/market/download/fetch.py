@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, MaxRetryError
 from urllib3.util import Retry
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.readers.content import one_line
+from rlwb.market.readers.content import digest_of, one_line
 
 T = TypeVar("T")
 _LONGEST_PAUSE = 60
@@ -31,36 +30,20 @@ class NotThereError(Exception):
 class Fetcher:
     """Gets files from a server.
 
-    Parameters
-    ----------
-    timeout
-        Seconds without a byte after which a try has failed.
-    tries
-        Tries of one file. A server that cannot be reached gets a single one: who is offline learns it at once.
-    pause
-        Seconds that tries wait for each other, doubled with each further one, a minute at most; longer where the
-        server asks.
+    A try fails after `timeout` seconds without a byte; a file gets so many `tries`, but one from a server that cannot
+    be reached: who is offline learns it at once. They wait `pause` seconds for each other, doubled with each further
+    one, a minute at most; longer where the server asks.
     """
 
     def __init__(self, timeout: float = 30.0, tries: int = 6, pause: float = 1.0) -> None:
         if not (timeout > 0 and tries >= 1 and pause >= 0):
             raise ConfigError(f"timeout {timeout} and tries {tries} must be above 0, pause {pause} not below.")
-        self.timeout = timeout
-        self.tries = tries
-        self.pause = pause
+        self.timeout, self.tries, self.pause = timeout, tries, pause
         self._session = requests.Session()
         self._session.headers.update({"User-Agent": "rlwb", "Accept-Encoding": "identity"})
 
     def small(self, url: str) -> bytes:
-        """Return what `url` holds.
-
-        Raises
-        ------
-        NotThereError
-            When the server has no such file.
-        DataError
-            When the server cannot be reached, refuses, or keeps failing.
-        """
+        """Return what `url` holds; `DataError` when the server cannot be reached, refuses, or keeps failing."""
         return self._ask(url, lambda: 0, lambda response: response.content)
 
     def file(self, url: str, target: Path, sha256: str) -> None:
@@ -149,9 +132,3 @@ def _writing(folder: Path) -> Iterator[None]:
             f"{folder} cannot be written to ({error.strerror or error}); free some space, or choose another folder. "
             "What is there already stays."
         ) from None
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -49,20 +49,16 @@ def download_yahoo(
 
     Parameters
     ----------
-    symbols
-        In Yahoo's spelling: AAPL, BRK-B, 000001.SZ, ^GSPC.
-    interval
-        1m, 2m, 5m, 15m, 30m or 1h.
+    symbols, interval
+        In Yahoo's spelling: AAPL, BRK-B, 000001.SZ, ^GSPC; 1m, 2m, 5m, 15m, 30m or 1h.
     start, end
         First and last date, both included; the earliest that Yahoo keeps, and today, where none is given.
     extended_hours
         Whether bars before and after the regular session come too.
-    client
-        Gives the bars; yfinance where none is given.
+    client, echo
+        Gives the bars, yfinance where none is given; receives a line on each symbol.
     now
         The time, with a zone: what ends later is not finished and left out.
-    echo
-        Receives a line on each symbol.
 
     Returns
     -------

@@ -156,11 +156,12 @@ def in_zone(stamps: pa.Array | pa.ChunkedArray, zone: str) -> pa.Array | pa.Chun
     return pc.if_else(pc.equal(early, late), early, None)
 
 
-def canonical(table: pa.Table, where: str) -> pa.Table:
+def canonical(table: pa.Table, where: str, first: int = 1) -> pa.Table:
     """Return the columns of the schema with its types: text, timestamp[ns], float64 and halted bool.
 
     Columns that are required and absent are missing; a halt that is missing is none. A column of another type is a
-    `DataError` that names `where`.
+    `DataError` that names `where`, and so is an id with a control character, which names its row; `first` is that of
+    the table's first.
     """
     columns = {}
     for name in COLUMNS:
@@ -168,6 +169,8 @@ def canonical(table: pa.Table, where: str) -> pa.Table:
             raise DataError(f"{where}: the bars have the column {name} more than once; keep one of each.")
         if name in table.column_names:
             columns[name] = _converted(name, table[name], where)
+            if name == "instrument":
+                _check_ids(columns[name], where, first)
         elif name in ("instrument", "datetime"):
             raise DataError(f"{where}: the bars have no column {name}; they have {', '.join(table.column_names)}.")
         elif name in REQUIRED:
@@ -200,6 +203,14 @@ def _converted(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArra
     except pa.ArrowException as error:
         what = one_line(error)[:120]
         raise DataError(f"{where}: column {name} holds what is not a number ({what}); correct it.") from None
+
+
+def _check_ids(column: pa.ChunkedArray, where: str, first: int) -> None:
+    names = pc.unique(column)
+    odd = names.filter(pc.match_substring_regex(names, r"\p{Cc}"))
+    if len(odd):
+        row = pc.index(column, odd[0]).as_py() + first
+        raise DataError(f"{where}, row {row}: instrument {odd[0].as_py()!r} has a control character in it; correct it.")
 
 
 def _halts(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:

@@ -22,7 +22,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.market.findings import Report
-from rlwb.market.read import read_bars
+from rlwb.market.load import read_bars
 from rlwb.market.readers.base import find_reader
 from rlwb.market.source import open_source
 
@@ -81,7 +81,7 @@ def check_reader(
 
     copy, marker = scratch / source.name, scratch / "executed"
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy)
-    for path in open_source(source, name, options).files:
+    for path in open_source(source, kind=name, options=options).files:
         target = copy / path.relative_to(source) if source.is_dir() else scratch / path.name
         if not target.exists():  # a file beside the one that is read
             shutil.copyfile(path, target)

@@ -1,9 +1,12 @@
-"""Contents of files: found by their names, read whole up to a stated size, unpacked, or as separated values."""
+"""Contents of files: found by name, read whole up to a stated size, unpacked; separated values, numbers and stamps."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +14,10 @@ from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute as pc
+import pyarrow.csv
 
 from rlwb.errors import ConfigError, DataError
 
@@ -22,11 +27,19 @@ MEGABYTES = 512
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 #: What reading a damaged file of separated values or Parquet raises.
 DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
+#: How a stamp ends that carries an offset.
+_OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 
 
 def one_line(error: BaseException | str) -> str:
     """Return an exception's message on one line, or its class where it has none."""
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def visible(source: Path) -> list[Path]:
@@ -111,27 +124,15 @@ def read_delimited(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns `types` of a table whose rows all have one value for each of `names`; blank lines are no rows.
 
-    Parameters
-    ----------
-    names
-        One distinct name a column, in the order of the file.
-    types
-        Arrow types of the columns to read, by name.
-    where
-        The file, for refusals, which count rows from 1 with the header.
-    skip
-        Lines before the first row.
-    missing
-        What stands for a missing number.
-    quotes
-        Whether values may stand between double quotes.
+    Refusals name `where`, the file, and count rows from 1 with the `skip` lines before the first; `missing` are the
+    words that stand for no number, and values may stand between double quotes where `quotes` are allowed.
     """
     try:
-        with pc.open_csv(
+        with pa.csv.open_csv(
             file,
-            pc.ReadOptions(use_threads=False, block_size=1 << 22, column_names=list(names), skip_rows=skip),
-            pc.ParseOptions(quote_char='"' if quotes else False),
-            pc.ConvertOptions(column_types=types, include_columns=list(types), null_values=list(missing)),
+            pa.csv.ReadOptions(use_threads=False, block_size=1 << 22, column_names=list(names), skip_rows=skip),
+            pa.csv.ParseOptions(quote_char='"' if quotes else False),
+            pa.csv.ConvertOptions(column_types=types, include_columns=list(types), null_values=list(missing)),
         ) as reader:
             yield from reader
     except DAMAGE as error:
@@ -197,3 +198,57 @@ def nearest_decimal(values: np.ndarray) -> np.ndarray:
             if not left.any():
                 break
     return found
+
+
+def parse_stamps(
+    text: pa.Array | pa.ChunkedArray, where: str, datetime_format: str | None = None, row: int = 1
+) -> pa.Array | pa.ChunkedArray:
+    """Return stamps read from text as timestamp[ns]: without a zone, or in UTC when all of them carry an offset.
+
+    ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing.
+
+    A mix of stamps with and without an offset is a `DataError`, as is text that cannot be read; it names the file
+    `where` and the row, `row` being that of the first stamp.
+    """
+    if datetime_format is None and len(text):  # Arrow reads plain forms ten times as fast as pandas, and no others
+        with contextlib.suppress(pa.ArrowInvalid):
+            return text.cast(pa.timestamp("ns", "UTC" if re.search(_OFFSET, str(text[0])) else None))
+    words = pc.utf8_trim_whitespace(text.cast(pa.string())).to_pandas().astype("string").replace("", pd.NA)
+    words.index = range(row, row + len(words))
+    stamps = _parse_any(words.dropna(), where, datetime_format).reindex(words.index)
+    zone = None if stamps.dt.tz is None else "UTC"
+    return pa.array(stamps.dt.tz_localize(None).astype("datetime64[ns]")).cast(pa.timestamp("ns", zone))
+
+
+def _parse_any(words: pd.Series, where: str, datetime_format: str | None) -> pd.Series:
+    """Return the stamps of text, none of it missing, that has the rows of a file for its index."""
+    if datetime_format is None:
+        aware = words.str.contains(_OFFSET, regex=True)
+    elif "%" in datetime_format:
+        aware = pd.Series("%z" in datetime_format, index=words.index)
+    else:
+        raise ConfigError(
+            f"datetime_format {datetime_format!r} is no strptime format; write for example '%d/%m/%Y %H:%M'."
+        )
+    if aware.any() and not aware.all():
+        raise DataError(
+            f"{where}: some stamps carry a zone ({words[aware].iloc[0]}) and some do not ({words[~aware].iloc[0]}); "
+            "write all of them one way."
+        )
+    form = datetime_format or "ISO8601"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # of a zone that the pattern above does not know
+            return pd.to_datetime(words, format=form, utc=bool(aware.any()))
+    except (ValueError, OverflowError, FutureWarning) as error:
+        try:
+            parsed = pd.to_datetime(words, format=form, utc=True, errors="coerce")
+        except ValueError:
+            raise ConfigError(f"datetime_format {form!r} is no strptime format ({error}); correct it.") from None
+        bad = words[parsed.isna()]
+        if not len(bad):
+            raise DataError(f"{where}: the stamps carry zones of different forms; write all of them one way.") from None
+        raise DataError(
+            f"{where}, row {bad.index[0]}: the stamp {bad.iloc[0]!r} cannot be read; write YYYY-MM-DD HH:MM:SS or give "
+            "datetime_format."
+        ) from None

@@ -139,23 +139,11 @@ def make_bars(
     close, volume and vwap, without one the prices are missing and the volume is 0. Quotes are those after the last
     event before the bar's end, carried on where nothing happens. A bar is halted when it lies in a halt as a whole.
 
-    Parameters
-    ----------
-    events
-        Messages in time order with the best quotes after each, arrays of shape ``(events,)``: time (seconds after
-        midnight), type (4 visible, 5 hidden execution, others change no price), size (shares), price, halt (of a halt
-        message -1 halted, 0 quotes resume, 1 trading resumes; else NaN), bid, bid_size, ask, ask_size.
-    start, end
-        Seconds after midnight that the events cover; those at `end` belong to the last bar.
-    length
-        Seconds of a bar.
-
-    Returns
-    -------
-    starts : numpy.ndarray
-        int64 of shape ``(bars,)``, seconds after midnight.
-    fields : dict of numpy.ndarray
-        Columns of the schema, float64 of shape ``(bars,)``; halted bool.
+    `events` are messages in time order with the best quotes after each, arrays of shape ``(events,)``: time (seconds
+    after midnight), type (4 visible, 5 hidden execution, others change no price), size (shares), price, halt (of a halt
+    message -1 halted, 0 quotes resume, 1 trading resumes; else NaN), bid, bid_size, ask, ask_size. They cover `start`
+    to `end`, seconds after midnight; those at `end` belong to the last bar. A bar has `length` seconds. Start times are
+    seconds after midnight, int64 of shape ``(bars,)``, columns those of the schema, float64, halted bool.
     """
     place = events["time"] // length
     last = int(np.ceil(end / length)) - 1

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report, printable
 from rlwb.market.readers.base import TABLE, reader
-from rlwb.market.readers.content import DAMAGE, one_line, read_delimited, visible
+from rlwb.market.readers.content import DAMAGE, one_line, parse_stamps, read_delimited, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
-from rlwb.market.stamps import parse_stamps
 from rlwb.values import suggestion
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz")

@@ -16,8 +16,9 @@ import pytest
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
-from rlwb.market.dataset import importing, state, stored
+from rlwb.market.dataset import importing, stored
 from rlwb.market.quality import check_bars
+from rlwb.market.store import locked
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
 
@@ -266,7 +267,7 @@ def test_refusals(tmp_path: Path) -> None:
         )
     with pytest.raises(DataError, match=r"holds bars.csv and no dataset.json"):
         import_bars([tmp_path / "bars.csv"], tmp_path, calendar=CLOCK)
-    with state.only_one(tmp_path / "set"), pytest.raises(DataError, match="another import writes to"):
+    with locked(tmp_path / "set" / ".lock"), pytest.raises(DataError, match="another import writes to"):
         import_bars([tmp_path / "bars.csv"], tmp_path / "set")
     with pytest.raises(ConfigError, match="columns has no effect"):
         read_bars(tmp_path / "set", columns={"a": "open"})

@@ -14,7 +14,7 @@ import pytest
 
 from rlwb import parts
 from rlwb.errors import ConfigError, DataError
-from rlwb.market import Calendar, Report, import_bars, load_sessions, read_bars
+from rlwb.market import Calendar, Report, build_sessions, import_bars, load_sessions, read_bars
 from rlwb.market.readers.base import find_reader, recognise
 from rlwb.market.source import Unit, open_source
 from tests.market.helpers import day_bars
@@ -62,7 +62,7 @@ def test_a_plain_function_in_a_file_reads_a_source(mine: Path) -> None:
 
 def test_it_is_cached_by_its_files_and_imported(mine: Path, tmp_path: Path) -> None:
     kind = f"{mine}.py:read_mine"
-    assert open_source(mine, kind).files == [mine / "000001.txt", mine / "A.txt"]
+    assert open_source(mine, kind=kind).files == [mine / "000001.txt", mine / "A.txt"]
     first = load_sessions(mine, SMALL, kind=kind, cache_dir=tmp_path / "cache")
     assert first.fields["close"].tolist() == [[1, 2, 3, 4]] * 2
     (mine / "A.txt").write_text("1\n2\n3\n5\n")
@@ -89,7 +89,7 @@ def test_a_reader_in_a_module(mine: Path, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_names_of_no_reader_are_refused(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=words):
-        open_source(tmp_path, name)
+        open_source(tmp_path, kind=name)
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +140,7 @@ def test_a_package_that_is_broken_recognises_nothing(
 @pytest.mark.parametrize("kind", list(SOURCES))
 def test_every_reader_streams_canonical_tables(kind: str, tmp_path: Path) -> None:
     make, options, bars, _ = SOURCES[kind]
-    opened = open_source(make(tmp_path), None, options)
+    opened = open_source(make(tmp_path), options=options)
     tables = list(opened.batches())
     assert opened.kind == kind
     assert sum(table.num_rows for table in tables) == bars
@@ -209,6 +209,10 @@ def test_a_zone_for_stamps_without_one_goes_for_every_reader(tmp_path: Path) -> 
             lambda table: table.set_column(0, "instrument", pa.array([1, 2, 3, 4])),
             "instrument holds int64",
         ),
+        (
+            lambda table: table.set_column(0, "instrument", pa.array(["A", "A", "\x00", "A"])),
+            r"row 3: instrument '\\x00' has a control character",
+        ),
         (lambda table: table.set_column(1, "datetime", pa.array([1, 2, 3, 4])), "datetime holds int64"),
         (lambda table: table.append_column("bid", pa.array([True] * 4)), "bid holds bool"),
         (lambda table: table.append_column("bid", pa.array(["1", "2", "x", "4"])), "bid holds .*'x'"),
@@ -240,8 +244,21 @@ def test_halts_may_be_words_numbers_or_missing(tmp_path: Path) -> None:
 
 def test_a_source_without_bars_has_the_columns_of_bars(tmp_path: Path) -> None:
     (tmp_path / "A.csv").write_text("datetime,open,high,low,close,volume\n")
-    bars = read_bars(tmp_path)
-    assert list(bars.columns) == ["instrument", "datetime", "open", "high", "low", "close", "volume"]
-    assert len(bars) == 0
-    assert bars["close"].dtype == np.float64
-    assert bars["datetime"].dtype == "datetime64[ns]"
+    import_bars([tmp_path / "A.csv"], tmp_path / "set", calendar=SMALL)
+    for bars in (read_bars(tmp_path / "A.csv"), read_bars(tmp_path / "set")):
+        assert list(bars.columns) == ["instrument", "datetime", "open", "high", "low", "close", "volume"]
+        assert len(bars) == 0
+        assert bars["close"].dtype == np.float64
+        assert bars["datetime"].dtype == "datetime64[ns]"
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_an_id_with_a_control_character_is_refused_by_file_and_row(ending: str, tmp_path: Path) -> None:
+    bars, source = day_bars(SMALL), tmp_path / f"bars.{ending}"
+    bars["instrument"] = ["A", "A", "A\x07", "A"]
+    bars.to_parquet(source) if ending == "parquet" else bars.to_csv(source, index=False)
+    for read in (read_bars, lambda path: import_bars([path], tmp_path / "set", calendar=SMALL)):
+        with pytest.raises(DataError, match=rf"bars\.{ending}, row 3: instrument 'A\\x07'"):
+            read(source)
+    with pytest.raises(DataError, match="row 3: instrument"):
+        build_sessions(bars, SMALL)
