@@ -135,6 +135,11 @@ def test_over_twap_is_taken_order_by_order():
     assert metric_values(checkpoint([4.0, 9.0, np.nan, 3.0]), even)["over_twap"] == pytest.approx((4.0 + 2.0) / 2)
 
 
+def test_net_over_twap_is_the_difference_of_the_net_pas_order_by_order():
+    even = baseline([0.0, 0.0], pa_net=[-1.0, -2.0])
+    assert metric_values(checkpoint([4.0, 9.0], pa_net=[3.0, 5.0]), even)["net_over_twap"] == pytest.approx(5.5)
+
+
 @given(pa=PAS, extra=st.integers(0, 5))
 def test_missing_values_change_nothing(pa, extra):
     padded = np.concatenate([pa, np.full(extra, np.nan)])

@@ -52,7 +52,8 @@ def test_shrinkage_against_simulated_choice():
 
 def test_shrinkage_scales_and_refuses_nonsense():
     assert expected_shrinkage(3.0, 10, 1) == pytest.approx(3 * 1.538753, abs=1e-5)
-    assert expected_shrinkage(3.0, 10, 1, correlation=1.0) == 0.0
+    assert expected_shrinkage(0.5, 10, 1) == pytest.approx(0.5 * 1.538753, abs=1e-5)
+    assert expected_shrinkage(3.0, 10, 1, correlation=1.0) == expected_shrinkage(0.0, 10, 1) == 0.0
     for bad in ({"standard_error": -1.0}, {"standard_error": math.nan}, {"correlation": 1.5}):
         with pytest.raises(ConfigError, match="cannot be"):
             expected_shrinkage(**({"standard_error": 1.0, "candidates": 3, "chosen": 1} | bad))

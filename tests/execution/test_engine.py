@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, TickRecord, align_orders
-from rlwb.execution.kernel import CONSTRAINTS
+from rlwb.execution.kernel import CONSTRAINTS, count_priced
 from rlwb.market import Calendar, Sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
@@ -337,3 +337,9 @@ def test_a_tick_of_which_nothing_is_asked_was_not_cut_by_the_lot() -> None:
     engine.step(batch, engine.reset(batch), np.array([0.0, 50.0]), record)
     cut = [CONSTRAINTS[one] for one in record.constraint[:, :2].ravel()]
     assert cut == ["", "", "lot", "lot"]
+
+
+def test_the_ticks_with_a_price_of_each_order_are_counted() -> None:
+    price = np.array([[1.0, math.nan, 2.0, 0.0], [3.0, 4.0, 5.0, 6.0]])
+    session, start, end = np.array([0, 1, 1]), np.array([0, 1, 2]), np.array([4, 4, 2])
+    np.testing.assert_array_equal(count_priced(price, session, start, end), [2, 3, 0])

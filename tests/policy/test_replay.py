@@ -100,6 +100,8 @@ def test_a_buffer_comes_back_from_a_file(tmp_path) -> None:
                 np.testing.assert_equal(a, b)
                 assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
     assert len(loaded) == 0
+    loaded.add(episodes([2]))
+    assert len(loaded.sample(2, np.random.default_rng(0)).done) == 2
 
 
 def test_what_does_not_fit_is_refused() -> None:

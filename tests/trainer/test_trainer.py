@@ -19,6 +19,7 @@ from rlwb.trainer import (
     backtest,
     load_checkpoint,
 )
+from rlwb.trainer.trainer import bar_figures
 from tests.trainer.corridor import Arrival, GustyWalker, Place, corridor
 from tests.trainer.corridor_vessel import corridor_vessel
 from tests.trainer.small import assert_same_weights, small_ppo, small_vessel, weights
@@ -41,6 +42,12 @@ class Keep(Callback):
 
     def on_iter_end(self, trainer, vessel) -> None:
         self.rows.append({k: v for k, v in trainer.metrics.items() if k != "seconds"})
+
+
+def on_iter_end(call) -> Callback:
+    callback = Callback()
+    callback.on_iter_end = lambda _trainer, _vessel: call()  # type: ignore[method-assign]
+    return callback
 
 
 def trained(make=small_vessel, iterations: int = 2, **trainer: Any):
@@ -289,6 +296,7 @@ def test_state_of_several_callbacks_of_a_kind(tmp_path: Path) -> None:
     again = counters()
     Trainer(max_iters=3, callbacks=[*again, Checkpoint(tmp_path)]).fit(small_vessel(), tmp_path / "latest")
     assert [c.count for c in again] == [3, 30]
+    assert list(load_checkpoint(tmp_path / "latest")["callbacks"])[:2] == ["Counter", "Counter 2"]
 
 
 def test_a_state_needs_a_vessel_and_a_trainers_file(tmp_path: Path) -> None:
@@ -442,5 +450,21 @@ def test_e23_no_limit_at_all_is_refused() -> None:
 
 def test_without_max_iters_a_callback_ends_the_fit() -> None:
     trainer = Trainer(val_every_n_iters=1, callbacks=[Script([1.0] * 9), EarlyStopping(patience=2)])
+    ends: list[bool] = []
+    trainer.callbacks.append(on_iter_end(lambda: ends.append(trainer.is_last_iter)))
     trainer.fit(small_vessel())
     assert trainer.current_iter == 3
+    assert ends == [False, False, True]
+
+
+def test_the_last_iteration_is_known_in_it() -> None:
+    ends: list[bool] = []
+    trainer = Trainer(max_iters=3)
+    trainer.callbacks.append(on_iter_end(lambda: ends.append(trainer.is_last_iter)))
+    trainer.fit(small_vessel())
+    assert ends == [False, False, True]
+
+
+def test_a_bar_shows_the_net_pa_where_it_differs() -> None:
+    assert bar_figures({"reward": 0.5, "pa": 1.25, "pa_net": 1.0, "loss": 3.0}) == {"reward": "0.5", "pa_net": "1"}
+    assert bar_figures({"pa": 1.0, "pa_net": 1.0, "val/pa": 12.3456}) == {"pa": "1", "val/pa": "12.3"}
