@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import secrets
@@ -29,6 +30,21 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file, which the system lets go of with the process; `BlockingIOError` where another holds it.
+
+    With `wait`, wait until the other is done.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(handle)
+
+
 def write_text(target: str | os.PathLike[str], text: str) -> None:
     """Write `text` as UTF-8, atomically."""
     with atomic_path(target) as path:
@@ -38,7 +54,7 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 def as_json(value: Any) -> str:
     """Return a value as JSON: numpy's numbers and arrays as numbers and lists, dataclasses as objects, sets sorted.
 
-    What JSON does not know becomes its `str`; NaN and infinities stay, as Python writes them.
+    What JSON does not know becomes its `str`; NaN and infinities stay, as Python writes them. Keys must be text.
     """
     return json.dumps(value, default=_plain)
 

@@ -141,7 +141,7 @@ class SlotVectorEnv(FiniteVectorEnv):
         """Close the environments; raise `WorkerError` for what that raises."""
         if not self._closed:
             self._closed = True
-            self._ask("close", dict.fromkeys(range(len(self._slots)), ()))
+            _close(self._slots)
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -237,7 +237,7 @@ class ProcessVectorEnv(SlotVectorEnv):
 
     def _open(self, n: int) -> None:
         if self._space is None:
-            self._made().close()
+            _close([self._made()])
             if self._by_memory:
                 self._memory = create_shared_memory(self._space, self.concurrency, SPAWN)
                 self._rows = read_from_shared_memory(self._space, self._memory, self.concurrency)
@@ -257,7 +257,7 @@ class ProcessVectorEnv(SlotVectorEnv):
                 raise WorkerError(f"Workers were ended: their environments took more than {CLOSE_SECONDS} s to close.")
             for pipe in ready:
                 slot = waiting.pop(pipe)
-                place = self._place(name, slot)
+                place = name if closing else self._place(name, slot)
                 try:
                     self._answers[slot], fault = pipe.recv()
                 except (EOFError, OSError):
@@ -266,12 +266,25 @@ class ProcessVectorEnv(SlotVectorEnv):
                     how = self._slots[slot].death()
                     raise WorkerError(f"Worker {slot} {how} in {place}; see its output above.") from None
                 if fault is not None:
-                    raise WorkerError("{0} in {3}: {1}\n\n{2}".format(*fault, place))
+                    kind, text, trace = fault
+                    raise WorkerError(f"{kind} in {place}: {text}\n\n{trace}")
 
     def _abort(self) -> None:
         self._closed = True
         for worker in self._slots:
             worker.kill()
+
+
+def _close(slots: Iterable[_Slot]) -> None:
+    """Close all slots of this process; raise `WorkerError` for the first that could not be closed."""
+    faults: list[BaseException] = []
+    for slot in slots:
+        try:
+            slot.close()
+        except (Exception, SystemExit) as error:
+            faults.append(error)
+    if faults:
+        raise WorkerError(f"{type(faults[0]).__name__} in close: {faults[0]}") from faults[0]
 
 
 def _seeds(seed: int, first: int) -> Iterator[int]:

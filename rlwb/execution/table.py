@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from rlwb.errors import OrderError
 from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, text_of
@@ -236,9 +238,6 @@ def _amount(value: Any) -> float:
 
 def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> None:
     """Write a canonical order table to Parquet, atomically, with the settings that made it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     arrow = pa.Table.from_pandas(table[list(COLUMNS)], preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), _SETTINGS: json.dumps(dict(settings or {}), default=str).encode()}
     with atomic_path(path) as temporary:

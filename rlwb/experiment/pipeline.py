@@ -87,7 +87,8 @@ def launch(
     try:
         run_pipeline(run, config, echo=echo)
     except BaseException as error:
-        correct = "Correct what is wrong, in the input or by --set. " if isinstance(error, RlwbError) else ""
+        is_input = isinstance(error, RlwbError) and type(error) is not RlwbError  # which a full disk is
+        correct = "Correct what is wrong, in the input or by --set. " if is_input else ""
         echo(f"{correct}{run.how_to_resume()}")
         raise
     headline = run.backtest / "headline.txt"
@@ -241,7 +242,7 @@ def execute(
                 )
                 return
             except RuntimeError as error:
-                if isinstance(error, DeadKernelError) or attempt == START_ATTEMPTS:
+                if isinstance(error, DeadKernelError) or "died" not in str(error) or attempt == START_ATTEMPTS:
                     raise
                 # It did not start: another process took a port between its choice and its use; the next is another.
                 time.sleep(0.2 * attempt)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import fcntl
 import json
 import os
 import platform
@@ -12,8 +11,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import keep_code, own_code, trust
 from rlwb.experiment.yamlfile import dump_yaml
-from rlwb.files import write_json, write_text
+from rlwb.files import locked, write_json, write_text
 
 MIN_FREE_BYTES = 100 * 2**20
 """Free space that a run asks for before it starts."""
@@ -171,7 +170,7 @@ class RunDirectory:
 
     def _is_locked(self) -> bool:
         try:
-            with self._flock():
+            with locked(self.path / ".lock"):
                 return False
         except BlockingIOError:
             return True
@@ -183,7 +182,7 @@ class RunDirectory:
             yield
             return
         try:
-            with self._flock():
+            with locked(self.path / ".lock"):
                 self._is_mine = True
                 yield
         except BlockingIOError:
@@ -192,16 +191,6 @@ class RunDirectory:
             ) from None
         finally:
             self._is_mine = False
-
-    @contextmanager
-    def _flock(self) -> Iterator[None]:
-        # The system lets go of the lock with the process, however it ends.
-        handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        finally:
-            os.close(handle)
 
 
 def default_run_directory(name: str) -> Path:
@@ -268,7 +257,7 @@ def _made_with() -> dict[str, Any]:
         "rlwb": rlwb.__version__,
         "git": git_state(Path(rlwb.__file__).resolve().parents[1]),
         "python": platform.python_version(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": _versions(),
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),
@@ -276,6 +265,15 @@ def _made_with() -> dict[str, Any]:
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         },
     }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of `PACKAGES`, of those that are installed."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:

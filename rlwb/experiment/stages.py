@@ -181,6 +181,7 @@ def run_stage(
 
     Results of other settings are moved to ``superseded/``, never mixed with new ones and never lost; a stage that
     was cut short is taken up where it stopped, if it can be.
+
     The settings become the run's. A stage before this one that is missing or was made with others is a `ConfigError`.
     """
     with run.lock():

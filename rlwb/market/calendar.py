@@ -78,7 +78,7 @@ def span_of(start: Any, end: Any) -> tuple[np.datetime64, np.datetime64]:
     """Return the first and last date of settings of which each may be None: no bound; datetime64[D]."""
     first = _EARLIEST if start is None else day_of(start)
     last = _LATEST if end is None else day_of(end)
-    if first > last:
+    if start is not None and end is not None and first > last:
         raise ConfigError(f"start {start} is after end {end}; give the first date first.")
     return first, last
 

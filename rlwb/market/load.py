@@ -20,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.files import locked
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.importing import imported
@@ -31,7 +32,7 @@ from rlwb.market.readers.content import digest_of
 from rlwb.market.schema import COLUMNS
 from rlwb.market.sessions import Sessions, save_parts
 from rlwb.market.source import Reading, check_found, names_of, open_source, refuse_unused
-from rlwb.market.store import is_panel, locked
+from rlwb.market.store import is_panel
 
 _log = logging.getLogger(__name__)
 #: A table of bars is held some three times while it is joined and sorted.
@@ -150,7 +151,7 @@ def load_sessions(
     directory = Path(cache_dir) / _cache_key(path, stored, reading, settings)
     with suppress(DataError):
         return Sessions.open(directory)
-    with locked(directory.parent / f".{directory.name}.lock"):  # one process at a time builds it
+    with locked(directory.parent / f".{directory.name}.lock", wait=True):  # one process at a time builds it
         report = Report()
         if directory.exists():
             try:
@@ -247,8 +248,9 @@ def _frame(batches: Iterable[pa.Table], source: Path) -> pd.DataFrame:
     columns = {name: whole[name] for name in COLUMNS if name in whole.column_names}
     if "halted" in columns:
         columns["halted"] = columns["halted"].fill_null(False)
-    del whole
-    return pa.table(columns).to_pandas(split_blocks=True, self_destruct=True)
+    whole = pa.table(columns)
+    del columns  # pandas takes the columns over one by one, and each goes with its last reference
+    return whole.to_pandas(split_blocks=True, self_destruct=True)
 
 
 def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:

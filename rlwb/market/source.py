@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report
-from rlwb.market.readers.base import TABLE, Reader, canonical, find_reader, in_zone, known_to, recognise
+from rlwb.market.readers.base import TABLE, Reader, canonical, check_options, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
-from rlwb.parts import Part, complete
 
 _OF_TABLES = ("columns", "instrument_pattern", "datetime_format")
 
@@ -103,11 +102,9 @@ class Source:
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
         passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
-        first = 1
         try:
             for table in self.reader(path, **self.options, **passed):
-                bars = canonical(table, str(path), first)
-                first += len(bars)
+                bars = canonical(table, str(path))
                 zone = bars["datetime"].type.tz
                 if self.timezone is not None and zone is not None:
                     raise DataError(f"{path}: the stamps carry a zone ({zone}) already; leave source_timezone out.")
@@ -181,7 +178,7 @@ def open_source(
     if found.name != TABLE:
         refuse_unused(given, f"{place} is read as {found.name}")
     together = {**(reading.get("options") or {}), **given}
-    complete("reader", Part(name=kind or found.name, **together))
+    check_options(found, kind or found.name, together)
     return Source(place, found, together, names_of(instruments), reading.get("source_timezone"), report or Report())
 
 

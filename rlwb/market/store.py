@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import mmap
@@ -38,18 +37,6 @@ def is_panel(source: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def locked(path: Path, refusal: str = "") -> Iterator[None]:
-    """Hold the lock `path`, which goes with the process: wait for it, or, with a `refusal`, raise that `DataError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
-        except BlockingIOError:
-            raise DataError(refusal) from None
-        yield
-
-
-@contextmanager
 def new_arrays(directory: str | os.PathLike[str]) -> Iterator[ArrayWriter]:
     """Yield what writes arrays to `directory`; they are there, in place of older ones, when all went well."""
     target = Path(directory).absolute()
@@ -62,9 +49,14 @@ def new_arrays(directory: str | os.PathLike[str]) -> Iterator[ArrayWriter]:
         yield writer
         temporary.chmod(0o755)
         old = temporary.with_suffix(".old")
-        if target.exists():  # it goes only when the new one is complete
+        if target.exists():  # it goes only when the new one is in its place
             target.replace(old)
-        temporary.replace(target)
+        try:
+            temporary.replace(target)
+        except OSError:
+            if old.exists() and not target.exists():
+                old.replace(target)
+            raise
         shutil.rmtree(old, ignore_errors=True)
     finally:
         writer.close()

@@ -18,7 +18,7 @@ class Adam:
     Parameters
     ----------
     weights
-        What is optimised.
+        What is optimised, on the device where it stays.
     learning_rate
         Length of a step; may be set anew before each step.
 
@@ -78,7 +78,7 @@ class Adam:
         Raises
         ------
         ValueError
-            For a state of another number of weights.
+            For a state of another number of weights, or of weights of another shape.
         """
         (group,) = state["param_groups"]
         if len(group["params"]) != len(self.weights):
@@ -88,4 +88,8 @@ class Adam:
             for at, moments in enumerate(zip(self._steps, self._means, self._squares, strict=True)):
                 known = state["state"].get(at, {})
                 for name, moment in zip(("step", "exp_avg", "exp_avg_sq"), moments, strict=True):
-                    moment.copy_(torch.as_tensor(known.get(name, 0.0)))
+                    value = torch.as_tensor(known.get(name, torch.zeros_like(moment)))
+                    if value.shape != moment.shape:
+                        shapes = f"{tuple(value.shape)}, not {tuple(moment.shape)}"
+                        raise ValueError(f"weight {at} of the optimiser's state has the shape {shapes}")
+                    moment.copy_(value)

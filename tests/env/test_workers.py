@@ -346,6 +346,29 @@ def test_error_of_closing_is_shown():
     envs.close()
 
 
+def test_all_environments_are_closed_however_the_first_takes_it():
+    closed = []
+
+    class Counts(ClosesBadly):
+        def close(self):
+            closed.append(self)
+            super().close()
+
+    envs = vectorize_env(Counts, [1, 2, 3], concurrency=3)
+    envs.reset()
+    with pytest.raises(WorkerError, match="OSError in close: cannot flush"):
+        envs.close()
+    assert len(closed) == 3
+
+
+def test_a_first_environment_that_cannot_be_closed_is_shown():
+    class Never(ClosesBadly):
+        used = True
+
+    with pytest.raises(WorkerError, match="OSError in close: cannot flush"):
+        vectorize_env(Never, [1], finite_env_type="subproc").reset()
+
+
 def test_e17_workers_do_not_pile_up():
     with vectorize_env(env_fn(), orders(2), finite_env_type="shmem", concurrency=2) as envs:
         collect(envs)

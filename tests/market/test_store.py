@@ -85,6 +85,22 @@ def test_an_error_in_a_part_leaves_the_old_panel(tmp_path: Path) -> None:
 SIZE, HEADER = 60, 128
 
 
+def test_a_panel_that_cannot_take_the_old_ones_place_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel("A").save(tmp_path / "p")
+    replace = Path.replace
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.suffix == ".tmp":
+            raise OSError("no")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="no"):
+        panel("B").save(tmp_path / "p")
+    assert Sessions.open(tmp_path / "p").instruments[0] == "A"
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
 class Recorder(mmap.mmap):
     """A map that remembers what is asked of it."""
 

@@ -62,3 +62,9 @@ def test_torchs_compiler_stays_out() -> None:
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_moments_of_another_shape_are_refused() -> None:
+    state = Adam(nn.Linear(3, 2).parameters(), 1e-3).state_dict()
+    with pytest.raises(ValueError, match=r"\(2, 3\), not \(1, 3\)"):
+        Adam(nn.Linear(3, 1).parameters(), 1e-3).load_state_dict(state)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.files import atomic_path, write_json
+from rlwb.files import atomic_path, locked, write_json
 from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
 from rlwb.market.dataset.state import (
@@ -37,7 +37,6 @@ from rlwb.market.readers.base import TABLE
 from rlwb.market.readers.content import digest_of
 from rlwb.market.readers.table import only_instrument
 from rlwb.market.source import Reading, Source, Unit, open_source
-from rlwb.market.store import locked
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
@@ -123,7 +122,7 @@ def import_bars(
         raise ConfigError(f"on_conflict is {on_conflict!r}; choose keep or replace.")
     begun, directory = time.monotonic(), Path(out)
     _check_place(directory)
-    with locked(directory / ".lock", f"another import writes to {directory}; wait until it is done."):
+    with _held(directory):
         importing = _Importing(directory, _state_of(directory, calendar), on_conflict, progress)
         opened = [open_source(source, instruments=instruments, **reading) for source in sources]
         if not opened:
@@ -149,6 +148,16 @@ def imported(source: str | os.PathLike[str], **how: Any) -> Iterator[ImportResul
     """Import a source into a data set that goes afterwards; `how` are keywords of `import_bars`."""
     with tempfile.TemporaryDirectory(prefix="rlwb-") as folder:
         yield import_bars([source], Path(folder) / "set", **how)
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Let one process at a time write to a data set."""
+    try:
+        with locked(directory / ".lock"):
+            yield
+    except BlockingIOError:
+        raise DataError(f"another import writes to {directory}; wait until it is done.") from None
 
 
 class _Importing:

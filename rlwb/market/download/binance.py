@@ -35,6 +35,8 @@ class BinanceArchive:
     end: str  # last month or day, included
     market: Literal["spot", "um", "cm"] = "spot"  # um and cm are futures, margined in USDT and in coins
     base_url: str = BASE_URL  # the server, or a mirror
+    first: dt.date = field(init=False)
+    last: dt.date = field(init=False)
 
     def __post_init__(self) -> None:
         self.symbols = tuple(dict.fromkeys(symbol.upper() for symbol in self.symbols))

@@ -17,6 +17,7 @@ from rlwb import parts
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
+from rlwb.values import suggestion
 
 #: The reader of Parquet and CSV.
 TABLE = "table"
@@ -89,7 +90,7 @@ def find_reader(name: str) -> Reader:
     """
     made = parts.load("reader", name)
     if isinstance(made, Reader):
-        return made
+        return replace(made, name=name) if name in parts.names("reader") else made
     if not callable(made) or isinstance(made, type):
         raise ConfigError(f"the reader {name} is no function that yields tables of bars; see docs/readers/own.md.")
 
@@ -104,7 +105,7 @@ def recognise(path: Path) -> Reader:
     table, found = find_reader(TABLE), []
     for name in parts.names("reader"):
         try:
-            one = replace(find_reader(name), name=name)
+            one = find_reader(name)
         except ConfigError as error:
             _log.warning("%s It recognises nothing.", error)
         else:
@@ -115,6 +116,18 @@ def recognise(path: Path) -> Reader:
     if len(found) > 1:
         raise DataError(f"{path} could be {' or '.join(one.name for one in found)}; say which, or part the files.")
     return found[0] if found else table
+
+
+def check_options(reader: Reader, name: str, options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for an option that the reader called `name` does not have, or one of another type."""
+    parameters = inspect.signature(reader.function).parameters
+    is_open = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    known = [one for one in parameters if one not in ("source", "instruments", "report", "name")]
+    for option in options:
+        if option == "name" or (option not in known and not is_open):
+            hint = suggestion(option, known) if known else "it has none."
+            raise ConfigError(f"the reader {name} has no option {option}; {hint}")
+    parts.complete("reader", parts.Part(name=name, **options))
 
 
 def known_to(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,12 +169,11 @@ def in_zone(stamps: pa.Array | pa.ChunkedArray, zone: str) -> pa.Array | pa.Chun
     return pc.if_else(pc.equal(early, late), early, None)
 
 
-def canonical(table: pa.Table, where: str, first: int = 1) -> pa.Table:
+def canonical(table: pa.Table, where: str) -> pa.Table:
     """Return the columns of the schema with its types: text, timestamp[ns], float64 and halted bool.
 
-    Columns that are required and absent are missing; a halt that is missing is none. A column of another type is a
-    `DataError` that names `where`, and so is an id with a control character, which names its row; `first` is that of
-    the table's first.
+    Columns that are required and absent are missing; a halt that is missing is none. A column of another type, and an
+    id with a control character, is a `DataError` that names `where`.
     """
     columns = {}
     for name in COLUMNS:
@@ -170,7 +182,7 @@ def canonical(table: pa.Table, where: str, first: int = 1) -> pa.Table:
         if name in table.column_names:
             columns[name] = _converted(name, table[name], where)
             if name == "instrument":
-                _check_ids(columns[name], where, first)
+                check_ids(columns[name], where)
         elif name in ("instrument", "datetime"):
             raise DataError(f"{where}: the bars have no column {name}; they have {', '.join(table.column_names)}.")
         elif name in REQUIRED:
@@ -205,12 +217,17 @@ def _converted(name: str, column: pa.ChunkedArray, where: str) -> pa.ChunkedArra
         raise DataError(f"{where}: column {name} holds what is not a number ({what}); correct it.") from None
 
 
-def _check_ids(column: pa.ChunkedArray, where: str, first: int) -> None:
+def check_ids(column: pa.Array | pa.ChunkedArray, where: str, row: int | None = None) -> None:
+    """Raise `DataError` for an id with a control character; `row` is that of the column's first value in the file."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return
+    column = column.cast(pa.string())
     names = pc.unique(column)
     odd = names.filter(pc.match_substring_regex(names, r"\p{Cc}"))
     if len(odd):
-        row = pc.index(column, odd[0]).as_py() + first
-        raise DataError(f"{where}, row {row}: instrument {odd[0].as_py()!r} has a control character in it; correct it.")
+        place = where if row is None else f"{where}, row {row + pc.index(column, odd[0]).as_py()}"
+        raise DataError(f"{place}: instrument {odd[0].as_py()!r} has a control character in it; correct it.")
 
 
 def _halts(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:

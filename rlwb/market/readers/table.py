@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report, printable
-from rlwb.market.readers.base import TABLE, reader
+from rlwb.market.readers.base import TABLE, check_ids, reader
 from rlwb.market.readers.content import DAMAGE, one_line, parse_stamps, read_delimited, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
 from rlwb.values import suggestion
@@ -125,6 +125,8 @@ def read_table(
         table["datetime"] = _stamps(batch, str(source), datetime_format, row)
         if only is not None:
             table["instrument"] = pa.repeat(pa.scalar(only, pa.string()), batch.num_rows)
+        else:
+            check_ids(table["instrument"], str(source), row)
         row += batch.num_rows
         yield pa.table(table)
 

@@ -15,10 +15,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.files import locked
 from rlwb.market import Calendar, import_bars, load_sessions, read_bars, read_conflicts, read_state
 from rlwb.market.dataset import importing, stored
 from rlwb.market.quality import check_bars
-from rlwb.market.store import locked
 from tests.market.dataset.helpers import CLOCK, DAYS, bars_of, content
 from tests.market.helpers import day_bars, random_bars
 
