@@ -186,7 +186,7 @@ def test_one_of_several_frequencies_and_lists_has_to_be_chosen(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"frequency": "day"}, "no setting frequency; did you mean freq"),
+        ({"frequency": "day"}, "frequency; did you mean freq"),
         ({"prices": "row"}, "prices of reader qlib is 'row'"),
         ({"market": 300}, "market of reader qlib is 300"),
         ({"max_megabytes": 0}, "max_megabytes is 0"),
