@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -47,14 +48,14 @@ def _counted_steps() -> Iterator[list[int]]:
     noted: list[int] = []
 
     def counting(run: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(gates: torch.Tensor, state: torch.Tensor, *more: Any) -> Any:
+        def counted(gates: np.ndarray, state: np.ndarray, *more: Any) -> Any:
             noted.append(gru_flops(len(gates), 0, state.shape[1]))
             return run(gates, state, *more)
 
         return counted
 
     with ExitStack() as stack:
-        for name in ("advance", "retreat", "walk"):
+        for name in ("_advance", "_retreat"):
             stack.enter_context(mock.patch.object(gru, name, counting(getattr(gru, name))))
         yield noted
 

@@ -19,9 +19,10 @@ from benchmarks.measure import Timer, peak_memory
 from benchmarks.parts import Parts, load_peer_weights, peer_network, write_market
 from benchmarks.quality import schedules
 from benchmarks.quality_rows import Side, make_rows, our_time, peer_time, target_of
-from benchmarks.roofline import gru_flops
+from benchmarks.roofline import _counted_steps, gru_flops
 from benchmarks.run import jobs
 from benchmarks.schedule import Schedule
+from rlwb.policy.gru import scan
 
 PEER_SIDE = Path(__file__).resolve().parents[1] / "benchmarks" / "peer"
 
@@ -242,3 +243,10 @@ def test_the_peers_side_imports_nothing_of_rlwb_and_only_plain_modules_of_the_be
                 assert not (node.module or "").startswith("benchmarks") or node.module in allowed
             elif isinstance(node, ast.Import):
                 assert not any(alias.name.startswith(("rlwb", "benchmarks")) for alias in node.names)
+
+
+def test_the_products_inside_the_compiled_steps_are_counted() -> None:
+    gru = torch.nn.GRU(3, 4, batch_first=True)
+    with _counted_steps() as noted:
+        scan(gru, torch.randn(5, 6, 3)).sum().backward()
+    assert noted == [gru_flops(5 * 6, 0, 4)] * 2
