@@ -169,8 +169,8 @@ def _each_once(rows: Plain) -> Plain:
 
 
 def _unpacked(files: Tree) -> list[plain.Row] | None:
-    packed = {name: content for name, content in files.items() if name.endswith(".gz")}
-    return plain.table({name.removesuffix(".gz"): gzip.decompress(content) for name, content in packed.items()})
+    packed = {name: content for name, content in files.items() if name.lower().endswith(".csv.gz")}
+    return plain.table({name[: -len(".gz")]: gzip.decompress(content) for name, content in packed.items()})
 
 
 def _bars(name: str, kind: str, rows: Plain | None, **options: Any) -> Target:
