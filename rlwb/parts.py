@@ -94,7 +94,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
 #: Kinds to which others than a run pass parameters, and which.
-_PASSED_TO: dict[str, tuple[str, ...]] = {"reader": ("source", "instruments", "report"), "market": ("cache_dir",)}
+PASSED_TO: dict[str, tuple[str, ...]] = {"reader": ("source", "instruments", "report"), "market": ("cache_dir",)}
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
 
@@ -147,7 +147,7 @@ def settings_of(kind: str, name: str) -> Signature | None:
     found = read_signature(file, code.attribute) if file else None
     if found is None:
         return None
-    given = _PASSED_TO.get(kind, PROVIDED)
+    given = PASSED_TO.get(kind, PROVIDED)
     settings = tuple(one for one in found.settings if one.is_field or one.name not in given)
     return Signature(settings, found.is_open)
 

@@ -49,7 +49,7 @@ class _Task(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What a slot says to a reset or a step; `figures` are those of an episode that has ended."""
+    """The answer of a slot to a reset or a step; `figures` are those of an episode that has ended."""
 
     obs: Any
     reward: float = 0.0

@@ -1,4 +1,4 @@
-"""Where N orders stand: what may be known of them at a decision, and what a step led to."""
+"""The state of N orders, in two views: what may be known at a decision, and what a step led to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlwb.market import MarketFeatures, Sessions
 
 @dataclass(frozen=True, eq=False)
 class Known(EngineState):
-    """What may be known of N orders at a decision: how they stand (`EngineState`), the orders, and the market so far.
+    """The knowledge of N orders at a decision: how they stand (`EngineState`), the orders, and the market so far.
 
     It is all that interpreters and policies receive. No public attribute or method gives a bar at or after `tick`, a
     benchmark of the window, or a total of the order's day. ``known[i]`` is order i alone.
@@ -151,7 +151,7 @@ class Known(EngineState):
 
 @dataclass(frozen=True, eq=False)
 class Outcome(Fills, Benchmarks):
-    """What the last step of N orders led to: what rewards and metrics receive.
+    """The outcome of the last step of N orders: what rewards and metrics receive.
 
     It has the step's `Fills` and the `Benchmarks` of the orders' whole windows.
 

@@ -1,4 +1,4 @@
-"""What the notebooks and the page show of a run: tables, figures, one order in every detail, and the page itself."""
+"""Tables and figures of a run for notebooks, one order in every detail, and the page ``report.html``."""
 
 from __future__ import annotations
 

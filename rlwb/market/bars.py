@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rlwb.errors import DataError
 from rlwb.market.findings import Finding, Report
-from rlwb.market.readers.base import canonical, check_ids
+from rlwb.market.readers.base import canonical
 from rlwb.market.readers.content import parse_stamps
 from rlwb.market.schema import COLUMNS, FIELDS, REQUIRED
 
@@ -277,8 +277,7 @@ def table_of(frame: pd.DataFrame, report: Report) -> pa.Table:
     at = table.column_names.index("datetime")
     if pa.types.is_string(table["datetime"].type) or pa.types.is_large_string(table["datetime"].type):
         table = table.set_column(at, "datetime", parse_stamps(table["datetime"], "column datetime"))
-    check_ids(table["instrument"], "the bars", 1)
-    return canonical(table, "the bars")
+    return canonical(table, "the bars", 1)
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a feature is made of, and the features that are built in.
+"""The built-in features, and the class that describes a feature.
 
 Their definitions are in docs/features.md. Each value is known when tick t is over; `MarketFeatures` shows a decision at
 tick t the values before t.

@@ -155,7 +155,7 @@ def _wrong(kind: str, bar: Mapping[str, float]) -> tuple[str, float]:
 
 
 class CalendarCheck:
-    """What all bars together show of a calendar's label, ticks, dates and closes: counted in parts, decided at last."""
+    """The fit of all bars to a calendar's label, ticks, dates and closes: counted in parts, decided at last."""
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar

@@ -1,4 +1,4 @@
-"""What a source of bars holds, in a few figures."""
+"""A summary of a source of bars, in a few figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 20
 
 @dataclass(frozen=True)
 class Contents:
-    """What a source holds as it is, before any calendar is laid on it."""
+    """A summary of a source of bars as it is, before any calendar is laid on it."""
 
     kind: str  # the reader that reads it, ``"dataset"`` for a data set
     files: int

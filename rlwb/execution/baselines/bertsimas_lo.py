@@ -43,7 +43,7 @@ def _last(price: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SignalParameters:
-    """How the signal X of `deviation` moves prices and lasts, a step of the grid at a time.
+    """The law of the signal X of `deviation`: how it moves prices and how it lasts, a step of the grid at a time.
 
     Two regressions through the origin, pooled over all sessions: the return from the last price before a step to
     the last price in it, on the signal before it; and the signal after the step on the signal before it.

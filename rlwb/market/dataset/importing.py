@@ -46,7 +46,7 @@ BATCH_ROWS = 1 << 20
 
 @dataclass
 class ImportResult:
-    """What an import did."""
+    """The result of an import: the data set, the sources it read or knew already, and their bars."""
 
     directory: Path
     state: State  # the data set as it is

@@ -122,7 +122,7 @@ def check_options(reader: Reader, name: str, options: Mapping[str, Any]) -> None
     """Raise `ConfigError` for an option that the reader called `name` does not have, or one of another type."""
     parameters = inspect.signature(reader.function).parameters
     is_open = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    known = [one for one in parameters if one not in ("source", "instruments", "report", "name")]
+    known = [one for one in parameters if one not in (*parts.PASSED_TO["reader"], "name")]
     for option in options:
         if option == "name" or (option not in known and not is_open):
             hint = suggestion(option, known) if known else "it has none."
@@ -169,11 +169,11 @@ def in_zone(stamps: pa.Array | pa.ChunkedArray, zone: str) -> pa.Array | pa.Chun
     return pc.if_else(pc.equal(early, late), early, None)
 
 
-def canonical(table: pa.Table, where: str) -> pa.Table:
+def canonical(table: pa.Table, where: str, row: int | None = None) -> pa.Table:
     """Return the columns of the schema with its types: text, timestamp[ns], float64 and halted bool.
 
     Columns that are required and absent are missing; a halt that is missing is none. A column of another type, and an
-    id with a control character, is a `DataError` that names `where`.
+    id with a control character, is a `DataError` that names `where`; of the latter also its row, if `row` is given.
     """
     columns = {}
     for name in COLUMNS:
@@ -182,7 +182,7 @@ def canonical(table: pa.Table, where: str) -> pa.Table:
         if name in table.column_names:
             columns[name] = _converted(name, table[name], where)
             if name == "instrument":
-                check_ids(columns[name], where)
+                check_ids(columns[name], where, row)
         elif name in ("instrument", "datetime"):
             raise DataError(f"{where}: the bars have no column {name}; they have {', '.join(table.column_names)}.")
         elif name in REQUIRED:
