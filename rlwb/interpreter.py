@@ -35,6 +35,13 @@ class StateInterpreter(ABC, Generic[KnownT]):
         """Return the observations for a policy in this process, which may name large arrays instead of copying them."""
         return self.interpret(known)
 
+    def record(self) -> dict[str, Any]:
+        """Return what checkpoints keep of what a policy sees, by names of `rlwb.trainer.TrainingRecord`."""
+        space = self.observation_space
+        parts = space.spaces if isinstance(space, gym.spaces.Dict) else {"space": space}
+        told = {"interpreter": type(self).__qualname__, **{str(key): repr(part) for key, part in parts.items()}}
+        return {"observation": told}
+
 
 class ActionInterpreter(ABC, Generic[KnownT]):
     """Turns a policy's actions into those of the simulator."""
@@ -47,6 +54,10 @@ class ActionInterpreter(ABC, Generic[KnownT]):
     @abstractmethod
     def interpret(self, known: KnownT, action: np.ndarray) -> np.ndarray:
         """Return the simulator's actions, of shape (N, …), for the policy's, likewise."""
+
+    def record(self) -> dict[str, Any]:
+        """Return what checkpoints keep of what a policy's actions mean, by names of `rlwb.trainer.TrainingRecord`."""
+        return {"action": {"interpreter": type(self).__qualname__, "space": repr(self.action_space)}}
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

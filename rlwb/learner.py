@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import gymnasium as gym
 import numpy as np
+
+if TYPE_CHECKING:
+    from rlwb.trainer.record import TrainingRecord
 
 
 class Actor(Protocol):
@@ -28,10 +31,14 @@ class Learner(ABC):
     head
         What the run puts on a network to make the learner's ``network``: it is called with the network, the number of
         actions, ``mask`` and ``start``. None where the learner takes something else.
+    trained_for
+        The record of the training that it is of, by which `rlwb.trainer.backtest` refuses to let it act on something
+        else; None before it is trained or restored.
     """
 
     figures: tuple[str, ...] | None = None
     head: ClassVar[type[Any] | None] = None
+    trained_for: TrainingRecord | None = None
 
     @abstractmethod
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
@@ -58,6 +65,10 @@ class Learner(ABC):
         done : bool of shape (N,)
             The last transition of each episode.
         """
+
+    def record(self) -> dict[str, Any]:
+        """Return what checkpoints keep of the learner, by names of `rlwb.trainer.TrainingRecord`."""
+        return {"algorithm": type(self).__qualname__}
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:

@@ -79,6 +79,10 @@ class Simulator(ABC, Generic[StateT]):
             What the action interpreter made of the policy's actions.
         """
 
+    def record(self) -> dict[str, Any]:
+        """Return what checkpoints keep of this simulator, by names of `rlwb.trainer.TrainingRecord`."""
+        return {"simulator": type(self).__qualname__}
+
 
 class Episode(ABC):
     """One episode of a simulator that is written for one at a time; see `EpisodeSimulator`.
@@ -172,3 +176,6 @@ class EpisodeSimulator(Simulator[EpisodeStates]):
             if not episode.done():
                 episode.step(own)
         return state
+
+    def record(self) -> dict[str, Any]:
+        return {"simulator": getattr(self.episode, "__qualname__", type(self.episode).__qualname__)}

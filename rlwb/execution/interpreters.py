@@ -118,6 +118,11 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
         """
         return {**self._history(known), "session": known.session, "features": self.features}
 
+    def record(self) -> dict[str, Any]:
+        own = self.features
+        told = {"features": own.columns, "normaliser": own.normaliser.fingerprint, "previous_day": own.previous_day}
+        return {**super().record(), **told}
+
     def _history(self, known: Known) -> Observation:
         known.check_features(self.features)
         history = np.zeros((len(known), self.max_step), dtype=np.float32)
@@ -148,6 +153,10 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
     @property
     def action_space(self) -> gym.spaces.Discrete:
         return gym.spaces.Discrete(len(self.shares))
+
+    def record(self) -> dict[str, Any]:
+        told = super().record()["action"]
+        return {"action": {**told, "shares": self.shares.tolist()}}
 
     def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
         chosen = np.asarray(action)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -205,6 +207,15 @@ class OrderBatch(Rows, Sequence[Order]):
     def table(self) -> pd.DataFrame:
         """The orders as a canonical table, one row an order in the batch's sequence."""
         return pd.DataFrame({name: values[self.row] for name, values in self.source.items()})
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the orders in their sequence, and of the ticks that they may trade in."""
+        digest = hashlib.blake2b(digest_size=16)
+        for column in self.table.items():
+            digest.update(repr(column[0]).encode() + pd.util.hash_array(column[1].to_numpy()).tobytes())
+        digest.update(np.stack([self.start, self.end]).astype("<i8").tobytes())
+        return digest.hexdigest()
 
     def label(self, index: int) -> str:
         """Return a short text that names order `index` in an error."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,6 +52,19 @@ class OrderExecution(Simulator[ExecutionState]):
                 f"{len(state)} orders."
             ) from None
         return state.after(*self.engine.step(state.orders, state.now, request))
+
+    def record(self) -> dict[str, Any]:
+        engine, calendar = self.engine, self.engine.sessions.calendar
+        return {
+            **super().record(),
+            "bar_seconds": calendar.tick_seconds,
+            "ticks": calendar.num_ticks,
+            "ticks_per_step": int(engine.ticks_per_step),
+            "steps": engine.max_step,
+            "calendar": {"segments": calendar.segments, "timezone": calendar.timezone},
+            "rules": dataclasses.asdict(engine.rules),
+            "data": engine.sessions.fingerprint,
+        }
 
 
 class RandomLiquidity(OrderExecution):

@@ -22,6 +22,7 @@ from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
@@ -67,16 +68,17 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     Raises
     ------
     CheckpointError
-        When no checkpoint can be used.
+        When no checkpoint can be used, or one is of another training, naming what differs.
     DataError
         When a checkpoint does not score as it was logged.
     RuntimeError
         When a policy has a PA above the ceiling on any order; the order tables are there then, and no figure of them.
     """
     import torch
+    from tqdm.auto import tqdm
 
     from rlwb.evaluation import read_validation, select_checkpoints
-    from rlwb.trainer import find_resumable, load_checkpoint
+    from rlwb.trainer import TrainingRecord, find_resumable, load_checkpoint
 
     torch.set_num_threads(config.threads)
     figure, folder = config.execution.rules.judged_by, run.backtest
@@ -89,24 +91,37 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
         check=load_checkpoint,
     )
     train, valid, test = (bench.align(load_orders(run, bench, part)) for part in ("train", "valid", "test"))
+    ours = TrainingRecord(run=training_id(config), data=bench.sessions.fingerprint, orders=train.fingerprint)
 
-    def played(name: str, kind: str, playable: Playable, path: Path, folder: str = "") -> PolicyResult:
-        """Return the result of a checkpoint, with its iteration and its validation PA; NaN where it has none."""
-        logged = read_validation(run.metrics / folder / "validation.csv").set_index("iteration")[figure]
-        known = {"iteration": int(path.stem), "validation_pa": float(logged.get(int(path.stem), np.nan))}
-        return result(name, kind, test, play(bench, playable, test), **known)
+    def played(name: str, kind: str, playable: Playable, path: Path, log: pd.DataFrame) -> tuple[PolicyResult, Any]:
+        """Return the result of a checkpoint, and its figure on each validation order, None where it has no row."""
+        rows = log[log["iteration"] == int(path.stem)]
+        again = None
+        if len(rows):
+            again = play(bench, playable, valid)
+            check_score(path, rows.iloc[0].to_dict(), again)
+        known = {"iteration": int(path.stem), "validation_pa": float(rows[figure].iloc[0]) if len(rows) else np.nan}
+        made = result(name, kind, test, play(bench, playable, test), **known)
+        return made, None if again is None else again.metrics[figure]
 
-    results, rescored = _checkpoints(bench, selection, test, valid, figure)
+    log = read_validation(run.metrics / "validation.csv")
+    results, rescored = [], []
+    for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
+        playable = checkpoint_policy(bench, chosen.path, origin=ours)
+        made, again = played(chosen.policy, "checkpoint", playable, chosen.path, log)
+        results.append(made)
+        rescored.append(again)
     path, damaged = find_resumable(run.checkpoints)
     assert path is not None, "a checkpoint was chosen above"
-    results.append(played("last", "last", checkpoint_policy(bench, path), path))
+    results.append(played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0])
     baselines = make_baselines(bench)
     for name, one in baselines.items():
         if isinstance(one, Baseline):
             one.fit(train)
         results.append(baseline_result(bench, name, one, test))
     if bench.is_taught:
-        results.append(played("teacher", "unattainable", *teacher_policy(run, bench), "teacher"))
+        taught = read_validation(run.metrics / "teacher" / "validation.csv")
+        results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
 
     write_json(folder / "baselines.json", estimates_of(baselines))
     for one in results:
@@ -133,25 +148,34 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     )
 
 
-def _checkpoints(
-    bench: Workbench, selection: Selection, test: OrderBatch, valid: OrderBatch, figure: str
-) -> tuple[list[PolicyResult], list[np.ndarray]]:
-    """Return the chosen checkpoints' results on the test orders, and their figure on each validation order."""
-    from tqdm.auto import tqdm
+def check_score(path: Path, logged: Mapping[str, float], again: Episodes) -> None:
+    """Require that a checkpoint scores on the validation orders as its row of the log says, in every figure of it.
 
-    results, rescored = [], []
-    for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
-        playable = checkpoint_policy(bench, chosen.path)
-        known = {"iteration": chosen.iteration, "validation_pa": chosen.validation_pa}
-        results.append(result(chosen.policy, "checkpoint", test, play(bench, playable, test), **known))
-        again = play(bench, playable, valid)
-        if not np.isclose(again.means()[figure], chosen.validation_pa, rtol=0, atol=1e-9, equal_nan=True):
-            raise DataError(
-                f"{chosen.path.name} scores {again.means()[figure]!r} bp on the validation orders, but "
-                f"{chosen.validation_pa!r} was logged; orders, data or weights have changed since: train again."
-            )
-        rescored.append(again.metrics[figure])
-    return results, rescored
+    A figure that neither the orders nor the reward give, of a callback of one's own, cannot be scored again.
+
+    Raises
+    ------
+    DataError
+        Naming the figures that differ.
+    """
+    new, old = _with_counts(again.summary()), _with_counts(logged)
+    differ = [
+        f"{name} {value!r}, logged {old.get(name, 'nowhere')!r}"
+        for name, value in new.items()
+        if not np.isclose(value, old.get(name, np.inf), rtol=1e-9, atol=1e-9, equal_nan=True)
+    ]
+    if differ:
+        raise DataError(
+            f"{path.name} does not score on the validation orders as was logged ({'; '.join(differ[:3])}); orders, "
+            "data or weights have changed since: train again."
+        )
+
+
+def _with_counts(figures: Mapping[str, float]) -> dict[str, float]:
+    """Return figures with the number of episodes that have each, which goes without saying where all have it."""
+    own = {name: value for name, value in figures.items() if not name.endswith("_count") or pd.notna(value)}
+    whole = {f"{name}_count": figures["episodes"] for name in own if not name.endswith("_count")}
+    return {**own, **{name: value for name, value in whole.items() if name not in own}}
 
 
 def _interval(config: RunConfig) -> dict[str, Any]:
@@ -249,15 +273,15 @@ def validation_noise(
     return {"standard_error": error, "correlation": correlation, "expected_shrinkage": shrinkage}
 
 
-def checkpoint_policy(bench: Workbench, path: Path, *, teacher: bool = False) -> Playable:
-    """Return the policy of a checkpoint with its interpreters."""
+def checkpoint_policy(bench: Workbench, path: Path, **checks: Any) -> Playable:
+    """Return the policy of a checkpoint with its interpreters; keywords as in `Workbench.restore`."""
     from rlwb.trainer import load_checkpoint
 
-    learner, features = bench.restore(load_checkpoint(path), path, teacher=teacher)
+    learner, features = bench.restore(load_checkpoint(path), path, **checks)
     return learner, bench.state_interpreter(features), bench.action_interpreter
 
 
-def teacher_policy(run: RunDirectory, bench: Workbench) -> tuple[Playable, Path]:
+def teacher_policy(run: RunDirectory, bench: Workbench, **checks: Any) -> tuple[Playable, Path]:
     """Return the run's teacher with its interpreters, and its checkpoint; a `CheckpointError` when there is none."""
     from rlwb.trainer import find_resumable
 
@@ -266,7 +290,7 @@ def teacher_policy(run: RunDirectory, bench: Workbench) -> tuple[Playable, Path]
         raise CheckpointError(
             f"{teacher_checkpoints(run)} has no checkpoint of the teacher; run the stage train again."
         )
-    return checkpoint_policy(bench, path, teacher=True), path
+    return checkpoint_policy(bench, path, teacher=True, **checks), path
 
 
 def make_baselines(bench: Workbench, estimates: Mapping[str, Any] | None = None) -> dict[str, Any]:

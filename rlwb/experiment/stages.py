@@ -20,6 +20,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now
+from rlwb.files import as_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
 
@@ -113,6 +114,12 @@ def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
             value = value_at(tree, name)
             chosen[name] = hash_path(Path(value)) if name in SOURCES else value
     return chosen
+
+
+def training_id(config: RunConfig) -> str:
+    """Return the hash of all settings that the weights of a training depend on, its length aside."""
+    chosen = {name: value for name, value in settings_of(TRAIN, config).items() if name not in TRAIN.extends}
+    return hashlib.blake2b(as_json(chosen).encode(), digest_size=16).hexdigest()
 
 
 def inputs_of(stage: Stage, run: RunDirectory) -> str:

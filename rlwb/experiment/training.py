@@ -11,6 +11,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory, last_iteration
+from rlwb.experiment.stages import training_id
 
 if TYPE_CHECKING:
     from rlwb.learner import Learner
@@ -95,6 +96,7 @@ def train_policy(
             val_initial_states=orders["valid"],
             episode_per_iter=settings.episodes_per_iteration,
             seed=config.seed,
+            run=training_id(config),
         )
         trainer = Trainer(
             max_iters=iterations,

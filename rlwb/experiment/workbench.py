@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -31,6 +31,9 @@ from rlwb.market import MarketFeatures, Normaliser, Sessions
 from rlwb.parts import Part, load, make
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
+
+if TYPE_CHECKING:
+    from rlwb.trainer import TrainingRecord
 
 #: What a part of a kind must be.
 _BASES: dict[str, type[Any]] = {
@@ -199,27 +202,46 @@ class Workbench:
         return make_network(build, seed).to(device_of(self.config.train.device))
 
     def meta(self, features: MarketFeatures) -> dict[str, Any]:
-        """Return what a checkpoint must carry for its policy to be built and fed again."""
+        """Return what a checkpoint must carry beside its record for its policy to be built and fed again."""
         config = described(self.config)
         return {
             "rlwb": rlwb.__version__,
             **{name: config[name] for name in _OF_THE_POLICY},
-            "ticks_per_step": self.config.execution.ticks_per_step,
-            "max_step": self.engine.max_step,
-            "rules": dataclasses.asdict(self.config.execution.rules),
             "normaliser": features.normaliser.as_dict(),
         }
 
-    def restore(self, state: Mapping[str, Any], path: Path, *, teacher: bool = False) -> tuple[Learner, MarketFeatures]:
+    def restore(
+        self,
+        state: Mapping[str, Any],
+        path: Path,
+        *,
+        teacher: bool = False,
+        names: Collection[str] | None = None,
+        origin: TrainingRecord | None = None,
+    ) -> tuple[Learner, MarketFeatures]:
         """Return the policy of a checkpoint, or its `teacher`, and the features normalised as in its training.
+
+        Parameters
+        ----------
+        names
+            Names of the record that must agree with this workbench: `rlwb.trainer.record.MARKET` by default; ``ACTING``
+            lets a policy act under other rules than those of its training.
+        origin
+            The training that the checkpoint must be of, where only that one will do.
 
         Raises
         ------
         CheckpointError
-            When the checkpoint was made by another algorithm, or for another network, other actions or other steps, or
-            holds a teacher, which cannot act where the future is not known, where none is wanted, or the reverse.
+            When the checkpoint was made by another algorithm, or for another network, other features, bars, steps,
+            actions or rules, or by another training than `origin`, naming what differs; when it holds a teacher, which
+            cannot act where the future is not known, where none is wanted, or the reverse.
         """
-        found = state["meta"]
+        from rlwb.trainer.record import MARKET, ORIGIN, check_record, differences, record_of, recorded_in
+
+        what = f"the checkpoint {path}"
+        if "record" not in state or "meta" not in state:
+            raise CheckpointError(f"{what} does not say what it was trained for; use one that a run has written.")
+        found, record = state["meta"], recorded_in(state)
         if found.get("sees_future") and not teacher:
             raise CheckpointError(
                 f"the checkpoint {path} holds a teacher, which sees the rest of the day and cannot act in a market; "
@@ -227,16 +249,21 @@ class Workbench:
             )
         if teacher and not found.get("sees_future"):
             raise CheckpointError(f"the checkpoint {path} holds no teacher; take one of the folder teacher.")
+        if origin is not None:
+            check_record(record, origin, what, names=ORIGIN, do="it is of another training: take it out of this run.")
         features = self.features(normaliser=Normaliser.from_dict(found["normaliser"]))
         wanted = self.meta(features)
-        for name in (*_OF_THE_POLICY, "max_step"):
-            if _plain(found.get(name)) != _plain(wanted[name]):
+        for name in _OF_THE_POLICY:
+            if differ := differences(name, _plain(found.get(name)), _plain(wanted[name])):
                 raise CheckpointError(
-                    f"the checkpoint {path} was made with {name} {found.get(name)!r}, the configuration says "
-                    f"{wanted[name]!r}; use the configuration that it was trained with."
+                    f"{what} was made with other settings: {'; '.join(differ)}; use the configuration that it was "
+                    "trained with."
                 )
+        here = record_of(self.simulator, self.state_interpreter(features), self.action_interpreter)
+        check_record(record, here, what, names=MARKET if names is None else names)
         learner = self.teacher(features) if teacher else self.learner(features)
         learner.load_state_dict(state["vessel"]["policy"])
+        learner.trained_for = record
         return learner, features
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -126,6 +127,11 @@ class Normaliser:
     def as_dict(self) -> dict[str, Any]:
         """Return the statistics as values that JSON can hold exactly and `from_dict` takes."""
         return {"columns": list(self.columns), "mean": self.mean.tolist(), "scale": self.scale.tolist()}
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the columns and their statistics."""
+        return hashlib.blake2b(repr(self.as_dict()).encode(), digest_size=16).hexdigest()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normaliser:

@@ -16,6 +16,7 @@ from rlwb.batch import count_rows, take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
 from rlwb.learner import Learner
 from rlwb.policy.adam import Adam
+from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.episodes import last_rows
 from rlwb.policy.gru import ALIGN
 from rlwb.policy.network import device_of
@@ -44,6 +45,19 @@ class NetworkLearner(Learner):
                 f"{type(self).__name__} chooses among {self.network.actions} actions, the action interpreter's space "
                 f"is {action_space}; give an action interpreter with Discrete({self.network.actions})."
             )
+        parts = observation_space.spaces if isinstance(observation_space, gym.spaces.Dict) else {}
+        if "data_processed" not in parts:
+            return
+        *_, seen = parts["data_processed"].shape or (0,)
+        reads = {part.channels for part in self.network.modules() if isinstance(part, MarketEncoder)}
+        if reads - {seen}:
+            raise ConfigError(
+                f"the network of {type(self).__name__} reads {max(reads)} features a tick, the observations hold "
+                f"{seen}; give it channels={seen}, or the features that it was made for."
+            )
+
+    def record(self) -> dict[str, Any]:
+        return {**super().record(), "network": type(getattr(self.network, "trunk", self.network)).__qualname__}
 
     @property
     def device(self) -> torch.device:

@@ -3,7 +3,8 @@
 from rlwb.trainer.api import train
 from rlwb.trainer.callbacks import Checkpoint, EarlyStopping, EpisodesWriter, History, MetricsWriter, ProgressLines
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
-from rlwb.trainer.collect import Episodes, backtest, collect, result_table
+from rlwb.trainer.collect import Episodes, backtest, collect, restore_policy, result_table
+from rlwb.trainer.record import TrainingRecord, check_record, record_of, recorded_in
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
 
@@ -17,12 +18,17 @@ __all__ = [
     "MetricsWriter",
     "ProgressLines",
     "Trainer",
+    "TrainingRecord",
     "TrainingVessel",
     "backtest",
+    "check_record",
     "collect",
     "find_resumable",
     "list_checkpoints",
     "load_checkpoint",
+    "record_of",
+    "recorded_in",
+    "restore_policy",
     "result_table",
     "save_checkpoint",
     "train",

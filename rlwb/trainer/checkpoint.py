@@ -15,7 +15,7 @@ import torch
 from rlwb.errors import CheckpointError
 from rlwb.files import atomic_path
 
-FORMAT = 1
+FORMAT = 2
 _NAME = re.compile(r"(\d+)\.pt")
 
 

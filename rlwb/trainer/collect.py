@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +14,14 @@ import pandas as pd
 from rlwb.batch import join
 from rlwb.env import FiniteVectorEnv, make_env
 from rlwb.env.data_queue import take
-from rlwb.errors import ConfigError, RlwbError
+from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.learner import Actor
+from rlwb.learner import Actor, Learner
 from rlwb.reward import Reward
 from rlwb.seeds import Stream, uniform
 from rlwb.simulator import Simulator
+from rlwb.trainer.checkpoint import load_checkpoint
+from rlwb.trainer.record import ACTING, TrainingRecord, check_record, record_of, recorded_in
 
 #: Figures of every training iteration beside those of its episodes and of the update.
 OF_TRAINING = ("transitions", "seconds")
@@ -161,11 +164,24 @@ def backtest(
     -------
     Episodes
         In the order of `initial_states`, without transitions.
+
+    Raises
+    ------
+    CheckpointError
+        When the policy was trained for other features, bars, steps or actions, naming what differs. Other bars, orders
+        and rules are what a backtest is for.
+    ConfigError
+        When the policy's network does not fit the observations or the actions.
     """
     if not len(initial_states) or chunk < 1:
         raise ConfigError(
             f"backtest got {len(initial_states)} initial states and chunk={chunk}; give at least 1 of each."
         )
+    if isinstance(policy, Learner):
+        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
+        if policy.trained_for is not None:
+            here = record_of(simulator, state_interpreter, action_interpreter)
+            check_record(policy.trained_for, here, f"the policy {type(policy).__name__}", names=ACTING)
     if finite_env_type != "native":
         chunk = len(initial_states)
     parts = []
@@ -176,6 +192,23 @@ def backtest(
             env.first_episode = low
             parts.append(collect(env, policy))
     return Episodes.join(parts)
+
+
+def restore_policy(policy: Learner, path: str | os.PathLike[str]) -> None:
+    """Give an untrained `policy` the weights of a checkpoint, and the record of what they were trained for.
+
+    Raises
+    ------
+    CheckpointError
+        When the checkpoint is damaged or of another network.
+    """
+    state = load_checkpoint(path)
+    if "vessel" not in state:
+        raise CheckpointError(f"{path} holds no training; give a checkpoint that a trainer has written.")
+    found = recorded_in(state)
+    check_record(found, TrainingRecord(**policy.record()), f"the checkpoint {path}", names=("network",))
+    policy.load_state_dict(state["vessel"]["policy"])
+    policy.trained_for = found
 
 
 def result_table(orders: pd.DataFrame, episodes: Episodes) -> pd.DataFrame:

@@ -17,9 +17,14 @@ from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.trainer.checkpoint import load_checkpoint
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
+from rlwb.trainer.record import check_record, recorded_in
 from rlwb.trainer.vessel import TrainingVessel
 
 _DEV_RUN_EPISODES = 8
+_TO_GO_ON = (
+    "go on with the parts, orders and settings that it was trained with, or start a new training with its weights "
+    "alone (rlwb.trainer.restore_policy)."
+)
 
 
 class Callback:
@@ -158,6 +163,8 @@ class Trainer:
         ------
         ConfigError
             When nothing would ever stop the fit, or a callback watches a figure that never comes.
+        CheckpointError
+            When the checkpoint is of a training of something else, naming what differs.
         InterpreterError
             When a part of the vessel breaks its contract in a trial episode.
         """
@@ -167,8 +174,12 @@ class Trainer:
         if self.val_every_n_iters is not None and vessel.val_seed_iterator() is None:
             raise ConfigError("val_every_n_iters is set but the vessel has no val_initial_states; give them.")
         self._check_watched(vessel, vessel.check_env())
+        record = vessel.record()
         if ckpt_path is not None:
-            self.load_state_dict(load_checkpoint(Path(ckpt_path)))
+            state = load_checkpoint(Path(ckpt_path))
+            check_record(recorded_in(state), record, f"the checkpoint {ckpt_path}", do=_TO_GO_ON)
+            self.load_state_dict(state)
+        vessel.policy.trained_for = record
         self.should_stop &= not train_on
         self._tell(lambda callback: callback.on_fit_start(self, vessel))
         bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
@@ -207,7 +218,8 @@ class Trainer:
         return {
             "iteration": self.current_iter,
             "should_stop": self.should_stop,
-            "metrics": dict(self.metrics),
+            "metrics": {name: value for name, value in self.metrics.items() if name != "seconds"},
+            "record": self._attached().record().as_dict(),
             "vessel": self._attached().state_dict(),
             "callbacks": {key: callback.state_dict() for key, callback in self._keyed_callbacks().items()},
         }

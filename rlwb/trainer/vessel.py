@@ -16,6 +16,7 @@ from rlwb.reward import AuxiliaryInfoCollector, Reward
 from rlwb.seeds import Stream, derived_seed
 from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Episodes, collect
+from rlwb.trainer.record import TrainingRecord, record_of
 
 
 class TrainingVessel:
@@ -35,6 +36,8 @@ class TrainingVessel:
         Episodes of a training collect. Training goes through its initial states in epochs, each in a new order.
     seed
         Seeds the order of initial states, the exploration and the simulators' random numbers.
+    run
+        Hash of all that the training depends on, where something knows it: see `rlwb.trainer.TrainingRecord.run`.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class TrainingVessel:
         aux_info_collector: AuxiliaryInfoCollector[Any] | None = None,
         episode_per_iter: int = 1000,
         seed: int = 0,
+        run: str | None = None,
     ) -> None:
         if episode_per_iter < 1:
             raise ConfigError(f"episode_per_iter is {episode_per_iter}; a collect needs at least 1 episode.")
@@ -70,6 +74,7 @@ class TrainingVessel:
         self.aux_info_collector = aux_info_collector
         self.episode_per_iter = episode_per_iter
         self.seed = seed
+        self.run = run
         self._queue = DataQueue(range(len(train_initial_states)), repeat=-1, shuffle=True, seed=seed)
 
     def train_seed_iterator(self, episodes: int | None = None) -> Sequence[Any]:
@@ -84,6 +89,11 @@ class TrainingVessel:
     def test_seed_iterator(self) -> Sequence[Any] | None:
         """Return the initial states of a test; None without a test part."""
         return self.test_initial_states
+
+    def record(self) -> TrainingRecord:
+        """Return the record of this training, which its checkpoints keep."""
+        parts = (self.simulator, self.state_interpreter, self.action_interpreter)
+        return record_of(*parts, self.policy, self.reward, self.train_initial_states, self.run)
 
     def make_env(self, states: Sequence[Any], **kwargs: Any) -> FiniteVectorEnv:
         """Return a vector environment of `states`; keywords as in `rlwb.env.make_env`."""

@@ -25,6 +25,7 @@ from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
 from rlwb.trainer import list_checkpoints, load_checkpoint
+from rlwb.trainer.record import ACTING
 
 TINY = {
     "market.instruments": 3,
@@ -120,13 +121,100 @@ def test_f03_a_damaged_checkpoint_is_left_out_and_named(copied: RunDirectory) ->
     assert path.name in (copied.backtest / "selection.json").read_text()
 
 
-def test_a_validation_that_cannot_be_reproduced_stops_the_backtest(copied: RunDirectory) -> None:
+@pytest.mark.parametrize("column", ["pa", "ffr", "reward", "length", "episodes", "reward/pa"])
+def test_k31_a_validation_that_cannot_be_reproduced_stops_the_backtest(copied: RunDirectory, column: str) -> None:
+    """Every figure that was logged is scored again; the PA alone is blind where it is 0."""
     file = copied.metrics / "validation.csv"
     table = pd.read_csv(file)
-    table["pa"] += 1e-6
+    table[column] += 1 if column == "episodes" else 1e-6
     table.to_csv(file, index=False)
-    with pytest.raises(DataError, match="was logged; orders, data or weights have changed since"):
+    with pytest.raises(DataError, match=rf"does not score .*{column} .*logged"):
         backtest_policies(copied, copied.config)
+
+
+def test_k31_each_row_of_the_table_is_scored_again(copied: RunDirectory) -> None:
+    """The chosen ones and the last."""
+    file = copied.metrics / "validation.csv"
+    table = pd.read_csv(file)
+    best = table["pa"].nlargest(2).index
+    last = table.index[-1]
+    for at in {*best, last}:
+        changed = table.astype({"length": float})
+        changed.loc[at, "length"] += 0.5
+        changed.to_csv(file, index=False)
+        with pytest.raises(DataError, match=rf"000{at + 1}\.pt .*length"):
+            backtest_policies(copied, copied.config)
+
+
+def retrained(run: RunDirectory, folder: Path, **changes: object) -> RunDirectory:
+    """Return another run, of other settings."""
+    other = RunDirectory.create(folder, tiny(**changes))
+    make_orders(other, other.config)
+    train_policy(other, other.config, progress="none")
+    return other
+
+
+OTHER_TRAININGS = {
+    "another seed of the weights": {"seed": 1},
+    "other bars": {"market.seed": 1},
+    "another learning rate": {"algorithm.learning_rate": 1e-3},
+}
+
+
+@pytest.mark.parametrize("change", OTHER_TRAININGS.values(), ids=OTHER_TRAININGS)
+def test_k31_a_foreign_checkpoint_is_refused_by_name(
+    copied: RunDirectory, tmp_path: Path, change: dict[str, object]
+) -> None:
+    other = retrained(copied, tmp_path / "other", **change)
+    foreign = other.checkpoints / "0003.pt"
+    shutil.copyfile(foreign, copied.checkpoints / "0099.pt")
+    with pytest.raises(CheckpointError, match=r"0099\.pt was trained for something else: run .* there.*take it out"):
+        backtest_policies(copied, copied.config)
+    (copied.checkpoints / "0099.pt").unlink()
+    best = pd.read_csv(copied.metrics / "validation.csv").set_index("iteration")["pa"].idxmax()
+    shutil.copyfile(foreign, copied.checkpoints / f"{best:04d}.pt")
+    with pytest.raises(CheckpointError, match=rf"{best:04d}\.pt was trained for something else"):
+        backtest_policies(copied, copied.config)
+    shutil.copyfile(foreign, copied.checkpoints / "0003.pt")
+    with pytest.raises(CheckpointError, match=r"0003\.pt was trained for something else: .*run .* there"):
+        train_policy(copied, tiny(**{"train.iterations": 4}), progress="none")
+
+
+def test_k31_equal_trainings_are_no_strangers(copied: RunDirectory, tmp_path: Path) -> None:
+    """A run is known by what its weights depend on: its length, place and environment are not among it."""
+    other = retrained(copied, tmp_path / "other", **{"train.iterations": 4, "train.keep": 4, "train.env": "dummy"})
+    shutil.copyfile(other.checkpoints / "0003.pt", copied.checkpoints / "0003.pt")
+    backtest_policies(copied, copied.config)
+
+
+#: Other bars, steps, hours and rules than those of the training, and what is named.
+MARKETS = {
+    "bar_seconds": {"market.tick_minutes": 1, "execution.ticks_per_step": 30},
+    "ticks_per_step": {"execution.ticks_per_step": 12},
+    "calendar": {"market.session": "us"},
+    "rules.volume_limit": {"execution.rules.volume_limit": 0.1},
+    "rules.price_field": {"execution.rules.price_field": "open"},
+}
+
+
+@pytest.mark.parametrize(("named", "change"), MARKETS.items(), ids=MARKETS)
+def test_k22_a_checkpoint_of_another_market_is_not_restored(
+    trained: RunDirectory, named: str, change: dict[str, object]
+) -> None:
+    bench = Workbench(tiny(**change))
+    path = trained.checkpoints / "0003.pt"
+    with pytest.raises(CheckpointError, match=rf"0003\.pt was trained for something else: .*{named}"):
+        bench.restore(load_checkpoint(path), path)
+    if named.startswith("rules"):
+        learner, _ = bench.restore(load_checkpoint(path), path, names=ACTING)
+        assert learner.trained_for is not None
+
+
+def test_k22_a_checkpoint_without_a_record_is_not_restored(trained: RunDirectory, tmp_path: Path) -> None:
+    state = load_checkpoint(trained.checkpoints / "0003.pt")
+    for name in ("record", "meta"):
+        with pytest.raises(CheckpointError, match="does not say what it was trained for"):
+            workbench(trained, trained.config).restore({k: v for k, v in state.items() if k != name}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -297,8 +385,8 @@ def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"algorithm": "dqn"}, r"was made with algorithm .*'ppo'.*the configuration says .*'dqn'"),
-        ({"network.hidden": 16}, "was made with network"),
+        ({"algorithm": "dqn"}, r"was made with other settings: algorithm.name 'ppo' there, 'dqn' here"),
+        ({"network.hidden": 16}, "was made with other settings: network.hidden 8 there, 16 here"),
     ],
 )
 def test_a_checkpoint_of_another_policy_is_refused(trained: RunDirectory, change: dict[str, Any], words: str) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from rlwb.errors import CheckpointError
 from rlwb.trainer import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
-from rlwb.trainer.checkpoint import checkpoint_name, point_latest
+from rlwb.trainer.checkpoint import FORMAT, checkpoint_name, point_latest
 
 
 def save(folder: Path, iteration: int) -> Path:
@@ -63,7 +63,7 @@ def text(path: Path) -> None:
 
 
 def code(path: Path) -> None:
-    torch.save({"format": 1, "run": os.system}, path)
+    torch.save({"format": FORMAT, "run": os.system}, path)
 
 
 def foreign(path: Path) -> None:

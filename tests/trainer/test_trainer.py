@@ -310,7 +310,7 @@ def test_a_state_needs_a_vessel_and_a_trainers_file(tmp_path: Path) -> None:
 
 def test_another_stream_of_initial_states_is_refused(tmp_path: Path) -> None:
     Trainer(max_iters=1, callbacks=[Checkpoint(tmp_path)]).fit(small_vessel())
-    with pytest.raises(ConfigError, match="size"):
+    with pytest.raises(CheckpointError, match="orders"):
         Trainer(max_iters=2).fit(
             small_vessel(train_initial_states=small_vessel().test_initial_states), tmp_path / "latest"
         )
