@@ -21,6 +21,10 @@ class CheckpointError(RlwbError):
     """A checkpoint that is missing, damaged or made for another policy."""
 
 
+class FileError(RlwbError):
+    """A file that rlwb wrote and that is damaged now, or has another shape than it was written in."""
+
+
 class InterpreterError(RlwbError):
     """A user's interpreter or reward returned something outside its contract."""
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from rlwb.code import Code
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.signatures import REQUIRED, UNKNOWN, Setting, Signature, read_signature
-from rlwb.values import check_value, suggestion
+from rlwb.values import check_value, shown, suggestion
 
 PROVIDED: dict[str, str] = {
     "sessions": "the panel of bars",
@@ -136,8 +136,8 @@ def find(kind: str, name: str) -> Code:
     place, _, attribute = (target or name).rpartition(":")
     if place and attribute.isidentifier():
         return Code(place, attribute, is_foreign=target is None)
-    hint = suggestion(name, names(kind)).rstrip(".")
-    raise ConfigError(f"there is no {kind} {name!r}; {hint} Your own is file.py:Name or package.module:Name.")
+    hint = suggestion(name, names(kind))
+    raise ConfigError(f"there is no {kind} {shown(name)}; {hint} Your own is file.py:Name or package.module:Name.")
 
 
 def settings_of(kind: str, name: str) -> Signature | None:
@@ -203,13 +203,13 @@ def _checked(owner: str, one: Setting, value: Any) -> Any:
         if not isinstance(value, Mapping):
             names = ", ".join(field.name for field in one.group)
             raise ConfigError(
-                f"{one.name} of {owner} is {value!r}, but it is a group of settings; give some of {names}."
+                f"{one.name} of {owner} is {shown(value)}, but it is a group of settings; give some of {names}."
             )
         return _completed(f"{owner}'s {one.name}", one.group, value, is_open=False)
     try:
         return check_value(one.type, value)
     except ValueError as error:
-        raise ConfigError(f"{one.name} of {owner} is {value!r}; {error}") from None
+        raise ConfigError(f"{one.name} of {owner} is {shown(value)}; {error}") from None
 
 
 def load(kind: str, name: str) -> Any:

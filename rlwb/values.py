@@ -12,6 +12,9 @@ from pydantic_core import ErrorDetails
 
 from rlwb.files import as_json
 
+#: Characters of a value that an error shows.
+_SHOWN = 100
+
 
 def check_value(kind: Any, value: Any) -> Any:
     """Return `value` as the type `kind`, by the strict rules of JSON: a list is a tuple, text is no number.
@@ -25,6 +28,22 @@ def check_value(kind: Any, value: Any) -> Any:
         return TypeAdapter(kind).validate_json(as_json(value), strict=True)
     except ValidationError as error:
         raise ValueError(reason(error.errors())) from None
+
+
+def fitting(kind: Any, value: Any) -> Any:
+    """Return `value` as the type `kind`, numbers and texts turned into each other where no digit is lost.
+
+    Raises
+    ------
+    ValueError
+        With the place in it and the reason.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise ValueError(f"{place} is {shown(first['input'])}; {reason([first])}") from None
 
 
 def reason(details: Sequence[ErrorDetails]) -> str:
@@ -68,9 +87,20 @@ def _else(detail: ErrorDetails) -> str:
     return re.sub(r" (is|are) needed", "", needed) + (" in the list" if within else "")
 
 
+def shown(value: Any) -> str:
+    """Return `value` as an error shows it: its repr, cut after 100 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits; a value that holds itself
+        text = f"a {type(value).__name__} too large to be shown"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that was probably meant by `name`, if one comes near."""
     candidates = list(candidates)
+    if len(name) > _SHOWN:  # the search is slow there, and nobody mistypes so much
+        return None
     wanted = name.lower().replace("-", "_")
     for candidate in candidates:
         initials = "".join(word[:1] for word in candidate.rpartition(".")[2].split("_"))

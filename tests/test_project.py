@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.seeds": {"rlwb.errors"},
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,
+    "rlwb.reading": BASE | {"rlwb.values"},
     "rlwb.signatures": BASE | {"rlwb.values"},
     "rlwb.code": BASE | {"rlwb.values", "rlwb.signatures"},
     "rlwb.parts": BASE | PARTS - {"rlwb.parts"},
@@ -42,12 +43,12 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.policy": BASE | PRIMITIVES | {"rlwb.market"},
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env"},
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},
-    "rlwb.evaluation": BASE | {"rlwb.execution", "rlwb.market", "rlwb.policy"},
+    "rlwb.evaluation": BASE | {"rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
     "rlwb.certificate": BASE | PRIMITIVES | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer"},
     "rlwb.experiment": BASE
     | PRIMITIVES
     | PARTS
-    | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
+    | {"rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data"},
 }

@@ -12,6 +12,7 @@ import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.evaluation.results import PA_TITLES
+from rlwb.reading import read_table
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,19 @@ class Selection:
         return "\n".join(lines)
 
 
-def read_validation(path: Path) -> pd.DataFrame:
-    """Read ``metrics/validation.csv``: one row a validated iteration.
+def read_validation(path: Path, metric: str = "pa") -> pd.DataFrame:
+    """Read ``metrics/validation.csv``: one row a validated iteration, with the column `metric`.
 
     Raises
     ------
     CheckpointError
         When there is none, because the run never validated.
-    DataError
-        When it cannot be read as CSV.
+    FileError
+        When it is damaged.
     """
-    if not path.is_file():
+    if not path.exists():
         raise CheckpointError(f"{path} does not exist, so no checkpoint can be ranked; train with validation first.")
-    try:
-        return pd.read_csv(path)
-    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}); restore it or train again.") from error
+    return read_table(path, "iteration", numbers=["iteration", metric])
 
 
 def select_checkpoints(

@@ -21,12 +21,13 @@ from rlwb.execution import (
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
-from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.reading import read_array, read_json, read_table, reading
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Selection
@@ -84,7 +85,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
     figure, folder = config.execution.rules.judged_by, run.backtest
     bench = workbench(run, config)
     selection = select_checkpoints(
-        read_validation(run.metrics / "validation.csv"),
+        read_validation(run.metrics / "validation.csv", figure),
         run.checkpoints,
         count=config.backtest.top,
         metric=figure,
@@ -104,7 +105,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
         made = result(name, kind, test, play(bench, playable, test), **known)
         return made, None if again is None else again.metrics[figure]
 
-    log = read_validation(run.metrics / "validation.csv")
+    log = read_validation(run.metrics / "validation.csv", figure)
     results, rescored = [], []
     for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
         playable = checkpoint_policy(bench, chosen.path, origin=ours)
@@ -120,7 +121,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig) -> None:
             one.fit(train)
         results.append(baseline_result(bench, name, one, test))
     if bench.is_taught:
-        taught = read_validation(run.metrics / "teacher" / "validation.csv")
+        taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
 
     write_json(folder / "baselines.json", estimates_of(baselines))
@@ -200,20 +201,30 @@ def _write_tables(folder: Path, results: Sequence[PolicyResult], selection: Sele
     write_json(folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
 
 
+def read_summary(run: RunDirectory) -> pd.DataFrame:
+    """Return ``backtest/summary.csv``, one row a policy; a `CheckpointError` where there is none."""
+    from rlwb.evaluation import SUMMARY_COLUMNS
+
+    path, texts = run.backtest / "summary.csv", ["policy", "kind"]
+    if not path.exists():
+        raise CheckpointError(f"{run.path.name} has no backtest yet; run the stage backtest first.")
+    return read_table(path, "policy", numbers=[name for name in SUMMARY_COLUMNS if name not in texts], texts=texts)
+
+
 def read_results(run: RunDirectory) -> list[PolicyResult]:
     """Return the backtest's results, in the order of its summary; a `CheckpointError` where there is none."""
     from rlwb.evaluation import PolicyResult
 
-    path = run.backtest / "summary.csv"
-    if not path.is_file():
-        raise CheckpointError(f"{run.path.name} has no backtest yet; run the stage backtest first.")
     results = []
-    for row in pd.read_csv(path).itertuples():
-        orders = pd.read_parquet(run.backtest / "orders" / f"{row.policy}.parquet")
-        inventory = run.backtest / "inventory" / f"{row.policy}.npy"
-        left = np.load(inventory) if inventory.is_file() else None
-        iteration = None if pd.isna(row.iteration) else int(row.iteration)
-        results.append(PolicyResult(row.policy, row.kind, orders, iteration, row.validation_pa, left))
+    for row in read_summary(run).itertuples():
+        orders, inventory = (
+            run.backtest / name for name in (f"orders/{row.policy}.parquet", f"inventory/{row.policy}.npy")
+        )
+        table = read_table(orders, "order_id", numbers=["pa", "ffr"], texts=["order_id", "instrument"])
+        with reading(orders, "the results of orders"):
+            left = read_array(inventory) if inventory.exists() else None
+            iteration = None if pd.isna(row.iteration) else int(row.iteration)
+            results.append(PolicyResult(row.policy, row.kind, table, iteration, row.validation_pa, left))
     return results
 
 
@@ -348,7 +359,9 @@ def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
     if isinstance(baselines.get(name), Hindsight):
         raise CheckpointError(f"{name} is a ceiling and no policy, so it has no trades to show; name a policy.")
     if name in baselines:
-        return _playable(make_baselines(bench, read_json(run.backtest / "baselines.json"))[name])
+        path = run.backtest / "baselines.json"
+        with reading(path, "what baselines were told"):
+            return _playable(make_baselines(bench, read_json(path))[name])
     paths = {f"checkpoint-{iteration:04d}": path for iteration, path in list_checkpoints(run.checkpoints).items()}
     if paths:
         paths["last"] = [*paths.values()][-1]

@@ -20,7 +20,7 @@ from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
 from rlwb.files import atomic_path, write_text
 from rlwb.parts import names, settings_of
-from rlwb.values import suggestion
+from rlwb.values import shown, suggestion
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Table
@@ -56,7 +56,7 @@ def parse_methods(words: Iterable[str]) -> dict[str, Method]:
         if own:
             changes = parse_yaml(text, f"--method {name}")
             if not isinstance(changes, dict):
-                raise ConfigError(f"--method {name} is {changes!r}; write it as {name}={{algorithm: dqn}}.")
+                raise ConfigError(f"--method {name} is {shown(changes)}; write it as {name}={{algorithm: dqn}}.")
             chosen[name] = Method(name, changes)
         elif name in METHODS:
             chosen[name] = METHODS[name]

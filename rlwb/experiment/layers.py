@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from fnmatch import fnmatch
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from rlwb.errors import ConfigError
-from rlwb.experiment.yamlfile import parse_yaml
+from rlwb.experiment.yamlfile import MOST_LEVELS, parse_yaml
 from rlwb.files import as_json
 from rlwb.parts import settings_of
-from rlwb.values import nearest, reason
+from rlwb.values import nearest, reason, shown
 
 Tree = TypeVar("Tree", bound=BaseModel)
 
@@ -59,6 +60,12 @@ RENAMED: dict[str, str] = {
     "backtest.urgency": "a setting of its baseline, as baselines: [{name: almgren_chriss, urgency: 3}]",
 }
 """Old name, or ``group.*``, to the form that takes its place; a ``*`` in it stands for the last part of the name."""
+_SOME_OLD_NAME = re.compile("|".join(f"{re.escape(old.removesuffix('.*'))}(\\.|$)" for old in RENAMED))
+
+#: Characters of a parameter's name at most.
+_LONGEST_NAME = 200
+#: Characters that no text has: controls but tab and line feed, and halves of a surrogate pair.
+_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class Layer(NamedTuple):
@@ -100,17 +107,20 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():
+        _check_plain(value, layer.origin, str(dotted), str(dotted).count("."))
         for part in reversed(str(dotted).split(".")):
             value = {part: value}
         _add(tree, value, layer.origin, slots)
-    for name in leaves(tree):
+    for name in filter(_SOME_OLD_NAME.match, leaves(tree)):
         for old, new in RENAMED.items():
             if fnmatch(name, old) or name.startswith(f"{old}."):
                 new = new.replace("*", name.rpartition(".")[2])
                 raise ConfigError(f"{layer.origin}: {name} is written {new} now.")
     for name, value in tree.items():
         if name in slots and not isinstance(value, (dict, type(None))) and name != "baselines":
-            raise ConfigError(f"{layer.origin}: {name} is {value!r}; write a name, or {{name: …}} with its settings.")
+            raise ConfigError(
+                f"{layer.origin}: {name} is {shown(value)}; write a name, or {{name: …}} with its settings."
+            )
 
     def rooted(path: str) -> str:
         return str((layer.base / Path(path).expanduser()).resolve())
@@ -120,6 +130,28 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
         if isinstance(own, dict) and isinstance(own.get("source"), str):
             tree[place] = {"name": reads, **own, "source": rooted(own["source"])}
     return with_code(tree, lambda code: f"{rooted(code['file'])}:{code['attribute']}")
+
+
+def _check_plain(value: Any, origin: str, name: str, level: int = 0) -> None:
+    """Refuse what neither YAML nor JSON can hold, and names that nobody can read; `name` is the value's."""
+    refusal = f"{origin}: {name} is {{}}; a configuration holds names, texts and numbers of a usual size.".format
+    last = name.rpartition(".")[2]
+    if not last or not last.isprintable() or len(last) > _LONGEST_NAME:
+        raise ConfigError(f"{origin}: {shown(name)} cannot be a parameter's name.")
+    if level > MOST_LEVELS:
+        raise ConfigError(f"{origin}: {shown(name)} is more than {MOST_LEVELS} levels deep; no parameter is.")
+    if isinstance(value, str) and (odd := _NO_TEXT.search(value)):
+        raise ConfigError(refusal(f"a text with the character #x{ord(odd[0]):02x}"))
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise ConfigError(refusal(f"{shown(value)}, beyond 64 bits"))
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            if not isinstance(key, (str, int, float)):
+                raise ConfigError(refusal(f"a mapping with the name {shown(key)}"))
+            _check_plain(one, origin, f"{name}.{key}", level + 1)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for number, one in enumerate(value):
+            _check_plain(one, origin, f"{name}[{number}]", level + 1)
 
 
 def _add(tree: dict[str, Any], new: Mapping[str, Any], origin: str, slots: Mapping[str, str], place: str = "") -> None:
@@ -174,7 +206,7 @@ def _groups(kind: str, part: Any) -> set[str]:
     """Return the settings of a part that have settings of their own; none for a name that is refused later."""
     try:
         known = settings_of(kind, part)
-    except (ConfigError, AttributeError):
+    except (ConfigError, AttributeError, TypeError):
         return set()
     return {one.name for one in known.settings if one.group or one.is_part} if known else set()
 
@@ -210,8 +242,8 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
             place = detail["loc"] if detail["type"] == "extra_forbidden" else _without_types(detail["loc"], values)
             name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
             found.setdefault(name, []).append(detail)
-        sentences = [_sentence(name, details, defaults, origins) for name, details in found.items()]
-        raise ConfigError(" ".join(sentences[:3])) from None
+        first = islice(found.items(), 3)
+        raise ConfigError(" ".join(_sentence(name, details, defaults, origins) for name, details in first)) from None
 
 
 def _is_group(value: Any) -> bool:
@@ -256,8 +288,8 @@ def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origi
     if detail["type"] in ("model_type", "dataclass_type"):
         group = getattr(defaults, name, None)
         names = ", ".join(vars(group)) if group is not None else "its settings"
-        return f"{origin}: {name} is {detail['input']!r}, but it is a group of parameters; give some of {names}."
-    return f"{origin}: {name} is {detail['input']!r}; {reason(details)}"
+        return f"{origin}: {name} is {shown(detail['input'])}, but it is a group of parameters; give some of {names}."
+    return f"{origin}: {name} is {shown(detail['input'])}; {reason(details)}"
 
 
 def _guess(name: str, tree: Mapping[str, Any]) -> str:

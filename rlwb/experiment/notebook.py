@@ -15,7 +15,7 @@ from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
-from rlwb.values import suggestion
+from rlwb.values import shown, suggestion
 
 _ORIGIN = "parameters cell"
 
@@ -94,8 +94,8 @@ def check_passed(**parameters: Any) -> None:
             raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {suggestion(name, parameters)}")
         if parameters[name] != value:
             raise ConfigError(
-                f"{name} was passed as {value!r} but is {parameters[name]!r}: its cell of parameters has lost its tag "
-                "'parameters', or another cell sets it again; tag it and set each parameter once."
+                f"{name} was passed as {shown(value)} but is {shown(parameters[name])}: its cell of parameters has "
+                "lost its tag 'parameters', or another cell sets it again; tag it and set each parameter once."
             )
 
 

@@ -28,6 +28,7 @@ from rlwb.experiment.report import write_report
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of
 from rlwb.experiment.training import refuse_shorter
+from rlwb.reading import read_text
 
 Echo = Callable[[str], None]
 
@@ -92,8 +93,8 @@ def launch(
         echo(f"{correct}{run.how_to_resume()}")
         raise
     headline = run.backtest / "headline.txt"
-    if headline.is_file():
-        echo(headline.read_text(encoding="utf-8").rstrip())
+    if headline.exists():
+        echo(read_text(headline).rstrip())
     return run
 
 

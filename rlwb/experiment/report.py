@@ -6,21 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, Field
 
 from rlwb.errors import DataError, OrderError
 from rlwb.execution import OrderExecution, audit
-from rlwb.experiment.backtest import find_policy, read_results
+from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders
-from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.run import Manifest, RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, STAGES, TRAIN, Stage
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
+from rlwb.reading import read_json, read_table
 
 CAPTIONS = {
     "learning_curves": "Learning. Rings mark the chosen checkpoints: they should lie on a plateau late in the training."
@@ -71,9 +73,47 @@ _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi",
 _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
 
 
+class _Headline(BaseModel):
+    """What headline.json must hold."""
+
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+class _Bars(BaseModel):
+    """What data.json must hold of the report on the bars."""
+
+    findings: dict[str, dict[str, Any]] = {}
+
+
+class _Data(BaseModel):
+    """What data.json must hold."""
+
+    sessions: str
+    text: str
+    notes: list[str]
+    report: _Bars = _Bars()
+
+
+class _Excluded(BaseModel):
+    """A checkpoint that was left out."""
+
+    iteration: int | None
+    reason: str
+
+
+class Selected(BaseModel):
+    """What selection.json must hold."""
+
+    chosen: list[Annotated[str, Field(pattern=r"checkpoint-\d+")]]
+    excluded: list[_Excluded]
+    expected_shrinkage: float | None
+
+
 def _there(path: Path, stage: Stage) -> Path:
     """Refuse a file that its stage has not written."""
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path.name} is not there yet; run {stage.notebook} on this run first.")
     return path
 
@@ -86,7 +126,8 @@ def _titled(table: pd.DataFrame, columns: Sequence[str], **own: str) -> pd.DataF
 
 def _summary(run: RunDirectory) -> pd.DataFrame:
     """Return the summary: validation has the PA that is judged by; the net PA is shown where it differs."""
-    table = pd.read_csv(_there(run.backtest / "summary.csv", BACKTEST))
+    _there(run.backtest / "summary.csv", BACKTEST)
+    table = read_summary(run)
     if run.config.execution.rules.have_costs:
         return _titled(table, _SUMMARY, validation_pa="validation net PA", pa_net="net test PA")
     return _titled(table, [name for name in _SUMMARY if name != "pa_net"])
@@ -103,7 +144,8 @@ def _rounded(table: pd.DataFrame) -> pd.DataFrame:
 def order_parts(run: RunDirectory) -> dict[str, pd.DataFrame]:
     """Return the order tables of the run by the name of their part."""
     parts = {"train": "training", "valid": "validation", "test": "test"}
-    return {title: pd.read_parquet(_there(run.orders / f"{part}.parquet", ORDERS)) for part, title in parts.items()}
+    paths = {title: _there(run.orders / f"{part}.parquet", ORDERS) for part, title in parts.items()}
+    return {title: read_table(path, "order_id", numbers=["amount"]) for title, path in paths.items()}
 
 
 def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
@@ -111,11 +153,14 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 
     PAs are in basis points; the columns after the rewards are what the learner reports of its update.
     """
-    train = pd.read_csv(_there(run.metrics / "train.csv", TRAIN)).set_index("iteration")
-    path = run.metrics / "validation.csv"
-    validation = pd.read_csv(path).set_index("iteration") if path.is_file() else pd.DataFrame()
     costs = {"pa_net": "net PA"} if run.config.execution.rules.have_costs else {}
     metrics = {"pa": "PA", **costs, "reward": "reward"}
+    from rlwb.evaluation import read_validation
+
+    numbers = ["iteration", *metrics, "seconds"]
+    train = read_table(_there(run.metrics / "train.csv", TRAIN), "iteration", numbers=numbers).set_index("iteration")
+    path = run.metrics / "validation.csv"
+    validation = read_validation(path).set_index("iteration") if path.exists() else pd.DataFrame()
     table = pd.DataFrame({title: train[name] for name, title in metrics.items()})
     for name, title in metrics.items():
         table[f"validation {title}"] = validation.get(name, np.nan)
@@ -134,17 +179,18 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
     """Return what each rule does to the best checkpoint's net PA, in basis points; no rows under the simple rules."""
     _there(run.backtest / "summary.csv", BACKTEST)
     path = run.backtest / "gap.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=list(_GAP))
+    table = read_table(path, "cause", numbers=_GAP[1:]) if path.exists() else pd.DataFrame(columns=list(_GAP))
     return _rounded(_titled(table, _GAP))
 
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
+    from rlwb.evaluation import read_validation
     from rlwb.evaluation.results import PA_TITLES
 
-    selection = read_json(_there(run.backtest / "selection.json", BACKTEST))
+    selection = read_json(_there(run.backtest / "selection.json", BACKTEST), Selected)
     figure = run.config.execution.rules.judged_by
-    validation = pd.read_csv(run.metrics / "validation.csv").set_index("iteration")[figure]
+    validation = read_validation(run.metrics / "validation.csv", figure).set_index("iteration")[figure]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
         {
@@ -210,7 +256,8 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
 
 def typical_order(run: RunDirectory, policy: str) -> str:
     """Return the id of the order with the median PA of the policy's backtest."""
-    table = pd.read_parquet(_there(run.backtest / "orders" / f"{policy}.parquet", BACKTEST)).dropna(subset="pa")
+    path = _there(run.backtest / "orders" / f"{policy}.parquet", BACKTEST)
+    table = read_table(path, "order_id", numbers=["pa"]).dropna(subset="pa")
     if table.empty:
         raise OrderError(f"no order of {policy} has a PA, so none is typical; name one yourself.")
     return str(table.sort_values(["pa", "order_id"])["order_id"].iloc[len(table) // 2])
@@ -229,10 +276,10 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     from rlwb.evaluation import plots, read_validation
 
     results, rules = read_results(run), config.execution.rules
-    summary = pd.read_csv(run.backtest / "summary.csv")
-    shrinkage = read_json(run.backtest / "selection.json")["expected_shrinkage"]
-    validation = read_validation(run.metrics / "validation.csv")
-    train = pd.read_csv(run.metrics / "train.csv")
+    summary, figure = read_summary(run), rules.judged_by
+    shrinkage = read_json(run.backtest / "selection.json", Selected)["expected_shrinkage"]
+    validation = read_validation(run.metrics / "validation.csv", figure)
+    train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", figure])
     if rules.have_costs:
         results = [result.after_costs() for result in results]
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
@@ -240,7 +287,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
     interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     return {
-        "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=rules.judged_by),
+        "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
         "pa_distribution": plots.pa_distribution(results),
         "pa_by_month": plots.pa_by_month(results, **interval),
@@ -258,9 +305,9 @@ def write_report(run: RunDirectory) -> Path:
     from rlwb.evaluation.page import encoded, render
 
     config, rules = run.config, run.config.execution.rules
-    manifest = _json(run.path / "manifest.json") or {}
+    manifest = _json(run.path / "manifest.json", Manifest) or {}
     source = config.market.settings.get("source")
-    data = _json(run.orders / "data.json")
+    data = _json(run.orders / "data.json", _Data)
     page = render(
         "report.html",
         title=run.path.name,
@@ -269,15 +316,15 @@ def write_report(run: RunDirectory) -> Path:
         started=_time(manifest.get("started"))[:16],
         verdict=_verdict(run, config),
         caveats=list(_caveats(config, data or {})),
-        headline=_json(run.backtest / "headline.json"),
+        headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
         figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
-        summary=_cells(_summary(run)) if (run.backtest / "summary.csv").is_file() else None,
-        orders=_file_cells(run.orders / "summary.csv", _ORDERS),
+        summary=_cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
+        orders=_file_cells(run.orders / "summary.csv", "part", _ORDERS),
         data=data,
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
-        gap=_file_cells(run.backtest / "gap.csv", _GAP),
+        gap=_file_cells(run.backtest / "gap.csv", "cause", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         stages=list(_stages(run)),
         config=config.as_yaml(),
@@ -294,9 +341,9 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills.
     """
     path = run.backtest / "metrics.csv"
-    if not path.is_file():
+    if not path.exists():
         return None
-    metrics = pd.read_csv(path)
+    metrics = read_table(path, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
     found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
     net = config.execution.rules.have_costs
     over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
@@ -348,12 +395,12 @@ def _time(stamp: str | None) -> str:
     return (stamp or "")[:19].replace("T", " ")
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.is_file() else None
+def _json(path: Path, kind: Any) -> dict[str, Any] | None:
+    return read_json(path, kind) if path.exists() else None
 
 
-def _file_cells(path: Path, columns: Sequence[str]) -> tuple[list[str], list[list[str]]] | None:
-    return _cells(_titled(pd.read_csv(path), columns)) if path.is_file() else None
+def _file_cells(path: Path, key: str, columns: Sequence[str]) -> tuple[list[str], list[list[str]]] | None:
+    return _cells(_titled(read_table(path, key), columns)) if path.exists() else None
 
 
 def _cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import platform
 import shlex
@@ -15,7 +14,9 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 import rlwb
 from rlwb.errors import ConfigError
@@ -23,6 +24,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import keep_code, own_code, trust
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import locked, write_json, write_text
+from rlwb.reading import read_json
 
 MIN_FREE_BYTES = 100 * 2**20
 """Free space that a run asks for before it starts."""
@@ -35,6 +37,38 @@ PACKAGES = (
     *("pydantic", "papermill", "ipykernel", "jupyterlab"),
 )
 """Packages whose versions the manifest records."""
+
+
+class _Stage(BaseModel):
+    """What status.json must know of a stage."""
+
+    state: Literal["running", "finished", "failed", "interrupted"]
+    settings: dict[str, Any] = {}
+    inputs: str | None = None
+    started: str | None = None
+    seconds: float | None = None
+
+
+class _Failure(BaseModel):
+    """What status.json must know of a failure."""
+
+    stage: str
+
+
+class Status(BaseModel):
+    """What status.json must hold."""
+
+    state: Literal["created", "running", "finished", "failed", "interrupted"]
+    stages: dict[str, _Stage]
+    failure: _Failure | None
+
+
+class Manifest(BaseModel):
+    """What manifest.json must hold."""
+
+    resumed: list[dict[str, Any]] = []
+    data: dict[str, Any] = {}
+    started: str | None = None
 
 
 class RunDirectory:
@@ -125,7 +159,7 @@ class RunDirectory:
     @property
     def status(self) -> dict[str, Any]:
         """The contents of status.json."""
-        return read_json(self.path / "status.json")
+        return read_json(self.path / "status.json", Status)
 
     @property
     def state(self) -> str:
@@ -215,14 +249,6 @@ def last_iteration(checkpoints: Path) -> int:
     return max((int(path.stem) for path in checkpoints.glob("*.pt") if path.stem.isdecimal()), default=0)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the mapping in a run's JSON file."""
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); the directory is no longer a run.") from None
-
-
 def now() -> str:
     """Return the time with its zone, to the second."""
     return dt.datetime.now().astimezone().isoformat(timespec="seconds")
@@ -232,8 +258,8 @@ def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
     """Write the manifest at the start of a run, or note in it that the run is taken up again."""
     config, path = run.config, run.path / "manifest.json"
     made = {"command": list(command), **_made_with(), "code": [one.describe() for one in own_code(config).values()]}
-    if path.is_file():
-        resumed = [*read_json(path).get("resumed", ()), {"at": now(), **made}]
+    if path.exists():
+        resumed = [*read_json(path, Manifest).get("resumed", ()), {"at": now(), **made}]
         update_manifest(run, resumed=resumed, ended=None, status="running")
         return
     seeds = {"seed": config.seed, "market.seed": config.market.settings.get("seed")}
@@ -249,7 +275,7 @@ def end_manifest(run: RunDirectory, status: str) -> None:
 def update_manifest(run: RunDirectory, **values: Any) -> None:
     """Replace values of the manifest; one is begun for a run that has none."""
     path = run.path / "manifest.json"
-    write_json(path, {**(read_json(path) if path.is_file() else _made_with()), **values})
+    write_json(path, {**(read_json(path, Manifest) if path.exists() else _made_with()), **values})
 
 
 def _made_with() -> dict[str, Any]:

@@ -238,9 +238,10 @@ def _set_aside(stage: Stage, run: RunDirectory, config: RunConfig, echo: Callabl
     if not known or not present:
         return
     wanted = settings_of(stage, config)
-    changes = differences(known["settings"], wanted, ignore=stage.extends)
-    unfinished = known["state"] != "finished" or known["settings"] != wanted
-    if not changes and unfinished and known["inputs"] == inputs_of(stage, run):
+    settings = known.get("settings", {})
+    changes = differences(settings, wanted, ignore=stage.extends)
+    unfinished = known["state"] != "finished" or settings != wanted
+    if not changes and unfinished and known.get("inputs") == inputs_of(stage, run):
         return
     place = run.path / "superseded" / dt.datetime.now().strftime(f"%Y%m%d-%H%M%S-{stage.name}")
     place.mkdir(parents=True)

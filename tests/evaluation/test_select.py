@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlwb.errors import CheckpointError, ConfigError, DataError
+from rlwb.errors import CheckpointError, ConfigError, DataError, FileError
 from rlwb.evaluation import read_validation, select_checkpoints
 
 
@@ -128,7 +128,7 @@ def test_reading_the_metrics(tmp_path):
     with pytest.raises(CheckpointError, match="does not exist"):
         read_validation(path)
     path.write_text("")
-    with pytest.raises(DataError, match="cannot be read as CSV"):
+    with pytest.raises(FileError, match=r"validation\.csv cannot be read"):
         read_validation(path)
     path.write_text("iteration,pa\n1,2.5\n2,\n")
     assert read_validation(path)["pa"].isna().tolist() == [False, True]

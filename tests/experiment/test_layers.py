@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -193,3 +194,41 @@ def test_a_setting_that_is_called_like_a_kind_of_part_is_no_part() -> None:
         parse_assignments(["algorithm.name=tianshou", "algorithm.algorithm=A2C"]),
     ):
         assert RunConfig.load(None, layer).algorithm.settings["algorithm"] == "A2C"
+
+
+DEEP: list[object] = []
+for _ in range(30):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"market": {"source": "a\0b"}}, "market.source is a text with the character #x00"),
+        ({"market.source": "\ud800"}, "market.source is a text with the character #xd800"),
+        ({"market": {"instruments": ["a", "b\x1b"]}}, r"market.instruments\[1\] is a text with the character #x1b"),
+        ({"seed": 2**63}, "seed is 9223372036854775808, beyond 64 bits"),
+        ({"seed": 16**5000}, "seed is a int too large to be shown"),
+        ({"split": DEEP}, "more than 20 levels deep"),
+        ({".".join("a" * 5000): 1}, "more than 20 levels deep"),
+        ({"": 1}, "'' cannot be a parameter's name"),
+        ({"train": {"a\nb": 1}}, r"'train.a\\nb' cannot be a parameter's name"),
+        ({"train": {"x" * 1000: 1}}, "cannot be a parameter's name"),
+        ({"train": {(1, 2): 1}}, r"train is a mapping with the name \(1, 2\)"),
+        ({"market": {"name": ["a"]}}, r"market.name is \['a'\]; text is needed"),
+        ({"reward": ["x" * 1000]}, "…; write a name"),
+    ],
+)
+def test_k07_values_that_no_configuration_holds(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        RunConfig.load(None, Layer("here", values))
+    assert str(caught.value).startswith("here: ")
+    assert len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)
+
+
+def test_k07_thousands_of_wrong_names_are_refused_at_once() -> None:
+    began = time.process_time()
+    with pytest.raises(ConfigError, match="no parameter k0"):
+        RunConfig.load(None, Layer("here", {f"k{number}": number for number in range(9000)}))
+    assert time.process_time() - began < 5

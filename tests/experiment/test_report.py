@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
@@ -44,6 +45,10 @@ def run(tmp_path: Path) -> RunDirectory:
     return run
 
 
+def write_summary(run: RunDirectory, *rows: dict[str, object]) -> None:
+    pd.DataFrame(rows, columns=list(SUMMARY_COLUMNS)).to_csv(run.backtest / "summary.csv", index=False)
+
+
 def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
     page = write_report(run).read_text()
     assert page.count("Not here: ") == 5
@@ -60,9 +65,8 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
         "notes": ["n = 10 & so"],
     }
     write_json(run.backtest / "headline.json", head)
-    (run.backtest / "summary.csv").write_text(
-        "policy,kind,iteration,pa_mean,glr,orders\ncheckpoint-0012,checkpoint,12,5.4321,1.2,480\ntwap,baseline,,0.0,nan,480\n"
-    )
+    best = {"policy": "checkpoint-0012", "kind": "checkpoint", "iteration": 12, "pa_mean": 5.4321, "orders": 480}
+    write_summary(run, best, {"policy": "twap", "kind": "baseline", "pa_mean": 0.0, "orders": 480})
     run.figures.mkdir()
     for stem in ("extra_one", "pa_by_month", "learning_curves"):
         (run.figures / f"{stem}.png").write_bytes(PIXEL)
@@ -144,12 +148,12 @@ def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
 
 def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
     run.backtest.mkdir()
-    (run.backtest / "summary.csv").write_text(
-        "policy,pa_mean,pa_lo,win_rate,ffr,orders\ntwap,5.7e-14,-1e-13,0.0,1.0,1920\n"
-    )
+    row = {"policy": "twap", "kind": "baseline", "pa_mean": 5.7e-14, "pa_lo": -1e-13, "win_rate": 0.0, "ffr": 1.0}
+    write_summary(run, {**row, "orders": 1920})
     run.update_stage("train", {"state": "finished", "started": "2024-05-06T07:08:09+00:00", "seconds": 64.2})
     page = write_report(run).read_text()
-    assert "<td>twap</td><td>0.00</td><td>0.00</td><td>0.0 %</td><td>100.0 %</td><td>1920</td>" in page
+    assert "<td>twap</td><td>baseline</td><td></td><td>0.00</td><td>0.00</td><td></td><td>0.0 %</td>" in page
+    assert "<td>100.0 %</td><td>1920</td>" in page
     assert "<td>train</td><td>finished</td><td>2024-05-06 07:08:09</td><td>64.2</td>" in page
     assert "<td>backtest</td><td>not done</td>" in page
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, FileError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.run import (
     PIPELINE_ENV,
@@ -127,7 +127,7 @@ def test_a_kernel_of_the_pipeline_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_damaged_status_is_named(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", RunConfig())
     (run.path / "status.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"status\.json: cannot be read"):
+    with pytest.raises(FileError, match=r"status\.json cannot be read"):
         run.describe()
 
 
