@@ -62,7 +62,11 @@ def _reading(
         str | None, typer.Option(metavar="REGEX", help="Its group 1 is the instrument in a file's name.")
     ] = None,
     datetime_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="strptime format of stamps, if not ISO 8601.")
+        str | None,
+        typer.Option(metavar="FORMAT", help="strptime format of stamps, if not ISO 8601; or s, ms, us, ns since 1970."),
+    ] = None,
+    round_seconds: Annotated[
+        float | None, typer.Option(metavar="N", help="Move stamps up to N seconds off the bars' grid onto it.")
     ] = None,
 ) -> dict[str, Any]:
     """Return what the words that say how bars are read mean, as arguments of `import_bars` and `check_bars`."""
@@ -74,6 +78,7 @@ def _reading(
         "source_timezone": source_timezone,
         "instrument_pattern": instrument_pattern,
         "datetime_format": datetime_format,
+        "round_seconds": round_seconds,
     }
 
 

@@ -83,6 +83,7 @@ def bars(
     start: str | None = None,
     end: str | None = None,
     source_timezone: str | None = None,
+    round_seconds: float | None = None,
     cache_dir: Path | None = None,
 ) -> Sessions:
     """Return the panel of bars of your own.
@@ -107,6 +108,8 @@ def bars(
         First and last date to use.
     source_timezone
         Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
+    round_seconds
+        Stamps at most this many seconds from the bars' grid are moved onto it, and counted; none moves none.
     cache_dir
         Where prepared bars are kept.
     """
@@ -120,6 +123,7 @@ def bars(
         start=start,
         end=end,
         source_timezone=source_timezone,
+        round_seconds=round_seconds,
         cache_dir=cache_dir,
         **vars(settings),
     )

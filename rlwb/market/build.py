@@ -191,7 +191,9 @@ class PanelBuilder:
                 f"the bars are not clean: {found}. Correct them, or load with strict=False to repair and count."
             )
         if not report.totals.get("sessions"):
-            found = "; ".join(report.sentence(kind) for kind in report.ordered()) or "there are no bars"
+            found = "; ".join(report.sentence(kind) for kind in report.ordered())
+            if not report.totals.get("bars_read"):
+                raise DataError(f"there are no bars to lay out{f' ({found})' if found else ''}; check their source.")
             raise DataError(f"no session is left: {found}. Check calendar, label and time zone.")
 
 

@@ -55,6 +55,28 @@ def place(stamp: np.ndarray, calendar: Calendar) -> Place:
     return Place(day, first[segment] + offset, segment, inside, rest == 0, edge)
 
 
+def nearest_on_grid(stamp: np.ndarray, calendar: Calendar) -> np.ndarray:
+    """Return the edges of ticks, inside the session or outside, that are nearest to local stamps (microseconds)."""
+    length = calendar.tick_seconds * _SECOND
+    inner, opens = stamp % DAY, np.array(calendar.bounds)[:, 0] * _SECOND
+    offset = inner - opens[np.maximum(np.searchsorted(opens, inner + length // 2, side="right") - 1, 0)]
+    rest = (offset + length // 2) % length - length // 2
+    return stamp - rest
+
+
+def rounded(bars: Bars, calendar: Calendar, seconds: float, report: Report, files: Mapping[int, str]) -> Bars:
+    """Return the bars with stamps that lie at most `seconds` from an edge of a tick moved onto it, and count those."""
+    moved = nearest_on_grid(bars.stamp, calendar) - bars.stamp
+    near = (moved != 0) & (np.abs(moved) <= seconds * _SECOND)
+
+    def describe(row: int) -> Finding:
+        by = float(moved[row]) / _SECOND
+        return bars.finding("stamp_rounded", row, files, f"moved by {by:+g} s", by)
+
+    report.tell("stamp_rounded", np.flatnonzero(near), describe)
+    return replace(bars, stamp=np.where(near, bars.stamp + moved, bars.stamp))
+
+
 class Cleaning:
     """Bars while they are laid on the clock; each method drops or changes some and counts them in `report`.
 
@@ -162,6 +184,7 @@ class CalendarCheck:
         self._count: Counter[Hashable] = Counter()
         self._first: dict[Hashable, str] = {}
         self._gaps = np.zeros(calendar.num_ticks + 1, dtype=np.int64)
+        self._farthest = 0.0  # seconds from a bar's stamp to the next edge of a tick
         #: By day since 1970, the instruments with a price in each tick, and those that trade, int32 ``(2, T)``.
         self._breadth: dict[int, np.ndarray] = {}
 
@@ -185,6 +208,8 @@ class CalendarCheck:
         cleaning.drop("off_session", ~cleaning.at.inside)
         self._count["bars"] += len(cleaning.bars)
         self._see("off_grid", cleaning, ~cleaning.at.on_grid)
+        away = np.abs(nearest_on_grid(cleaning.bars.stamp, calendar) - cleaning.bars.stamp).max(initial=0)
+        self._farthest = max(self._farthest, float(away) / _SECOND)
         cleaning.drop("off_grid", ~cleaning.at.on_grid)
         at, code = cleaning.at, cleaning.bars.code
         together = (np.diff(code) == 0) & (np.diff(at.day) == 0) & (np.diff(at.segment) == 0)
@@ -242,7 +267,8 @@ class CalendarCheck:
         if count["off_grid"] > _MAX_OFF_GRID * count["bars"]:
             raise DataError(
                 f"{count['off_grid']:,} of {count['bars']:,} bars lie between ticks of {calendar.tick_minutes} min "
-                f"(first: {first['off_grid']}); set tick_minutes to the bars' own length, or round their stamps."
+                f"(first: {first['off_grid']}); set tick_minutes to the bars' own length, or give "
+                f"round_seconds, to move stamps onto ticks so near (the farthest lies {self._farthest:g} s away)."
             )
         total, usual = int(self._gaps.sum()), int(self._gaps.argmax())
         if total >= 10 and self._gaps[1] <= 0.02 * total and self._gaps[::usual].sum() > 0.98 * total:

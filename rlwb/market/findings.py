@@ -34,7 +34,9 @@ closed_day | bars | dropped | fault | on a weekend or a day the calendar calls c
 off_session | bars | dropped | note | outside the session's segments | correct the calendar if they belong to it
 auction | bars | dropped | note | stamped at the session's edge, outside its ticks (auctions) \
     | correct the calendar (hours, label) if they belong to the session
-off_grid | bars | dropped | fault | stamp not on the tick grid | correct the calendar (label, bar length)
+off_grid | bars | dropped | fault | stamp not on the tick grid \
+    | correct the calendar (label, bar length), or move near ones onto it (round_seconds)
+stamp_rounded | bars | repaired | note | stamp beside the tick grid (moved onto it, as round_seconds asks)
 after_early_close | bars | dropped | note | after an early close | correct the calendar if not so
 duplicate_identical | bars | dropped | note | repeats an earlier bar exactly
 duplicate_conflicting | bars | dropped | fault | another bar of the same tick follows (the last is kept) \
@@ -94,6 +96,7 @@ cross_trade | trades | dropped | note | executions in auctions, outside prices a
 column_absent | columns | noted | note | of the schema are not in the source (missing)
 column_ignored | columns | noted | note | not part of the schema
 file_ignored | files | noted | note | not a file of bars
+file_empty | files | noted | note | holds no bars (a header alone)
 cache_rebuilt | caches | noted | note | damaged, built again
 """
 _ROWS = ([" ".join(cell.split()) for cell in line.split("|")] for line in _TABLE.strip().splitlines())

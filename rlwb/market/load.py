@@ -31,7 +31,7 @@ from rlwb.market.readers.base import canonical
 from rlwb.market.readers.content import digest_of
 from rlwb.market.schema import COLUMNS
 from rlwb.market.sessions import Sessions, save_parts
-from rlwb.market.source import Reading, check_found, names_of, open_source, refuse_unused
+from rlwb.market.source import Reading, Source, check_between, check_found, names_of, open_source, refuse_unused
 from rlwb.market.store import is_panel
 
 _log = logging.getLogger(__name__)
@@ -78,9 +78,10 @@ def read_bars(
         stored = Stored(Path(source), instruments=instruments, start=start, end=end)
         report.absorb(stored.told())
         return stored.frame()
+    refuse_unused({"round_seconds": reading.get("round_seconds")}, "read_bars lays bars on no calendar")
     opened = open_source(source, instruments=instruments, report=report, **reading)
     bars = _sorted(_frame(opened.batches(), Path(source)), report)
-    return _between(bars, start, end, timezone).reset_index(drop=True)
+    return _between(bars, start, end, timezone, opened).reset_index(drop=True)
 
 
 def load_sessions(
@@ -136,7 +137,9 @@ def load_sessions(
         with new as done:
             if done is not None:
                 report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
-            bars = Stored(path if done is None else done.directory, **selection)
+            bars = Stored(path if done is None else done.directory, source=path, **selection)
+            if not bars.state.rows:
+                raise DataError(f"{path} holds no bars: a header, and no rows below it. Export the bars again.")
             report.absorb(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
             builder = PanelBuilder(lambda: bars.parts(calendar), calendar, building, report, files)
@@ -269,12 +272,11 @@ def _sorted(bars: pd.DataFrame, report: Report) -> pd.DataFrame:
     return bars if (order == np.arange(len(order))).all() else bars.iloc[order]
 
 
-def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None) -> pd.DataFrame:
+def _between(bars: pd.DataFrame, start: Any, end: Any, timezone: str | None, source: Source) -> pd.DataFrame:
     if start is None and end is None:
         return bars
     stamps = bars["datetime"]
     if isinstance(stamps.dtype, pd.DatetimeTZDtype):
         stamps = stamps.dt.tz_convert(timezone or stamps.dtype.tz).dt.tz_localize(None)
-    first, last = span_of(start, end)
-    days = stamps.to_numpy().astype("datetime64[D]")
-    return bars[(days >= first) & (days <= last)]
+    bars, days = bars[stamps.notna()], stamps.dropna().to_numpy().astype("datetime64[D]")
+    return bars[check_between(days, start, end, source.path, source.instruments)]

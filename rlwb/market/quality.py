@@ -146,7 +146,7 @@ def check_bars(
 def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, progress: Progress | None) -> Quality:
     state = read_state(directory)
     calendar = calendar or state.calendar
-    if not state.bars and not state.report.counts:
+    if not state.rows:
         raise DataError(f"{source} holds no bars, so there is nothing to check; import some.")
     found = Report(limit=limit)
     files = {one.number: one.name for one in state.sources}

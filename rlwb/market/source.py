@@ -10,10 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market.calendar import span_of
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import TABLE, Reader, canonical, check_options, find_reader, in_zone, known_to, recognise
 from rlwb.market.readers.content import one_line
@@ -38,6 +40,7 @@ class Source:
     instruments: frozenset[str] | None = None
     timezone: str | None = None
     report: Report = field(default_factory=Report)
+    seen: set[str] = field(default_factory=set)  # instruments of what was read, those that were not asked for too
 
     @property
     def kind(self) -> str:
@@ -77,14 +80,15 @@ class Source:
         Tables have instrument (text), datetime (timestamp[ns], all without a zone or all with the same), open, high,
         low, close, volume and those of the schema's others that the source has (float64; null or NaN is missing; halted
         bool, none missing). Of a table each row of the file is a row. Where all are read, files that are ignored are
-        counted. A `DataError` names the file and, where there is one, the row; and, after all bars, an instrument that
-        was asked for and is not there.
+        counted, and an instrument that was asked for and is not there is a `DataError` after all bars. One names the
+        file and, where there is one, the row.
         """
+        whole = paths is None
         if paths is None:
             ignored = self.ignored
             self.report.add("file_ignored", len(ignored), ", ".join(ignored[:5]))
             paths = [unit.path for unit in self.units]
-        wanted = None if self.instruments is None else _Wanted(self.instruments)
+        wanted = None if self.instruments is None else _Wanted(self.instruments, self.seen)
         kind: pa.DataType | None = None
         for path in paths:
             for table in self._read(path, wanted):
@@ -97,8 +101,8 @@ class Source:
                 else:
                     kind = kind or stamps.type
                 yield bars.set_column(1, "datetime", stamps.cast(kind or stamps.type))
-        if wanted is not None:
-            check_found(wanted, wanted.seen, self.path)
+        if wanted is not None and whole:
+            check_found(wanted, self.seen, self.path)
 
     def _read(self, path: Path, wanted: frozenset[str] | None) -> Iterator[pa.Table]:
         passed = known_to(self.reader.function, {"instruments": wanted, "report": self.report})
@@ -130,6 +134,9 @@ class Reading(TypedDict, total=False):
     source_timezone
         Zone of stamps that carry no offset, where it is not the session's: ``"UTC"`` for many vendors. A local time
         that the zone skips or repeats becomes missing.
+    round_seconds
+        Stamps that lie at most this many seconds from an edge of a tick are moved onto it, and counted. It needs the
+        ticks of a calendar, so it has a meaning for import, check and `load_sessions`.
     """
 
     kind: str | None
@@ -138,6 +145,7 @@ class Reading(TypedDict, total=False):
     instrument_pattern: str | None
     datetime_format: str | None
     source_timezone: str | None
+    round_seconds: float | None
 
 
 def open_source(
@@ -198,14 +206,32 @@ def check_found(wanted: Iterable[str], present: Collection[str], source: str | o
         raise DataError(f"{source} has no instrument {', '.join(missing)}{hint}.")
 
 
+def check_between(
+    days: np.ndarray, start: Any, end: Any, source: str | os.PathLike[str], instruments: Collection[str] | None = None
+) -> np.ndarray:
+    """Return which of `days`, datetime64[D], lie from `start` to `end`, both included; none of some is a `DataError`.
+
+    It names the dates asked for, those that are there, the `source`, and the `instruments` that were asked for.
+    """
+    first, last = span_of(start, end)
+    within: np.ndarray = (days >= first) & (days <= last)
+    if len(days) and not within.any():
+        asked = " ".join(f"{word} {day}" for word, day in (("from", start), ("to", end)) if day is not None)
+        of = "" if instruments is None else f" of {', '.join(sorted(instruments)[:5])}"
+        raise DataError(
+            f"{source} has no bars{of} {asked}; its bars are of {days.min()} to {days.max()}. Correct start and end."
+        )
+    return within
+
+
 class _Wanted(frozenset[str]):
     """Ids to keep, which remember what there is: what they were asked for, and what they were picked from."""
 
     seen: set[str]
 
-    def __new__(cls, names: Iterable[str]) -> _Wanted:
+    def __new__(cls, names: Iterable[str], seen: set[str]) -> _Wanted:
         wanted = super().__new__(cls, names)
-        wanted.seen = set()
+        wanted.seen = seen
         return wanted
 
     def __contains__(self, name: object) -> bool:

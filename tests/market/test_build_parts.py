@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[Calendar, dict[str, Any], str]] = {
     "grid": (Calendar(CN.segments, 4), {}, "lie between ticks of 4 min"),
     "covers": (Calendar(CN.segments, 2, covers=("2024-02-01", "2024-12-31")), {}, "lie outside 2024-02-01"),
     "instrument": (CN, {"instruments": ["C"]}, "has no instrument C; the nearest"),
-    "empty span": (CN, {"start": "2025-01-01"}, "no session is left: 10 bars: earlier than"),
+    "empty span": (CN, {"start": "2025-01-01"}, "has no bars from 2025-01-01; its bars are of 2024-01-"),
 }
 
 

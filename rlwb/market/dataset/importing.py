@@ -21,6 +21,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path, locked, write_json
 from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
+from rlwb.market.cleaning import rounded
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -36,7 +37,7 @@ from rlwb.market.findings import Report, counted
 from rlwb.market.readers.base import TABLE
 from rlwb.market.readers.content import digest_of
 from rlwb.market.readers.table import only_instrument
-from rlwb.market.source import Reading, Source, Unit, open_source
+from rlwb.market.source import Reading, Source, Unit, check_found, open_source
 
 #: Called with the source's name, the rows of it that were read so far, and all its rows where they are known.
 Progress = Callable[[str, int, int | None], None]
@@ -135,6 +136,12 @@ def import_bars(
                     f"{one.path} is read as {one.kind}, whose stamps name the {own} of a bar, and the calendar's label "
                     f"is {label!r}; set it to {own!r}."
                 )
+        tolerance = reading.get("round_seconds") or 0.0
+        if not 0 <= tolerance <= importing.state.calendar.tick_seconds / 2:
+            raise ConfigError(
+                f"round_seconds is {tolerance:g}; give 0 to half a tick, "
+                f"{importing.state.calendar.tick_seconds / 2:g} seconds."
+            )
         settings = {name: value for name, value in {**reading, "instruments": instruments}.items() if value}
         for one in opened:
             importing.read(one, settings)
@@ -180,13 +187,14 @@ class _Importing:
 
     def read(self, source: Source, settings: dict[str, Any]) -> None:
         """Read what is new of one source."""
+        before_it = len(self.done.known)
         for unit in source.units:
             before = _stamps(unit.files)
             entry = self._entry(unit, source, settings)
             if entry.complete:
                 self.done.known.append(unit.path.name)
                 continue
-            report = Report(limit=LISTED)
+            report, tolerance = Report(limit=LISTED), settings.get("round_seconds")
             total = pq.read_metadata(unit.path).num_rows if unit.path.suffix.lower() == ".parquet" else None
             row = 0
             for table in replace(source, report=report).batches([unit.path]):
@@ -196,6 +204,9 @@ class _Importing:
                     first = row + at + 1 if source.kind == TABLE else None
                     zone = self.state.calendar.timezone
                     bars = bars_of(piece, zone, report, source=entry.number, file=entry.name, first=first)
+                    if tolerance is not None:
+                        names = {entry.number: entry.name}
+                        bars = rounded(bars, self.state.calendar, tolerance, report, names)
                     entry = replace(entry, rows=entry.rows + piece.num_rows)
                     self._held.append(bars)
                     self._rows += piece.num_rows
@@ -214,6 +225,8 @@ class _Importing:
             self.state = self.state.with_source(replace(entry, complete=True))
             self._found.absorb(report)
             self.done.added.append(entry.name)
+        if source.instruments is not None and len(self.done.known) == before_it:
+            check_found(source.instruments, source.seen, source.path)
 
     def flush(self) -> None:
         """Write what was collected, then the state."""

@@ -18,7 +18,7 @@ from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.state import BARS, STATE, read_state
 from rlwb.market.findings import Report
 from rlwb.market.readers.content import one_line
-from rlwb.market.source import check_found, names_of
+from rlwb.market.source import check_between, check_found, names_of
 
 #: Bars that are laid out at a time; they take some 0.3 GB on the way.
 PART_BARS = 1 << 20
@@ -32,6 +32,7 @@ class Stored:
 
     They are those of `instruments` and of sessions from `start` to `end`, both included, where these are given, less
     the files that `leave_out` names. A data set that is not finished is a `DataError`, unless `unfinished` are allowed.
+    Refusals name `source` where that is what was imported into it.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Stored:
         end: Any = None,
         leave_out: Sequence[str] = (),
         unfinished: bool = False,
+        source: Path | None = None,
     ) -> None:
-        self.directory = directory
+        self.directory, self._source = directory, source or directory
         self.state = read_state(directory)
         late = self.state.incomplete
         if late is not None and not unfinished:
@@ -55,7 +57,8 @@ class Stored:
         self.files = [name for name in self.state.files if name not in leave_out]
         self.is_whole = instruments is None and start is None and end is None
         self._wanted = names_of(instruments)
-        self._days = np.array(span_of(start, end), dtype="datetime64[D]").astype(np.int64)
+        self._span = start, end
+        span_of(start, end)
         self._before = (directory / STATE).read_bytes()
 
     def parts(self, calendar: Calendar | None = None) -> Iterator[Bars]:
@@ -115,11 +118,12 @@ class Stored:
         if not found:
             return
         plan = pd.concat(found, ignore_index=True).astype({"instrument": "category"})
-        keep = plan["day"].between(*self._days)
         if self._wanted is not None:
-            check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self.directory)
-            keep &= plan["instrument"].isin(self._wanted)
-        plan = plan[keep].sort_values(["instrument", "day", "file"])
+            check_found(self._wanted, plan["instrument"].cat.categories.tolist(), self._source)
+            plan = plan[plan["instrument"].isin(self._wanted)]
+        days = plan["day"].to_numpy().astype("datetime64[D]")
+        plan = plan[check_between(days, *self._span, self._source, self._wanted)]
+        plan = plan.sort_values(["instrument", "day", "file"])
         for _, pieces in plan.groupby(_part_of(plan)):
             yield pieces
 

@@ -27,6 +27,10 @@ MEGABYTES = 512
 MISSING_WORDS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "-"]
 #: What reading a damaged file of separated values or Parquet raises.
 DAMAGE = (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError)
+#: What a number of a stamp may count since 1970, in UTC.
+UNITS = ("s", "ms", "us", "ns")
+#: Digits of the directives of strptime that have always as many.
+_WIDTHS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "j": 3}
 #: How a stamp ends that carries an offset.
 _OFFSET = r"[T ]\d.*(?:Z|[+-]\d{1,2}(?::?\d{1,2})?)$|(?:UTC|GMT)$"
 
@@ -205,19 +209,77 @@ def parse_stamps(
 ) -> pa.Array | pa.ChunkedArray:
     """Return stamps read from text as timestamp[ns]: without a zone, or in UTC when all of them carry an offset.
 
-    ISO 8601 is understood, anything else needs `datetime_format` (strptime). Empty text is missing.
+    ISO 8601 is understood, anything else needs `datetime_format`: strptime's, by which whole numbers may lack the
+    zeros they begin with, or one of `UNITS`. Empty text is missing.
 
     A mix of stamps with and without an offset is a `DataError`, as is text that cannot be read; it names the file
     `where` and the row, `row` being that of the first stamp.
     """
+    if datetime_format is None:
+        _refuse_numbers(text, where, row)
     if datetime_format is None and len(text):  # Arrow reads plain forms ten times as fast as pandas, and no others
         with contextlib.suppress(pa.ArrowInvalid):
             return text.cast(pa.timestamp("ns", "UTC" if re.search(_OFFSET, str(text[0])) else None))
-    words = pc.utf8_trim_whitespace(text.cast(pa.string())).to_pandas().astype("string").replace("", pd.NA)
+    text = zero_padded(text.cast(pa.string()), datetime_format or "")
+    if datetime_format in UNITS:
+        return _counted(text, where, datetime_format, row)
+    words = text.to_pandas().astype("string").replace("", pd.NA)
     words.index = range(row, row + len(words))
     stamps = _parse_any(words.dropna(), where, datetime_format).reindex(words.index)
     zone = None if stamps.dt.tz is None else "UTC"
     return pa.array(stamps.dt.tz_localize(None).astype("datetime64[ns]")).cast(pa.timestamp("ns", zone))
+
+
+def as_text(column: pa.Array, where: str) -> pa.Array:
+    """Return stamps, or parts of them, as text; whole numbers without a point, whatever their type."""
+    try:
+        if pa.types.is_floating(column.type) and pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
+            column = column.cast(pa.int64())
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        kind = column.type
+        raise DataError(f"{where}: column datetime holds {kind} and no stamps; write timestamps or text.") from None
+
+
+def zero_padded(text: pa.Array, datetime_format: str) -> pa.Array:
+    """Return trimmed text, whole numbers with the zeros in front that `datetime_format` asks for."""
+    text = pc.replace_substring_regex(pc.utf8_trim_whitespace(text), r"^(\d+)\.0+$", r"\1")
+    parts = re.findall(r"%(.)|(.)", datetime_format, re.DOTALL)
+    if not parts or any(name and name not in _WIDTHS for name, _ in parts):
+        return text
+    width = sum(_WIDTHS[name] if name else 1 for name, _ in parts)
+    return pc.if_else(pc.match_substring_regex(text, r"^\d+$"), pc.utf8_lpad(text, width, "0"), text)
+
+
+def _counted(text: pa.Array, where: str, unit: str, row: int) -> pa.Array:
+    """Return stamps of numbers that count `unit` since 1970."""
+    text = pc.replace_with_mask(text, pc.fill_null(pc.equal(text, ""), False), pa.scalar(None, pa.string()))
+    try:
+        try:
+            stamps = text.cast(pa.int64()).cast(pa.timestamp(unit, "UTC"))
+        except pa.ArrowInvalid:
+            scale = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[unit]
+            stamps = (
+                pc.round(pc.multiply(text.cast(pa.float64()), scale)).cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
+            )
+        return stamps.cast(pa.timestamp("ns", "UTC"))
+    except pa.ArrowException as error:
+        what = f"datetime_format is {unit!r}, and a stamp is no such number ({one_line(error)[:120]})"
+        raise DataError(f"{where}, row {row} or later: {what}; correct it.") from None
+
+
+def _refuse_numbers(text: pa.Array | pa.ChunkedArray, where: str, row: int) -> None:
+    """Raise `DataError` where the first stamp is a whole number, with the format that it seems to have."""
+    first = next((word.strip() for word in text.slice(0, 100).to_pylist() if word and word.strip()), "")
+    if not re.fullmatch(r"\d+(\.\d+)?", first) or len(first) == 8:  # 20240103 is a date of ISO 8601
+        return
+    digits = len(first.partition(".")[0])
+    form = {12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}.get(digits) or {10: "s", 13: "ms", 16: "us", 19: "ns"}.get(digits)
+    guess = f"which looks like {form!r} here" if form else "such as '%Y%m%d%H%M'"
+    raise DataError(
+        f"{where}, row {row}: the stamp {first} is a number; give datetime_format, "
+        f"{guess} ({', '.join(UNITS)} count from 1970 in UTC)."
+    )
 
 
 def _parse_any(words: pd.Series, where: str, datetime_format: str | None) -> pd.Series:

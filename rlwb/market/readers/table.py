@@ -1,4 +1,4 @@
-"""Parquet and CSV with named columns."""
+"""Parquet, Feather and CSV with named columns."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market.findings import Report, printable
+from rlwb.market.readers import wide
 from rlwb.market.readers.base import TABLE, check_ids, reader
-from rlwb.market.readers.content import DAMAGE, one_line, parse_stamps, read_delimited, visible
+from rlwb.market.readers.content import DAMAGE, as_text, one_line, parse_stamps, read_delimited, visible, zero_padded
 from rlwb.market.schema import COLUMNS, REQUIRED
 from rlwb.values import suggestion
 
-SUFFIXES = (".parquet", ".csv", ".csv.gz")
+SUFFIXES = (".parquet", ".feather", ".csv", ".csv.gz")
 #: Names that are understood where the schema's own is absent.
 ALIASES = {
     "timestamp": "datetime",
@@ -89,7 +91,7 @@ def read_table(
     instruments: frozenset[str] | None = None,
     report: Report,
 ) -> Iterator[pa.Table]:
-    r"""Read a Parquet or CSV file, ``.csv.gz`` too; see docs/readers/csv-parquet.md.
+    r"""Read a Parquet, Feather or CSV file, ``.csv.gz`` too; see docs/readers/csv-parquet.md.
 
     Parameters
     ----------
@@ -101,7 +103,8 @@ def read_table(
         Regular expression whose group 1 is the id in a file's name, for folders of several files an instrument:
         ``r"(.+)-\d{8}"``.
     datetime_format
-        strptime format of stamps in text other than ISO 8601.
+        strptime format of stamps other than ISO 8601, in text or as whole numbers (``"%Y%m%d%H%M"``); or the unit of
+        numbers that count from 1970 in UTC: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
     """
     file = _opened(source)
     found = match_columns(file.names, columns, str(source))
@@ -110,6 +113,7 @@ def read_table(
     given = {*found, "instrument"} | ({"datetime"} if {"date", "time"} <= set(found) else set())
     missing = [name for name in REQUIRED if name not in given]
     if missing:
+        wide.refuse_joined_names(source, file.names)
         have, other = (printable(", ".join(names)) for names in (found.values(), ignored))
         raise DataError(
             f"the bars of {source} lack the columns {', '.join(missing)} (they have {have or 'none'}"
@@ -129,6 +133,7 @@ def read_table(
             check_ids(table["instrument"], str(source), row)
         row += batch.num_rows
         yield pa.table(table)
+    report.add("file_empty", int(row == file.first_row), file=source.name)
 
 
 def only_instrument(path: Path, columns: Mapping[str, str] | None, pattern: str | None = None) -> str | None:
@@ -172,8 +177,12 @@ def match_columns(names: Sequence[str], columns: Mapping[str, str] | None, where
     return found
 
 
-def _opened(path: Path) -> _Parquet | _Text:
-    return _Parquet(path) if suffix_of(path) == ".parquet" else _Text(path)
+def _opened(path: Path) -> _Parquet | _Feather | _Text:
+    """Return a file whose header was read; a table that is wide by two header rows is a `DataError`."""
+    suffix = suffix_of(path)
+    file = _Parquet(path) if suffix == ".parquet" else _Feather(path) if suffix == ".feather" else _Text(path)
+    wide.refuse_two_headers(path, file.names, file.cells if isinstance(file, _Text) else [])
+    return file
 
 
 class _Text:
@@ -189,7 +198,7 @@ class _Text:
                 raise DataError(f"{path} is empty; remove it or write it again.")
             self.names = next(csv.reader([lines[skip - 1].decode()], strict=True))
             first = next((line for line in lines[skip:-1] or lines[skip:] if line.strip()), b"")
-            cells = next(csv.reader([first.decode(errors="replace")]), [])
+            self.cells = next(csv.reader([first.decode(errors="replace")]), [])
         except UnicodeDecodeError:
             raise DataError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
         except (*DAMAGE, csv.Error) as error:
@@ -199,7 +208,7 @@ class _Text:
             raise DataError(f"{path} separates its columns by {other!r}; write commas (and decimal points).")
         self.first_row = skip + 1
         #: Values at the end of each row that have no name; they must be empty.
-        self.nameless = [f"value {place + 1}" for place in range(len(self.names), len(cells))]
+        self.nameless = [f"value {place + 1}" for place in range(len(self.names), len(self.cells))]
 
     def _bytes(self) -> BufferedIOBase:
         return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")
@@ -228,47 +237,64 @@ class _Text:
 class _Parquet:
     """A Parquet file: its columns' names, and its rows in batches."""
 
+    kind = "Parquet"
     first_row = 1
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._refusing():
-            self.names = [str(name) for name in pq.read_schema(path).names]
+            self.names = [str(name) for name in self._schema().names]
 
     def read(self, found: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         """Yield the columns `found` under their schema names, with their types."""
-        with self._refusing(), pq.ParquetFile(self.path, pre_buffer=False) as file:
-            for batch in file.iter_batches(1 << 20, columns=list(found.values())):
+        with self._refusing():
+            for batch in self._batches(list(found.values())):
                 batch.validate(full=True)
                 yield pa.RecordBatch.from_arrays([batch[name] for name in found.values()], list(found))
+
+    def _schema(self) -> pa.Schema:
+        return pq.read_schema(self.path)
+
+    def _batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            yield from file.iter_batches(1 << 20, columns=names)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         try:
             yield
         except DAMAGE as error:
-            raise DataError(f"{self.path} is not a readable Parquet file ({one_line(error)}); replace it.") from None
+            raise DataError(
+                f"{self.path} is not a readable {self.kind} file ({one_line(error)}); replace it."
+            ) from None
+
+
+class _Feather(_Parquet):
+    """A Feather file, which is one of Arrow's: its columns' names, and its rows in batches."""
+
+    kind = "Feather"
+
+    def _schema(self) -> pa.Schema:
+        with pa.memory_map(str(self.path)) as file:
+            return pa.ipc.open_file(file).schema
+
+    def _batches(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self.path)) as file:
+            opened = pa.ipc.open_file(file)
+            for number in range(opened.num_record_batches):
+                yield opened.get_batch(number)
 
 
 def _stamps(batch: pa.RecordBatch, where: str, datetime_format: str | None, row: int) -> pa.Array:
     """Return the column datetime as timestamps, or date and time of day together."""
-    if "datetime" not in batch.schema.names:
-        dates, times = batch["date"], batch["time"]
-        if pa.types.is_timestamp(dates.type):
-            dates = dates.cast(pa.date32())
-        parts = [pc.utf8_trim_whitespace(part.cast(pa.string())) for part in (dates, times)]
-        return parse_stamps(pc.binary_join_element_wise(*parts, " "), where, datetime_format, row)
-    stamps = batch["datetime"]
-    kind = stamps.type
-    if pa.types.is_timestamp(kind):
-        return stamps
-    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and stamps.null_count < len(stamps):
-        raise DataError(
-            f"{where}: column datetime holds numbers; convert them to timestamps first, for example with "
-            "pandas.to_datetime(..., unit='ms')."
-        )
-    try:
-        text = stamps.cast(pa.string())
-    except pa.ArrowException:
-        raise DataError(f"{where}: column datetime holds {kind} and no stamps; write timestamps or text.") from None
-    return parse_stamps(text, where, datetime_format, row)
+    if "datetime" in batch.schema.names:
+        stamps = batch["datetime"]
+        if pa.types.is_timestamp(stamps.type):
+            return stamps
+        return parse_stamps(as_text(stamps, where), where, datetime_format, row)
+    forms = (datetime_format or "").partition(" ")[::2]
+    dates, times = batch["date"], batch["time"]
+    if pa.types.is_timestamp(dates.type):
+        dates = dates.cast(pa.date32())
+    parts = [zero_padded(as_text(part, where), form) for part, form in zip((dates, times), forms, strict=True)]
+    return parse_stamps(pc.binary_join_element_wise(*parts, " "), where, datetime_format, row)
