@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``rlwb compare``, ``rlwb config`` and ``rlwb data``."""
+"""The command line: ``rlwb run``, ``compare``, ``verify``, ``config`` and ``data``."""
 
 from __future__ import annotations
 
@@ -72,6 +72,23 @@ def compare(
     from rlwb.experiment.compare import launch_comparison
 
     launch_comparison(config, changes or [], run_dir, methods or [], resume=resume, echo=typer.echo)
+
+
+@app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run, or of a comparison.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Compute every figure of a run again from its bars, orders and checkpoints, and compare.
+
+    Exit codes: 0 all agrees, 1 something does not, which is named by file, row and column.
+    """
+    from rlwb.experiment.verify import launch_verification
+
+    if not launch_verification(run, as_json_text=as_json, trust_code=trust_code, echo=typer.echo):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -238,7 +238,9 @@ def _amount(value: Any) -> float:
 
 def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> None:
     """Write a canonical order table to Parquet, atomically, with the settings that made it."""
-    arrow = pa.Table.from_pandas(table[list(COLUMNS)], preserve_index=False)
+    plain = table[list(COLUMNS)].copy(deep=False)
+    plain.attrs = {}  # which pandas writes into the file, so that the same rows would give other bytes
+    arrow = pa.Table.from_pandas(plain, preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), _SETTINGS: json.dumps(dict(settings or {}), default=str).encode()}
     with atomic_path(path) as temporary:
         pq.write_table(arrow.replace_schema_metadata(metadata), temporary)

@@ -40,7 +40,8 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
     rows = {}
     for name, table in parts.items():
-        write_orders(run.orders / f"{name}.parquet", table, settings)
+        # A training reads the rows of its orders: how all were asked for must not make another file of the same rows.
+        write_orders(run.orders / f"{name}.parquet", table, settings if name == "all" else None)
         rows[name] = {
             "orders": len(table),
             "instruments": table["instrument"].nunique(),

@@ -19,7 +19,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described
-from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now
+from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, read_json, update_manifest
 from rlwb.files import as_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
@@ -141,6 +141,13 @@ def _hash_files(base: Path, paths: Iterable[Path]) -> str:
     return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
+def file_hashes(run: RunDirectory, names: Iterable[str]) -> dict[str, str]:
+    """Return file to hash of the files and folders of a run, hidden ones aside."""
+    found = [path for name in names for path in ((run.path / name), *(run.path / name).rglob("*"))]
+    files = {path.relative_to(run.path).as_posix(): path for path in sorted(found) if path.is_file()}
+    return {name: hash_path(path) for name, path in files.items() if "/." not in name}
+
+
 @lru_cache(maxsize=4096)
 def _hash_file(path: Path, size: int, changed: int) -> str:
     with path.open("rb") as file:
@@ -211,9 +218,18 @@ def run_stage(
         missing = [output for output in stage.outputs if not (run.path / output).exists()]
         if missing:
             raise RuntimeError(f"stage {stage.name} ended without making {', '.join(missing)}")
+        _note_hashes(stage, run)
         seconds = round(time.monotonic() - clock, 1)
         run.update_stage(stage.name, {"state": "finished", "ended": now(), "seconds": seconds})
         return "done"
+
+
+def _note_hashes(stage: Stage, run: RunDirectory) -> None:
+    """Write into the manifest the hash of every file that the stage left."""
+    path = run.path / "manifest.json"
+    known = read_json(path).get("files", {}) if path.is_file() else {}
+    others = {name: one for name, one in known.items() if name.partition("/")[0] not in stage.outputs}
+    update_manifest(run, files={**others, **file_hashes(run, stage.outputs)})
 
 
 def _require_earlier(stage: Stage, run: RunDirectory, config: RunConfig) -> None:

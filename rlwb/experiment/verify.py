@@ -1,0 +1,304 @@
+"""``rlwb verify``: every figure of a run computed again from its bars, orders and checkpoints, and compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import CheckpointError, ConfigError, RlwbError
+from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
+from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.own_code import require_trust
+from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, file_hashes, settings_of
+from rlwb.files import as_json
+
+ROUNDING = 1e-9
+"""Largest difference that counts as rounding: relative to the value, or absolute where that is below 1."""
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A value of a run that is not what it is when computed again.
+
+    Attributes
+    ----------
+    file
+        Its file, from the run's directory.
+    row, column
+        Its place in the file: id or number of the row, name of the column; None for the file as a whole.
+    stored, found
+        What the run says, and what is so.
+    """
+
+    file: str
+    row: str | None
+    column: str | None
+    stored: Any
+    found: Any
+
+    def __str__(self) -> str:
+        place = ", ".join(filter(None, (self.row and f"row {self.row}", self.column)))
+        return f"{self.file}{f', {place}' if place else ''}: {self.stored} there, {self.found} now"
+
+
+@dataclass
+class Verification:
+    """What came of computing a run again.
+
+    Attributes
+    ----------
+    run
+        The run's directory.
+    disagreements
+        All that differs by more than `ROUNDING`.
+    values
+        How many values were compared.
+    rounded
+        How many of them differ, but by no more than `ROUNDING`.
+    notes
+        What could not be compared, and why.
+    """
+
+    run: Path
+    disagreements: list[Disagreement] = field(default_factory=list)
+    values: int = 0
+    rounded: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the findings as people read them."""
+        for one in self.disagreements[:_SHOWN]:
+            yield str(one)
+        more = len(self.disagreements) - _SHOWN
+        if more > 0:
+            yield f"and {more} more; --json lists them all"
+        yield from (f"not compared: {note}" for note in self.notes)
+        equal = "all equal to the last bit" if not self.rounded else f"{self.rounded:,} equal up to rounding (1e-9)"
+        count = len(self.disagreements)
+        found = f"{count:,} disagree{'s' if count == 1 else ''}" if count else equal
+        yield f"{self.run}: {self.values:,} values compared, {found}"
+
+
+def launch_verification(
+    path: Path, *, as_json_text: bool = False, trust_code: bool = False, echo: Callable[[str], None] = print
+) -> bool:
+    """Do what ``rlwb verify`` asks for; return whether all agrees."""
+    runs = find_runs(path)
+    if not runs:
+        raise ConfigError(f"{path} holds no run, nor a folder of runs; name the directory of one.")
+    verified = []
+    for run in runs:
+        require_trust(run.config, given=trust_code)
+        verified.append(verify_run(run))
+        if not as_json_text:
+            for line in verified[-1].lines():
+                echo(line)
+    agrees = not any(one.disagreements for one in verified)
+    if as_json_text:
+        echo(json.dumps({"agrees": agrees, "runs": json.loads(as_json(verified))}, indent=2))
+    return agrees
+
+
+def find_runs(path: Path) -> list[RunDirectory]:
+    """Return the run in a directory, or those in its folders, as a comparison has them."""
+    run = RunDirectory(path)
+    if run.is_run():
+        return [run]
+    return [one for folder in sorted(path.glob("*/")) if (one := RunDirectory(folder)).is_run()]
+
+
+def verify_run(run: RunDirectory) -> Verification:
+    """Compute orders, validation and backtest of a run again, in a directory of its own, and compare.
+
+    Bars are read from their source anew, not from what was prepared of them. Compared are the hashes of the files with
+    those that the stages noted in the manifest, the orders with those that the settings make, and each row of the
+    validation and of the backtest with what its checkpoint or baseline scores on the stored orders. What training alone
+    gives, ``metrics/train.csv`` and the weights, is compared by its hash.
+    """
+    result = Verification(run.path)
+    config, known = run.config, read_json(run.path / "manifest.json")
+    if run.state == "running":
+        raise ConfigError(f"another process works on {run.path}; verify the run when it is done.")
+    with tempfile.TemporaryDirectory(prefix="rlwb-verify-") as place:
+        again = RunDirectory(Path(place) / run.path.name)
+        _compare_hashes(run, known, result)
+        if run.stage(ORDERS.name).get("state") != "finished":
+            result.notes.append("orders and what follows; the stage orders is not finished")
+            return result
+        make_orders(again, config)
+        found = read_json(again.path / "manifest.json")["data"]["market"]
+        if known.get("data", {}).get("market") != found:
+            stored = known.get("data", {}).get("market")
+            result.disagreements.append(Disagreement("manifest.json", None, "data.market", stored, found))
+        _compare_folder(run, again, "orders", result)
+        if run.stage(TRAIN.name).get("state") != "finished":
+            result.notes.append("validation and backtest; the stage train is not finished")
+            return result
+        shutil.rmtree(again.orders)
+        shutil.copytree(run.orders, again.orders)
+        try:
+            _score_validation(run, again, result)
+            if run.stage(BACKTEST.name).get("state") != "finished":
+                result.notes.append("the backtest; its stage is not finished")
+                return result
+            backtest_policies(again, config, is_strict=False)
+        except (RlwbError, RuntimeError) as error:  # the latter where a policy passes the ceiling
+            _note(Disagreement("backtest", None, None, "done", f"refused: {error}"), False, result)
+        else:
+            _compare_folder(run, again, "backtest", result)
+    return result
+
+
+def _compare_hashes(run: RunDirectory, manifest: Mapping[str, Any], result: Verification) -> None:
+    """Compare the run's files with the manifest, and its sources with what the stage orders read."""
+    if "files" not in manifest:
+        result.notes.append("hashes of files; the manifest has none, because an earlier version made the run")
+        return
+    finished = [stage for stage in STAGES if run.stage(stage.name).get("state") == "finished"]
+    folders = [name for stage in finished for name in stage.outputs]
+    stored, found = manifest["files"], file_hashes(run, folders)
+    for name in sorted({*stored, *found}):
+        if name.partition("/")[0] in folders:
+            hashes = stored.get(name, "no hash"), found.get(name, "no file")
+            _note(Disagreement(name, None, "hash", *hashes), hashes[0] == hashes[1], result)
+    settings = settings_of(ORDERS, run.config)
+    for name in SOURCES:
+        if name in settings:
+            hashes = run.stage(ORDERS.name).get("settings", {}).get(name), settings[name]
+            _note(Disagreement("status.json", "orders", name, *hashes), hashes[0] == hashes[1], result)
+
+
+def _note(one: Disagreement, agrees: bool, result: Verification) -> None:
+    result.values += 1
+    if not agrees:
+        result.disagreements.append(one)
+
+
+def _score_validation(run: RunDirectory, again: RunDirectory, result: Verification) -> None:
+    """Write ``metrics`` of `again` as its checkpoints score on the validation orders; compare it with the run's."""
+    import torch
+
+    torch.set_num_threads(run.config.threads)
+    bench, files = workbench(again, run.config), read_json(run.path / "manifest.json").get("files")
+    valid = bench.align(load_orders(again, bench, "valid"))
+    for metrics in sorted(run.metrics.rglob("validation.csv")):
+        folder = metrics.parent.relative_to(run.metrics)
+        stored, rows = _read_csv(metrics).set_index("iteration"), {}
+        (again.checkpoints / folder).mkdir(parents=True, exist_ok=True)
+        for path in sorted((run.checkpoints / folder).glob("[!.]*.pt")):
+            name = path.relative_to(run.path).as_posix()
+            if files is not None and name not in files:  # which its hash has told already
+                continue
+            try:
+                policy = checkpoint_policy(bench, path, teacher=folder.name == "teacher")
+                iteration = int(path.stem)
+                if iteration in stored.index:
+                    rows[iteration] = play(bench, policy, valid).summary()
+            except (CheckpointError, ValueError) as error:
+                result.disagreements.append(Disagreement(name, None, None, "a checkpoint of this run", str(error)))
+                continue
+            shutil.copyfile(path, again.checkpoints / folder / path.name)
+        where = metrics.relative_to(run.path).as_posix()
+        if len(rows) < len(stored):
+            result.notes.append(f"{len(stored) - len(rows)} rows of {where}, whose checkpoints are not there")
+        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("iteration")
+        (again.metrics / folder).mkdir(parents=True, exist_ok=True)
+        _compare_tables(where, stored.loc[list(rows)].reset_index(), table.reset_index(), result=result)
+        # What has no checkpoint any more keeps its row, so that the choice is that of the run.
+        pd.concat([table, stored.drop(index=list(rows))]).sort_index().to_csv(again.metrics / folder / metrics.name)
+
+
+def _compare_folder(run: RunDirectory, again: RunDirectory, folder: str, result: Verification) -> None:
+    """Compare the files of a folder of two runs, tables cell by cell."""
+    stored, found = (
+        {path.relative_to(one.path).as_posix(): path for path in (one.path / folder).rglob("[!.]*") if path.is_file()}
+        for one in (run, again)
+    )
+    for name in sorted({*stored, *found}):
+        if name not in found or name not in stored:
+            texts = ("a file", "none") if name in stored else ("none", "a file")
+            _note(Disagreement(name, None, None, *texts), False, result)
+            continue
+        paths = stored[name], found[name]
+        try:
+            tables = [_read(path, one) for path, one in zip(paths, (run, again), strict=True)]
+        except (ValueError, OSError) as error:
+            _note(Disagreement(name, None, None, "a file", f"unreadable: {error}"), False, result)
+        else:
+            _compare_tables(name, *tables, result=result)
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, float_precision="round_trip")
+
+
+def _read(path: Path, run: RunDirectory) -> pd.DataFrame:
+    """Return a file of a run as a table: of JSON a row a value, of text a row a line, paths starting at the run."""
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".npy":
+        return pd.DataFrame(np.load(path))
+    if path.suffix == ".csv":
+        return _read_csv(path)
+    text = path.read_text(encoding="utf-8").replace(f"{run.path}/", "")
+    if path.suffix != ".json":
+        return pd.DataFrame({"text": text.splitlines()}, dtype=object)
+    names, values = zip(*_leaves(json.loads(text)), strict=True)
+    numbers = [float(value) if isinstance(value, (int, float)) else np.nan for value in values]
+    texts = ["" if isinstance(value, (int, float)) else str(value) for value in values]
+    return pd.DataFrame({"name": names, "value": numbers, "text": texts})
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the place of each value in a tree of mappings and lists, and the value."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in pairs:
+        yield from _leaves(one, f"{name}.{key}".lstrip("."))
+    if not pairs:
+        yield name, value
+
+
+def _compare_tables(file: str, stored: pd.DataFrame, found: pd.DataFrame, *, result: Verification) -> None:
+    """Compare two tables cell by cell; rows are called by their first column if that names each."""
+    stored, found = (table.rename(columns=str) for table in (stored, found))
+    for column in sorted({*stored.columns} ^ {*found.columns}):
+        texts = ("a column", "none") if column in stored else ("none", "a column")
+        _note(Disagreement(file, None, column, *texts), False, result)
+    if len(stored) != len(found):
+        _note(Disagreement(file, None, None, f"{len(stored)} rows", f"{len(found)} rows"), False, result)
+        return
+    for column in [name for name in stored.columns if name in found.columns]:
+        one, two = stored[column], found[column]
+        if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(two):
+            a, b = (values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (one, two))
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            with np.errstate(invalid="ignore"):
+                near = np.abs(a - b) <= ROUNDING * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
+            near &= np.isfinite(a) & np.isfinite(b)
+            result.rounded += int((near & ~same).sum())
+            wrong = ~(same | near)
+        else:
+            wrong = ~((one == two) | (one.isna() & two.isna())).to_numpy(dtype=bool)
+        result.values += len(one)
+        key = stored.iloc[:, 0]
+        names = key if key.is_unique and not pd.api.types.is_float_dtype(key) else stored.index
+        result.disagreements += [
+            Disagreement(file, str(names[row]), column, _plain(one.iloc[row]), _plain(two.iloc[row]))
+            for row in np.flatnonzero(wrong)
+        ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a cell as JSON can hold it."""
+    return value.item() if isinstance(value, np.generic) else value if isinstance(value, (int, float)) else str(value)
