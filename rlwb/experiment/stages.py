@@ -19,8 +19,9 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described
-from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, read_json, update_manifest
+from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, update_manifest
 from rlwb.files import as_json
+from rlwb.reading import read_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
 

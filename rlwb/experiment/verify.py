@@ -17,9 +17,10 @@ from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.own_code import require_trust
-from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, file_hashes, settings_of
 from rlwb.files import as_json
+from rlwb.reading import read_json
 
 ROUNDING = 1e-9
 """Largest difference that counts as rounding: relative to the value, or absolute where that is below 1."""

@@ -17,12 +17,13 @@ from rlwb.experiment.backtest import backtest_policies
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders
-from rlwb.experiment.run import RunDirectory, read_json
+from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, recorded, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.verify import Disagreement, launch_verification, verify_run
 from rlwb.files import write_json
 from rlwb.market import Calendar
+from rlwb.reading import read_json
 from tests.experiment.test_work import TINY
 from tests.market.helpers import random_bars
 
