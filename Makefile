@@ -1,11 +1,12 @@
-# One command each. A fresh machine needs Python 3.11, make and git; the rest is made in ./.venv from pins.txt.
+# One command each. A fresh machine needs Python 3.11, make and git; the rest is made in ./.venv from pins.lock.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
+TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz mutants size clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,11 +52,27 @@ size: $(VENV)/.installed ## lines of code and docstrings by part (ARGS=REVISION 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
 
+lock: $(TOOLS)/.installed ## lock the packages of pins.txt with the hashes of their files in pins.lock
+	rm -f pins.lock
+	$(TOOLS)/bin/uv pip compile pins.txt --no-deps --generate-hashes --python-version 3.11.9 --no-annotate --quiet \
+		--no-emit-package torch --custom-compile-command "make lock" --output-file pins.lock
+
+supply: $(VENV)/.installed $(TOOLS)/.installed ## known vulnerabilities of the packages, and their bill of materials in build/
+	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
+		--output-file build/rlwb.cdx.json
+	$(BIN)/python -m benchmarks.supply $(TOOLS)/bin/pip-audit
+
+$(TOOLS)/.installed: Makefile
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9 pip-audit==2.10.1 cyclonedx-bom==7.5.0
+	@touch $@
+
 # The stamp is written last, so an installation that was cut short is done again.
-$(VENV)/.installed: pins.txt pyproject.toml
+$(VENV)/.installed: pins.txt pins.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make needs Python 3.11 as $(PYTHON); name yours with make PYTHON=/path/to/python" >&2; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r pins.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r pins.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint pins.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import table
+from benchmarks import supply, table
 from benchmarks.figures import FIGURES, PEER, Figure, make_row
 from benchmarks.measure import Timer, peak_memory
 from benchmarks.parts import Parts, load_peer_weights, peer_network, write_market
@@ -250,3 +250,17 @@ def test_the_products_inside_the_compiled_steps_are_counted() -> None:
     with _counted_steps() as noted:
         scan(gru, torch.randn(5, 6, 3)).sum().backward()
     assert noted == [gru_flops(5 * 6, 0, 4)] * 2
+
+
+def test_an_audit_that_knows_no_package_is_no_success_of_its_own() -> None:
+    sound, unknown = {"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}
+    bad = {"name": "c", "version": "2", "vulns": [{"id": "CVE-1"}, {"id": "CVE-2"}]}
+    assert supply.verdict([sound, sound]) == (0, "no known vulnerabilities in 2 packages")
+    assert supply.verdict([unknown])[0] == 0
+    assert "not audited" in supply.verdict([unknown])[1]
+    code, said = supply.verdict([sound, unknown])
+    assert code == 1
+    assert said.endswith(": b")
+    code, said = supply.verdict([sound, bad, unknown])
+    assert code == 1
+    assert "c 2: CVE-1, c 2: CVE-2" in said

@@ -62,6 +62,19 @@ def _pins() -> dict[str, Version]:
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
+def test_the_lock_holds_every_pin_with_its_hashes() -> None:
+    entries = re.sub(r" \\\n", " ", (ROOT / "pins.lock").read_text()).splitlines()
+    locked = {}
+    for entry in entries:
+        if not entry.startswith("#"):
+            pin, *hashes = entry.split()
+            assert hashes, pin
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), pin
+            name, version = pin.split("==")
+            locked[canonicalize_name(name)] = Version(version)
+    assert locked == {name: version for name, version in _pins().items() if name != "torch"}, "run make lock"
+
+
 def _installed_requirements() -> list[Requirement]:
     project = PROJECT["project"]
     lines = project["dependencies"] + project["optional-dependencies"]["dev"] + PROJECT["build-system"]["requires"]
@@ -129,7 +142,7 @@ def test_heavy_optional_parts_stay_out_of_the_base() -> None:
 
 
 def test_no_registry_address_stands_in_the_project() -> None:
-    for name in ("pyproject.toml", "pins.txt", "environment.yml", "Makefile", ".ci/run"):
+    for name in ("pyproject.toml", "pins.txt", "pins.lock", "environment.yml", "Makefile", ".ci/run"):
         assert not re.search(r"https?://|index-url|find-links|trusted-host", (ROOT / name).read_text()), name
 
 
