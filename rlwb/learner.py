@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import gymnasium as gym
 import numpy as np
-
-if TYPE_CHECKING:
-    from rlwb.trainer.record import TrainingRecord
 
 
 class Actor(Protocol):
@@ -32,13 +29,13 @@ class Learner(ABC):
         What the run puts on a network to make the learner's ``network``: it is called with the network, the number of
         actions, ``mask`` and ``start``. None where the learner takes something else.
     trained_for
-        The record of the training that it is of, by which `rlwb.trainer.backtest` refuses to let it act on something
-        else; None before it is trained or restored.
+        The `rlwb.trainer.TrainingRecord` of its training, by which `rlwb.trainer.backtest` refuses to let it act on
+        something else; None before it is trained or restored.
     """
 
     figures: tuple[str, ...] | None = None
     head: ClassVar[type[Any] | None] = None
-    trained_for: TrainingRecord | None = None
+    trained_for: Any = None
 
     @abstractmethod
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
