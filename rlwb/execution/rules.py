@@ -38,6 +38,7 @@ class ExecutionRules:
     price_field
         The bar field that fills are priced at. ``"quotes"`` prices them at the mid of bid and ask and charges the
         distance to the side that is hit, as they stand at the bar's end. A bar that lacks one of the two has no price.
+        The sizes quoted there do not limit what fills; a `volume_limit` does, by what was traded.
     volume_limit
         Largest share of a tick's volume that an order may take, in (0, 1]; None means no cap.
     halts
@@ -175,7 +176,7 @@ class ExecutionRules:
                 costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
         limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
         parts = [
-            "buys at the ask, sells at the bid" if quotes else f"fills at {self.price_field}",
+            "buys at the ask, sells at the bid, whatever the sizes there" if quotes else f"fills at {self.price_field}",
             f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap",
             "completes at the window's end" if self.complete_at_end else "may stay incomplete",
             f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots",

@@ -16,7 +16,7 @@ from rlwb.errors import DataError
 from rlwb.market.findings import Finding, Report
 from rlwb.market.readers.base import canonical
 from rlwb.market.readers.content import parse_stamps
-from rlwb.market.schema import COLUMNS, FIELDS, REQUIRED
+from rlwb.market.schema import COLUMNS, FIELDS, QUOTES, REQUIRED, lacking
 
 MUST = REQUIRED[2:]
 #: All columns that are numbers.
@@ -45,6 +45,13 @@ class Bars:
 
     def __len__(self) -> int:
         return len(self.stamp)
+
+    @property
+    def priced(self) -> np.ndarray:
+        """Whether each bar has a price that orders can be filled at: a close, or a bid and an ask."""
+        quoted = [np.isfinite(self.values[name]) for name in QUOTES if name in self.values]
+        both = quoted[0] & quoted[1] if len(quoted) == 2 else np.zeros(len(self), dtype=bool)
+        return np.isfinite(self.values["close"]) | both
 
     def take(self, index: np.ndarray | slice) -> Bars:
         """Return the bars of `index` (row numbers, a mask or a slice), in that order."""
@@ -137,12 +144,15 @@ def keys_of(bars: Bars) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays([names, bars.stamp])
 
 
-def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep") -> Merged:
+def merge(
+    bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnConflict = "keep", zone: str | None = None
+) -> Merged:
     """Sort bars by instrument and stamp and keep one of each stamp.
 
     Of bars from one source the last is kept. From two sources, equal bars are kept once, with every optional value that
     one of them has; of different ones `on_conflict` keeps the first or takes the later. `bars` come in the order of
-    their sources, whose names by number are `files`; `report` counts everything that is moved or dropped.
+    their sources, whose names by number are `files`; `report` counts everything that is moved or dropped, an hour that
+    the clocks of `zone` show twice by a kind of its own.
     """
     order = left = np.arange(len(bars))
     if not bars.is_sorted:
@@ -152,9 +162,12 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     changed = np.zeros(len(bars), dtype=bool)
     values = dict(bars.values)
     old = np.flatnonzero(_same_stamp(bars, left) & (np.diff(bars.source) == 0))  # of one source, the last is kept
-    same = _equal(values, old, old + 1, strictly=True)
     left = np.delete(left, old)
-    found = {"duplicate_identical": [old[same]], "duplicate_conflicting": [old[~same]]}
+    twice = _shown_twice(bars.stamp[old], zone)
+    found = {"hour_repeated": [old[twice]]}
+    old = old[~twice]
+    same = _equal(values, old, old + 1, strictly=True)
+    found |= {"duplicate_identical": [old[same]], "duplicate_conflicting": [old[~same]]}
     found |= {"overlap_identical": [], "overlap_conflicting": []}
     pairs = [(left[np.searchsorted(left, old[~same])], old[~same])]
     while (repeated := _same_stamp(bars, left)).any():  # of several sources, the first and the second until one is left
@@ -179,6 +192,17 @@ def merge(bars: Bars, report: Report, files: Mapping[int, str], on_conflict: OnC
     final = replace(bars, values=values)
     final = final if len(left) == len(final) else final.take(left)
     return Merged(final, order[left], changed[left], _conflict_table(bars, kept, other))
+
+
+def _shown_twice(stamp: np.ndarray, zone: str | None) -> np.ndarray:
+    """Tell of local stamps (microseconds) whether the clocks of a zone show them twice."""
+    if zone is None or not len(stamp):
+        return np.zeros(len(stamp), dtype=bool)
+    local = pa.array(stamp.view("datetime64[us]"))
+    early, late = (
+        pc.assume_timezone(local, zone, ambiguous=way, nonexistent="earliest") for way in ("earliest", "latest")
+    )
+    return pc.not_equal(early, late).to_numpy(zero_copy_only=False)
 
 
 def _same_stamp(bars: Bars, rows: np.ndarray) -> np.ndarray:
@@ -265,7 +289,7 @@ def table_of(frame: pd.DataFrame, report: Report) -> pa.Table:
         For a column that is required and absent, there twice, or of another type.
     """
     names = [str(name) for name in frame.columns]
-    missing = [name for name in REQUIRED if name not in names]
+    missing = lacking(names)
     if missing:
         raise DataError(f"the bars lack the columns {', '.join(missing)}; they have {', '.join(names)}.")
     extra = [name for name in names if name not in COLUMNS]

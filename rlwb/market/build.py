@@ -29,7 +29,8 @@ class Building:
     strict
         Refuse with a `DataError` whatever would otherwise be dropped or repaired (`rlwb.market.findings.KINDS`).
     min_coverage
-        Sessions in which fewer of the ticks than this share have a price are dropped, 0..1.
+        Sessions in which fewer of the ticks than this share have a price, a close or a bid and an ask, are dropped,
+        0..1.
     volume_multiplier
         Shares a unit of volume, 100 for volume in lots. Sizes of quotes are left alone.
     prices
@@ -65,7 +66,7 @@ def build_sessions(frame: pd.DataFrame, calendar: Calendar, **options: Any) -> S
         Fields of `Building`.
     """
     building, report = Building(**options), Report()
-    bars = merge(bars_of(table_of(frame, report), calendar.timezone, report), report, {}).bars
+    bars = merge(bars_of(table_of(frame, report), calendar.timezone, report), report, {}, zone=calendar.timezone).bars
     report.total("bars_read", len(frame) - len(bars))
     return PanelBuilder(lambda: [bars], calendar, building, report, {}).whole()
 
@@ -147,9 +148,9 @@ class PanelBuilder:
         row = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(bars))))
         names, days = bars.names[bars.code[first]], day[first]
         dates, length = days.astype("datetime64[D]"), _ticks_on(days, ends).astype(np.int32)
-        priced = np.isfinite(bars.values["close"])
-        count = np.bincount(row, priced, len(first)).astype(np.int64)
-        zeros = np.bincount(row, priced & (bars.values["volume"] == 0), len(first)).astype(np.int64)
+        count = np.bincount(row, bars.priced, len(first)).astype(np.int64)
+        idle = np.isfinite(bars.values["close"]) & (bars.values["volume"] == 0)
+        zeros = np.bincount(row, idle, len(first)).astype(np.int64)
         sparse = (count < self._building.min_coverage * length) | (count == 0)
 
         def describe(at: int) -> Finding:

@@ -237,9 +237,10 @@ class CalendarCheck:
         ticks = calendar.num_ticks if calendar.infer_early_close_minutes else 0
         breadth = np.zeros((len(days), 2, ticks), dtype=np.int32)
         if ticks:
-            priced = np.isfinite(cleaning.bars.values["close"])
+            priced, traded = cleaning.bars.priced, np.isfinite(cleaning.bars.values["close"])
+            traded &= cleaning.bars.values["volume"] != 0
             key = np.searchsorted(days, cleaning.at.day) * ticks + cleaning.at.tick
-            for layer, mask in enumerate((priced, priced & (cleaning.bars.values["volume"] != 0))):
+            for layer, mask in enumerate((priced, traded)):
                 breadth[:, layer] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
         for day, count in zip(days.tolist(), breadth, strict=True):
             self._breadth[day] = self._breadth.get(day, 0) + count

@@ -41,6 +41,8 @@ after_early_close | bars | dropped | note | after an early close | correct the c
 duplicate_identical | bars | dropped | note | repeats an earlier bar exactly
 duplicate_conflicting | bars | dropped | fault | another bar of the same tick follows (the last is kept) \
     | see which row is right
+hour_repeated | bars | dropped | note | of an hour that the clocks show twice (its second pass is kept) \
+    | state a calendar in UTC to keep both passes
 overlap_identical | bars | dropped | note | also in a source imported earlier, with the same values
 overlap_conflicting | bars | dropped | fault | differ from the bar of another source (see the conflicts) \
     | see which source is right; --on-conflict chooses at import

@@ -12,10 +12,13 @@
 | halted | bool, optional | True where trading was halted |
 | factor | float, optional | one a session: adjusted price = price * factor (`rlwb.market.actions`) |
 
-NaN means missing. A tick without a row is one in which nothing was traded.
+NaN means missing. A tick without a row is one in which nothing was traded. Bars with bid and ask may lack the columns
+open, high, low, close and volume: orders can be filled by the quotes (`price_field` ``"quotes"``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 SCHEMA_VERSION = 1
 
@@ -28,3 +31,9 @@ PRICES = (*TRADE_PRICES, "bid", "ask", "vwap")
 SIZES = ("volume", "bid_size", "ask_size")
 FIELDS = (*TRADE_PRICES, "volume", "bid", "ask", "bid_size", "ask_size", "vwap")
 COLUMNS = (*REQUIRED, *OPTIONAL)
+
+
+def lacking(names: Collection[str]) -> list[str]:
+    """Return the required columns that are not among `names`; with both quotes, those of trades may be absent."""
+    required = KEYS if set(QUOTES) <= set(names) else REQUIRED
+    return [name for name in required if name not in names]

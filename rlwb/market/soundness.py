@@ -12,6 +12,7 @@ from rlwb.market.bars import Bars
 from rlwb.market.calendar import text_of
 from rlwb.market.findings import Finding, Report, counted
 from rlwb.market.references import Levels
+from rlwb.market.schema import QUOTES
 from rlwb.market.sessions import Sessions
 
 #: Log return within a session beyond which a move that stays is told: 10 %.
@@ -42,7 +43,8 @@ def inspect_ticks(
     close, calendar = panel.fields["close"], panel.calendar
     priced = np.isfinite(close)
 
-    lacking = panel.in_session & ~priced
+    quoted = np.logical_and.reduce([np.isfinite(panel.fields[name]) for name in QUOTES if name in panel.fields])
+    lacking = panel.in_session & ~priced & ~(quoted if {*QUOTES} <= set(panel.fields) else False)
     gaps = lacking.sum(axis=1)
     stamp = calendar.tick_start + (calendar.tick_seconds if calendar.label == "end" else 0)
 

@@ -10,11 +10,14 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.execution import TWAP, Direction, ExecutionRules, Order
 from rlwb.market import Calendar, Report, import_bars, load_sessions, read_bars
 from rlwb.market.quality import check_bars
+from tests.execution.markets import run
 from tests.market.helpers import random_bars
 from tests.test_cli import call
 
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 US = Calendar.preset("us", tick_minutes=30)
 BARS = random_bars(US, ["AAA", "BBB"], ["2024-01-03", "2024-01-04"])
 FIELDS = ["open", "high", "low", "close", "volume"]
@@ -258,3 +261,113 @@ def test_i13_one_file_of_a_folder_may_have_a_header_alone_and_is_told(tmp_path: 
     assert sessions.report.examples["file_empty"] == "CCC.csv"
     assert "file_empty" in check_bars(tmp_path, calendar=US).found.counts
     assert "file_empty" not in load_sessions(tmp_path, US, instruments=["AAA"]).report.counts
+
+
+def around_the_clock(zone: str, day: str, *, aware: bool) -> pd.DataFrame:
+    """Return bars of five minutes over a whole local day, stamped in UTC or by the clocks of the zone."""
+    begin = pd.Timestamp(day, tz=zone)
+    stamps = pd.date_range(begin, begin + pd.DateOffset(days=1), freq="5min", inclusive="left")
+    stamps = stamps.tz_convert("UTC") if aware else stamps.tz_localize(None)
+    bars = pd.DataFrame({"instrument": "AAA", "datetime": stamps, **dict.fromkeys(FIELDS, 10.0)})
+    return bars.assign(volume=np.arange(len(bars)) + 1.0)
+
+
+@pytest.mark.parametrize("aware", [True, False])
+@pytest.mark.parametrize(
+    ("zone", "day", "first"),
+    [
+        ("America/New_York", "2024-11-03", "01:00"),
+        ("Europe/Berlin", "2024-10-27", "02:00"),
+        ("Australia/Sydney", "2024-04-07", "02:00"),
+        ("Australia/Lord_Howe", "2024-04-07", "01:30"),  # whose clocks go back by half an hour
+    ],
+)
+def test_i15_the_hour_that_the_clocks_show_twice_has_a_reason_of_its_own(
+    zone: str, day: str, first: str, aware: bool, tmp_path: Path
+) -> None:
+    bars, clock = around_the_clock(zone, day, aware=aware), Calendar.preset("crypto", tick_minutes=5, timezone=zone)
+    twice = len(bars) - 288
+    assert twice in (6, 12)
+    sessions = load_sessions(write(bars, tmp_path / "bars.parquet"), clock)
+    dropped = {kind for kind in sessions.report.problems() if kind != "unsorted"}
+    assert (dropped, sessions.report.counts["hour_repeated"]) == ({"hour_repeated"}, twice)
+    assert f"{day} {first}:00" in sessions.report.examples["hour_repeated"]
+    at = clock.first_tick(first)
+    np.testing.assert_array_equal(sessions.fields["volume"][0, at : at + 2], [at + twice + 1.0, at + twice + 2.0])
+    in_utc = Calendar.preset("crypto", tick_minutes=5)
+    if aware:  # in UTC no hour repeats, and all bars are there
+        kept = load_sessions(tmp_path / "bars.parquet", in_utc, min_coverage=0.0)
+        assert ("hour_repeated" in kept.report.counts, np.isfinite(kept.fields["close"]).sum()) == (False, len(bars))
+
+
+def test_i15_repeats_at_other_hours_are_duplicates_still(tmp_path: Path) -> None:
+    bars = around_the_clock("America/New_York", "2024-11-03", aware=True)
+    bars = pd.concat([bars, bars.iloc[[100]].assign(volume=0.5)])
+    clock = Calendar.preset("crypto", tick_minutes=5, timezone="America/New_York")
+    counts = load_sessions(write(bars, tmp_path / "bars.csv"), clock).report.counts
+    assert (counts["hour_repeated"], counts["duplicate_conflicting"]) == (12, 1)
+
+
+SECONDS = Calendar((("10:00", "10:10"),), tick_minutes=1 / 60)
+
+
+def book(trades: float, *, seed: int = 0) -> pd.DataFrame:
+    """Return a complete book by the second, with trades in a share of the seconds."""
+    rng = np.random.default_rng(seed)
+    days = []
+    for day in pd.bdate_range("2024-03-04", periods=6):
+        stamps = pd.date_range(day + pd.Timedelta(hours=10), periods=600, freq="1s")
+        mid = 100 + np.cumsum(rng.normal(0, 0.01, 600)).round(2)
+        days.append(pd.DataFrame({"instrument": "AAA", "datetime": stamps, "bid": mid - 0.01, "ask": mid + 0.01}))
+    bars = pd.concat(days, ignore_index=True)
+    if trades:
+        there = rng.random(len(bars)) < trades
+        for name in FIELDS[:4]:
+            bars[name] = np.where(there, bars["ask"], np.nan)
+        bars["volume"] = np.where(there, 100.0, 0.0)
+    return bars
+
+
+@pytest.mark.parametrize("trades", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_i14_a_complete_book_with_few_trades_is_kept_and_executed(trades: float, ending: str, tmp_path: Path) -> None:
+    """Prices of trades need not be invented: at 0 the columns are absent."""
+    path = write(book(trades), tmp_path / f"book{ending}")
+    sessions = load_sessions(path, SECONDS)
+    assert (len(sessions), "sparse_session" in sessions.report.counts) == (6, False)
+    assert "missing_tick" not in sessions.report.counts
+    assert sessions.report.counts.get("column_absent", 0) == (5 if not trades else 0)
+    rules = ExecutionRules(price_field="quotes")
+    one = Order("AAA", pd.Timestamp("2024-03-04"), Direction.BUY, 100.0, None, None)
+    ticks, _, _ = run(sessions, [one], 60, TWAP, rules)
+    mid = (sessions.fields["bid"][0] + sessions.fields["ask"][0]) / 2
+    np.testing.assert_allclose(ticks["price"], mid, rtol=1e-12)
+    np.testing.assert_allclose(ticks["filled"], 100 / 600, rtol=1e-9)
+    assert "whatever the sizes there" in rules.describe()
+
+
+def test_i14_a_book_with_holes_is_still_sparse(tmp_path: Path) -> None:
+    bars = book(0.02)
+    bars = bars[(bars["datetime"].dt.second < 20) | (bars["datetime"].dt.day != 5)]
+    bars.loc[bars["datetime"].dt.day == 6, "ask"] = np.nan  # one side is no price
+    report = load_sessions(write(bars, tmp_path / "book.csv"), SECONDS).report
+    assert report.counts["sparse_session"] == 2
+    assert "200 of 600 ticks have a price" in report.examples["sparse_session"]
+
+
+def test_i14_without_quotes_the_prices_of_trades_are_needed_still(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="lack the columns open, high, low, close, volume"):
+        read_bars(write(book(0.0).drop(columns="ask"), tmp_path / "bids.csv"))
+
+
+@pytest.mark.parametrize("name", ["AAPL", "AMZN"])
+def test_i14_a_real_book_by_the_second(name: str) -> None:
+    path = DATA / f"us_lob_2012/book_1s_{name}.parquet"
+    if not path.is_file():
+        pytest.skip(f"real market data are not at {DATA}")
+    columns = {f"{side}_price_1": side for side in ("bid", "ask")}
+    columns |= {f"{side}_size_1": f"{side}_size" for side in ("bid", "ask")}
+    clock = Calendar((("10:00", "15:30"),), tick_minutes=1 / 60)
+    sessions = load_sessions(path, clock, columns={**columns, "trade_volume": "volume"})
+    assert sessions.report.totals["bars_kept"] == 19800
+    assert np.isfinite(sessions.fields["bid"]).all()

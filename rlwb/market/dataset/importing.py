@@ -285,12 +285,13 @@ class _Importing:
         Returns the bars to write, the conflicts, and of each file that loses bars those that stay.
         """
         names = {source.number: source.name for source in self.state.sources}
-        alone = merge(new, self._found, names, self._on_conflict)
+        zone = self.state.calendar.timezone
+        alone = merge(new, self._found, names, self._on_conflict, zone)
         same = self._stored_under(alone.bars)
         if not same:
             return alone.bars, alone.conflicts, {}
         old = join(list(same.values()))
-        both = merge(join([old, alone.bars]), self._found, names, self._on_conflict)
+        both = merge(join([old, alone.bars]), self._found, names, self._on_conflict, zone)
         is_old = both.origin < len(old)
         stays = np.zeros(len(old), dtype=bool)
         stays[both.origin[is_old & ~both.changed]] = True

@@ -20,7 +20,7 @@ from rlwb.market.findings import Report, printable
 from rlwb.market.readers import wide
 from rlwb.market.readers.base import TABLE, check_ids, reader
 from rlwb.market.readers.content import DAMAGE, as_text, one_line, parse_stamps, read_delimited, visible, zero_padded
-from rlwb.market.schema import COLUMNS, REQUIRED
+from rlwb.market.schema import COLUMNS, REQUIRED, lacking
 from rlwb.values import suggestion
 
 SUFFIXES = (".parquet", ".feather", ".csv", ".csv.gz")
@@ -111,7 +111,7 @@ def read_table(
     ignored = [name for name in file.names if name not in found.values()]
     report.add("column_ignored", len(ignored), printable(", ".join(ignored)))
     given = {*found, "instrument"} | ({"datetime"} if {"date", "time"} <= set(found) else set())
-    missing = [name for name in REQUIRED if name not in given]
+    missing = lacking(given)
     if missing:
         wide.refuse_joined_names(source, file.names)
         have, other = (printable(", ".join(names)) for names in (found.values(), ignored))
@@ -120,6 +120,8 @@ def read_table(
             f"{f'; {other} mean nothing' if other else ''}); say which of theirs is which by columns (market.columns, "
             "--column THEIRS=OURS)."
         )
+    absent = [name for name in REQUIRED if name not in given]
+    report.add("column_absent", len(absent), ", ".join(absent))
     only = None if "instrument" in found else instrument_of(source, instrument_pattern)
     if only is not None and instruments is not None and only not in instruments:
         return
