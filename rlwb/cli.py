@@ -13,6 +13,7 @@ import typer
 import rlwb
 from rlwb import cli_data
 from rlwb.errors import RlwbError
+from rlwb.output import let_output_be_unread, lost_output
 
 app = typer.Typer(
     add_completion=False,
@@ -66,12 +67,18 @@ def compare(
     methods: Methods = None,
     run_dir: Directory = None,
     resume: Resume = False,
+    trust_code: TrustCode = False,
     debug: Debug = False,
 ) -> None:
-    """Train every method of the field on the same orders and put them, with the baselines, in one table."""
+    """Train every method of the field on the same orders and put them, with the baselines, in one table.
+
+    With --resume and nothing else said, methods and settings are those that the comparison was begun with.
+    """
     from rlwb.experiment.compare import launch_comparison
 
-    launch_comparison(config, changes or [], run_dir, methods or [], resume=resume, echo=typer.echo)
+    launch_comparison(
+        config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=typer.echo
+    )
 
 
 @app.command()
@@ -108,8 +115,12 @@ def _root(context: typer.Context, version: Version = False) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; a user's error is one sentence, ours names its place."""
-    sys.exit(_main(list(sys.argv[1:] if arguments is None else arguments)))
+    """Run the command line; a user's error is one sentence, ours names its place. Output need not be read."""
+    files = let_output_be_unread()
+    code = _main(list(sys.argv[1:] if arguments is None else arguments))
+    if lost := lost_output(files):
+        _complain(f"output was lost ({lost.strerror}); what was done is done.")
+    sys.exit(code or (2 if lost else 0))
 
 
 def _main(words: list[str]) -> int:

@@ -36,6 +36,7 @@ class Exclusion:
     iteration: int | None
     path: Path | None
     reason: str
+    is_damaged: bool = False
 
     def __str__(self) -> str:
         return f"{f'iteration {self.iteration}' if self.path is None else self.path.name}: {self.reason}"
@@ -143,7 +144,7 @@ def select_checkpoints(
         try:
             check(files[iteration])
         except (CheckpointError, OSError) as error:
-            excluded.append(Exclusion(iteration, files[iteration], f"it is damaged: {error}"))
+            excluded.append(Exclusion(iteration, files[iteration], f"it is damaged: {error}", is_damaged=True))
         else:
             chosen.append(Checkpoint(iteration, files[iteration], pas[iteration]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
                 np.save(target, np.asarray(one.inventory, dtype=np.float32))
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
-    _write_tables(folder, results, selection, config)
+    _write_tables(folder, results, selection, damaged, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
     write_json(
@@ -195,11 +196,21 @@ def _interval(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _write_tables(folder: Path, results: Sequence[PolicyResult], selection: Selection, config: RunConfig) -> None:
+def _write_tables(
+    folder: Path,
+    results: Sequence[PolicyResult],
+    selection: Selection,
+    damaged: Mapping[str, str],
+    config: RunConfig,
+) -> None:
     from rlwb.evaluation import headline, metric_table, summary
 
     interval = _interval(config)
     head = headline(results, requested=config.backtest.top, candidates=selection.ranked, **interval)
+    lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
+    if lost:
+        told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."
+        head = dataclasses.replace(head, notes=(*head.notes, told))
     alone = metric_table({one.policy: [one] for one in results}, **interval)
     for name, frame in {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics}.items():
         with atomic_path(folder / f"{name}.csv") as target:

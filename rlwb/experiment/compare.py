@@ -7,24 +7,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlwb.errors import CheckpointError, ConfigError
+from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results
 from rlwb.experiment.config import SLOTS, RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer, build, nested
 from rlwb.experiment.orders import make_orders, workbench
+from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
 from rlwb.experiment.report import OrderAudit, audit_order
-from rlwb.experiment.run import RunDirectory, default_run_directory
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, recorded, run_stage
+from rlwb.experiment.run import (
+    RunDirectory,
+    asked_words,
+    broken_seal,
+    command,
+    default_run_directory,
+    short_path,
+    write_sealed,
+)
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, differences, recorded, run_stage
+from rlwb.experiment.stages import settings_of as settings_of_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
-from rlwb.files import atomic_path, write_text
+from rlwb.files import atomic_path, is_temporary, write_text
 from rlwb.parts import names, settings_of
 from rlwb.values import shown, suggestion
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Table
 
+#: What a comparison was begun with: methods, their settings, and the words that said so.
+_MEMORY = "comparison.yaml"
 _WORK = {ORDERS: make_orders, TRAIN: train_policy, BACKTEST: backtest_policies}
 
 
@@ -120,27 +132,104 @@ def launch_comparison(
     methods: Sequence[str],
     *,
     resume: bool,
+    trust_code: bool = False,
     echo: Callable[[str], None] = print,
 ) -> Table:
-    """Do what ``rlwb compare`` asks for: compare methods in a new folder, or go on in one; no `methods` means all."""
+    """Do what ``rlwb compare`` asks for: compare methods in a new folder, or go on in one; no `methods` means all.
+
+    A comparison that is resumed without any words goes on with those that it was begun with.
+    """
     if resume and folder is None:
         raise ConfigError("--resume needs the comparison to go on with; name its directory with --run-dir.")
-    chosen = parse_methods(methods) if methods else METHODS
-    configs = method_configs(chosen, config_file, parse_assignments(changes))
+    asked = {
+        "file": str(config_file.absolute()) if config_file else None,
+        "set": list(changes),
+        "methods": list(methods),
+    }
+    if folder is not None and resume and not (config_file or changes or methods):
+        configs, titles, asked = remembered(folder)
+    else:
+        if folder is not None and resume and not _runs(folder) and not (folder / _MEMORY).is_file():
+            raise ConfigError(f"{folder} holds no comparison; correct the path, or begin one there without --resume.")
+        chosen = parse_methods(methods) if methods else METHODS
+        configs = method_configs(chosen, config_file, parse_assignments(changes))
+        titles = {name: one.title for name, one in chosen.items()}
     for config in configs.values():
+        if resume:
+            require_trust(config, given=trust_code)
         check_config(config)
-    if folder is not None and not resume and folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} holds something already; go on there with --resume, or choose another directory.")
+    if folder is not None and not resume and folder.exists() and not _is_begun_anew(folder):
+        is_ours = (folder / _MEMORY).is_file() or _runs(folder)
+        instead = f"go on there with {_resume(folder)}" if is_ours else "choose another directory"
+        raise ConfigError(f"{folder} holds something already; {instead}.")
     folder = folder or default_run_directory("comparison")
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:
-        table = compare(folder, configs, titles={name: one.title for name, one in chosen.items()}, echo=echo)
-    except BaseException:
-        echo(f"What is finished is kept; go on with the same words and --resume --run-dir {folder}")
+        table = compare(folder, configs, titles=titles, asked=asked, echo=echo)
+    except BaseException as error:
+        is_input = isinstance(error, RlwbError) and type(error) is not RlwbError
+        words = asked if is_input else {"file": None, "set": [], "methods": []}
+        correct = "Correct what is wrong, in the input or in these words. " if is_input else ""
+        echo(f"{correct}What is finished is kept. Go on with: {_resume(folder, words)}")
         raise
     echo(table.to_markdown().rstrip())
     return table
+
+
+def _resume(folder: Path, asked: Mapping[str, Any] | None = None) -> str:
+    """Return the command that goes on with a comparison, as it was begun or with the words of `asked`."""
+    own = [word for method in (asked or {}).get("methods", ()) for word in ("--method", method)]
+    words = [*(asked_words(asked) if asked else []), *own]
+    return command("compare", *words, "--resume", "--run-dir", short_path(folder))
+
+
+def _is_begun_anew(folder: Path) -> bool:
+    """Tell whether nothing is in a folder but what a comparison that was killed before its first run has left."""
+    return folder.is_dir() and all(
+        path.name in (".lock", "code", _MEMORY) or is_temporary(path.name) for path in folder.iterdir()
+    )
+
+
+def _runs(folder: Path) -> dict[str, RunDirectory]:
+    """Return the runs of a comparison by the names of their methods."""
+    return {path.parent.name: RunDirectory(path.parent) for path in sorted(folder.glob("*/status.json"))}
+
+
+def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, str], dict[str, Any]]:
+    """Return configurations and titles by method, and the words, that the comparison in a folder was begun with.
+
+    A folder that has none, or whose file is not as it was written, is a `ConfigError`.
+    """
+    path = folder / _MEMORY
+    if not path.is_file() and not _runs(folder):
+        raise ConfigError(f"{folder} holds no comparison; correct the path, or begin one there without --resume.")
+    if fault := broken_seal(path):
+        raise ConfigError(
+            f"{path} is not as the comparison wrote it ({fault}); give CONFIG, --method and --set "
+            "as it was begun, and --resume."
+        )
+    known = read_yaml(path)
+    stored = {name: Layer(str(path), one["config"], folder) for name, one in known["methods"].items()}
+    configs = {name: RunConfig.load(None, layer) for name, layer in stored.items()}
+    return configs, {name: one["title"] for name, one in known["methods"].items()}, known["asked"]
+
+
+def _refuse_others(folder: Path, configs: Mapping[str, RunConfig]) -> None:
+    """Refuse methods and settings that would leave out, or do again, what a folder has."""
+    runs = _runs(folder)
+    own = f"leave them as they were, as {_resume(folder)} does, or compare in another folder"
+    if left := [name for name in runs if name not in configs]:
+        raise ConfigError(f"the comparison in {folder} has {', '.join(left)} too; {own}.")
+    for name, run in runs.items():
+        for stage in _WORK:
+            known = run.stage(stage.name)
+            if known.get("state", "failed") == "failed":  # what failed may be corrected
+                continue
+            if changes := differences(known["settings"], settings_of_stage(stage, configs[name])):
+                raise ConfigError(
+                    f"{name} in {folder} was begun with other settings ({'; '.join(changes[:3])}); {own}."
+                )
 
 
 def compare(
@@ -148,17 +237,23 @@ def compare(
     configs: Mapping[str, RunConfig],
     *,
     titles: Mapping[str, str] | None = None,
+    asked: Mapping[str, Any] | None = None,
     echo: Callable[[str], None] = print,
 ) -> Table:
     """Train and judge every method on the same orders; write ``comparison.csv``, ``comparison.md`` and ``.html``.
 
     Each method's run is the folder of its name; what is there and unchanged is not done again. `titles` are what the
-    table calls the methods, by default as in `METHODS`, else their names.
+    table calls the methods, by default as in `METHODS`, else their names. `asked` are the words that said all this.
 
     Returns
     -------
     Table
         Baselines first, then the learners. A learner is judged by its one checkpoint with the best validation PA.
+
+    Raises
+    ------
+    ConfigError
+        Where the folder has other methods as well, or runs of other settings that did not fail.
     """
     from rlwb.evaluation import comparison
     from rlwb.evaluation.page import encoded, render
@@ -167,6 +262,10 @@ def compare(
 
     known = {name: one.title for name, one in METHODS.items()} | dict(titles or {})
     methods = {name: known.get(name, name) for name in configs}
+    _refuse_others(folder, configs)
+    held = {name: {"title": methods[name], "config": keep_code(one, folder)} for name, one in configs.items()}
+    said = dict(asked or {"file": None, "set": [], "methods": []})
+    write_sealed(folder / _MEMORY, {"methods": held, "asked": said})
     for name, config in configs.items():
         echo(f"{name}: {methods[name]}")
         path = folder / name

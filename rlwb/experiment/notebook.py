@@ -15,7 +15,7 @@ from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
-from rlwb.values import shown, suggestion
+from rlwb.values import nearest, shown, suggestion
 
 _ORIGIN = "parameters cell"
 
@@ -43,7 +43,7 @@ def open_stage(
     stage
         The notebook's stage.
     run_dir
-        The run's directory, made when there is none.
+        The run's directory; the first stage makes it when there is none.
     settings
         Parameters by dotted name, for example ``{"execution.rules.volume_limit": 0.1}``.
     parameters
@@ -57,10 +57,17 @@ def open_stage(
     """
     layer = parameter_layer(settings, parameters, own={"run_dir": run_dir})
     run = RunDirectory(run_dir)
-    stored = run.path / "config.yaml" if run.is_run() else None
-    config = RunConfig.load(stored, layer)
-    trust(config, beside=RunConfig.load(stored))
-    if stored is None:
+    config = run.load_config(layer) if run.is_run() else RunConfig.load(None, layer)
+    if run.is_run():
+        trust(config, beside=run.config)
+    elif stage.after:
+        first = stage
+        while first.after:
+            first = first.after[0]
+        near = nearest(run.path.name, [path.parent.name for path in run.path.parent.glob("*/status.json")])
+        hint = f"did you mean {run.path.with_name(near)}? Else" if near else "correct it, or"
+        raise ConfigError(f"run_dir: {run.path} holds no run; {hint} run {first.notebook} there first.")
+    else:
         RunDirectory.create(run.path, config)
     print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
     return NotebookStage(stage, run, config)

@@ -22,12 +22,13 @@ from nbclient.exceptions import DeadKernelError
 import rlwb
 from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
-from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.config import Layer, RunConfig, parse_assignments
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of
 from rlwb.experiment.training import refuse_shorter
+from rlwb.files import temporary_name
 from rlwb.reading import read_text
 
 Echo = Callable[[str], None]
@@ -66,11 +67,14 @@ def launch(
         Run the code that this run names, wherever it is from.
     """
     layer = parse_assignments(changes)
+    asked = {"file": str(config_file.absolute()) if config_file else None, "set": list(changes)}
     if resume:
         if run_dir is None:
             raise ConfigError("--resume needs the run to go on with; name its directory with --run-dir.")
         run = RunDirectory.open(run_dir)
-        config = RunConfig.load(config_file or run.path / "config.yaml", layer)
+        config = _resumed_config(run, config_file, layer)
+        if config_file is None:  # the settings that it had, changed
+            asked = _asked_before(run, layer, changes)
         trust(config, beside=None if config_file else run.config)
         require_trust(config, given=trust_code)
         check_config(config)
@@ -85,8 +89,9 @@ def launch(
         run = RunDirectory.create(run_dir or default_run_directory(name), config)
     echo(f"run: {run.path}")
     stop_on_terminate()
+    begun = {stage.name: run.stage(stage.name).get("started") for stage in STAGES}
     try:
-        run_pipeline(run, config, echo=echo)
+        run_pipeline(run, config, asked=asked, echo=echo)
     except BaseException as error:
         is_input = isinstance(error, RlwbError) and type(error) is not RlwbError  # which a full disk is
         correct = "Correct what is wrong, in the input or by --set. " if is_input else ""
@@ -95,7 +100,30 @@ def launch(
     headline = run.backtest / "headline.txt"
     if headline.exists():
         echo(read_text(headline).rstrip())
+    again = [name for name, before in begun.items() if run.stage(name).get("started") != before]
+    lost = [file for name in again for file in run.stage(name).get("made_again") or ()]
+    if lost:
+        echo(f"Made again, because they were not as the run had left them: {', '.join(lost)}.")
     return run
+
+
+def _resumed_config(run: RunDirectory, config_file: Path | None, layer: Layer) -> RunConfig:
+    """Return a run's configuration with changes, or that of a file; the run's own must be complete."""
+    if config_file is None:
+        return run.load_config(layer)
+    own = run.path / "config.yaml"
+    if config_file.exists() and own.exists() and config_file.samefile(own) and (missing := run.lacking(own)):
+        raise ConfigError(
+            f"{own} is no longer complete, {missing[0]} is missing; name the file that the run began with."
+        )
+    return RunConfig.load(config_file, layer)
+
+
+def _asked_before(run: RunDirectory, layer: Layer, changes: Sequence[str]) -> dict[str, Any]:
+    """Return what a run was asked for, less the changes that others take the place of, and those."""
+    before = run.status.get("asked") or {"file": None, "set": []}
+    kept = [change for change in before["set"] if change.partition("=")[0].strip() not in layer.values]
+    return {"file": before["file"], "set": [*kept, *changes]}
 
 
 def check_config(config: RunConfig) -> None:
@@ -110,12 +138,14 @@ def check_config(config: RunConfig) -> None:
 
 
 def stop_on_terminate() -> None:
-    """Let a polite kill end the kernel and mark the run, as Ctrl-C does."""
+    """Let a polite kill, and a terminal that goes, end the kernel and mark the run, as Ctrl-C does."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else nohup wants the run to go on
+        signal.signal(signal.SIGHUP, stop)
 
 
 def find_notebooks() -> Path:
@@ -136,11 +166,13 @@ def run_pipeline(
     *,
     stages: Sequence[Stage] = STAGES,
     notebooks: Path | None = None,
+    asked: Mapping[str, Any] | None = None,
     echo: Echo = print,
 ) -> None:
     """Execute the stages' notebooks in order, skipping those whose result is there and unchanged, and write the report.
 
-    The settings become the run's; `notebooks` is their folder if it is not to be found.
+    The settings become the run's; `notebooks` is their folder if it is not to be found, and `asked` what the user said
+    to get the settings: a ``file`` and what was ``set`` on top of it.
 
     Raises
     ------
@@ -154,6 +186,8 @@ def run_pipeline(
         with run.lock():
             run.check_space()
             run.save_config(config)
+            if asked is not None:
+                run.update_status(asked=asked)
             with recorded(run, stages):
                 for stage in stages:
                     _run_notebook(stage, run, folder / stage.notebook, echo)
@@ -161,6 +195,9 @@ def run_pipeline(
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RlwbError(f"the disk is full ({error.filename or run.path}); free some space.") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            where = error.filename or run.path
+            raise ConfigError(f"{where} cannot be written to ({error.strerror}); check its rights.") from error
         raise
 
 
@@ -223,7 +260,7 @@ def execute(
     and the copy holds the error in its place.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}")
+    draft = temporary_name(target)
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, draft)]
     lines = Lines(echo)
     try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
-import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
@@ -21,9 +24,19 @@ from pydantic import BaseModel
 import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer, leaves
 from rlwb.experiment.own_code import keep_code, own_code, trust
-from rlwb.experiment.yamlfile import dump_yaml
-from rlwb.files import locked, write_json, write_text
+from rlwb.experiment.yamlfile import dump_yaml, read_yaml
+from rlwb.files import (
+    is_locked,
+    is_temporary,
+    locked,
+    new_folders,
+    sweep,
+    temporary_folder,
+    write_json,
+    write_text,
+)
 from rlwb.reading import read_json
 
 MIN_FREE_BYTES = 100 * 2**20
@@ -31,6 +44,12 @@ MIN_FREE_BYTES = 100 * 2**20
 
 PIPELINE_ENV = "RLWB_PIPELINE"
 """Environment variable by which a pipeline tells its kernels which run it holds."""
+
+KERNEL_SECONDS = 30.0
+"""How long a run waits for a kernel that outlives its pipeline."""
+
+_CONFIG, _COPY = "config.yaml", ".config.yaml"
+_SEAL = re.compile(r"# The settings of a run, to be changed by --set\. Checksum of what follows: ([0-9a-f]{32})\n")
 
 PACKAGES = (
     *("torch", "gymnasium", "numpy", "pandas", "pyarrow", "scipy", "numba", "matplotlib"),
@@ -99,21 +118,20 @@ class RunDirectory:
     def create(cls, path: str | os.PathLike[str], config: RunConfig) -> RunDirectory:
         """Make a new run, its parents too; who makes one trusts the code that its configuration names.
 
-        A directory that holds something already, cannot be written or has too little space is a `ConfigError`.
+        What a killed creation left is begun anew. A directory that holds something else, cannot be written or has too
+        little space is a `ConfigError`.
         """
         run = cls(path)
-        if run.is_run():
-            raise ConfigError(f"{run.path} holds a run already ({run.describe()}). {run.how_to_resume()}")
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise ConfigError(f"{run.path} exists and is not a run; choose another directory.")
+        run._refuse_taken()
         run.check_space()
-        try:  # two that start together: one makes this file
-            (run.path / ".lock").touch(exist_ok=False)
-        except FileExistsError:
+        try:
+            with locked(run.path / ".lock"):
+                run._refuse_taken()  # by another that started at the same time
+                trust(config)
+                run.save_config(config)
+                write_json(run.path / "status.json", {"state": "created", "stages": {}, "failure": None})
+        except BlockingIOError:
             raise ConfigError(f"another run was begun in {run.path} just now; choose another directory.") from None
-        trust(config)
-        run.save_config(config)
-        write_json(run.path / "status.json", {"state": "created", "stages": {}, "failure": None})
         return run
 
     @classmethod
@@ -121,40 +139,86 @@ class RunDirectory:
         """Return an existing run; a `ConfigError` where there is none."""
         run = cls(path)
         if not run.is_run():
-            raise ConfigError(
-                f"{run.path} holds no run; start one there with rlwb run --run-dir {shlex.quote(str(path))}."
-            )
+            start = f"or start one there with {command('run', '--run-dir', run.short)}"
+            raise ConfigError(f"{run.path} holds no run; correct the path{'' if run._is_foreign() else f', {start}'}.")
         return run
 
     def is_run(self) -> bool:
-        """Tell whether a run was begun here."""
-        return (self.path / "status.json").is_file() and (self.path / "config.yaml").is_file()
+        """Tell whether a run was begun here; its status is the last that is written then."""
+        return (self.path / "status.json").is_file()
+
+    def _is_foreign(self) -> bool:
+        """Tell whether something else is here than a run, a new folder, or what a killed creation left."""
+        if not self.path.is_dir():
+            return self.path.exists()
+        found = {path.name for path in self.path.iterdir() if not is_temporary(path.name)}
+        return bool(found) and not (".lock" in found and found <= {".lock", "code", _CONFIG, _COPY})
+
+    def _refuse_taken(self) -> None:
+        if self.is_run():
+            raise ConfigError(f"{self.path} holds a run already ({self.describe()}). {self.how_to_resume()}")
+        if self._is_foreign():
+            raise ConfigError(f"{self.path} exists and is not a run; choose another directory.")
 
     def check_space(self) -> None:
         """Refuse a directory that cannot be written to or that lies on a full disk."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path) as file:
-                file.write(b"x")
+            with new_folders(self.path):
+                with temporary_folder(self.path, "space") as folder:
+                    (folder / "one").write_bytes(b"x")
+                for place in (self.orders, self.checkpoints, self.metrics, self.backtest, self.figures, self.notebooks):
+                    if place.exists() and not os.access(place, os.W_OK | os.X_OK):
+                        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+                free = shutil.disk_usage(self.path).free
+                if free < MIN_FREE_BYTES:
+                    raise ConfigError(
+                        f"{self.path} has {free / 2**20:.0f} MB of free space, a run needs "
+                        f"{MIN_FREE_BYTES / 2**20:.0f}; free some or choose another run directory."
+                    )
         except OSError as error:
-            raise ConfigError(
-                f"{self.path} cannot be written to ({error.strerror}); choose another run directory."
-            ) from None
-        free = shutil.disk_usage(self.path).free
-        if free < MIN_FREE_BYTES:
-            raise ConfigError(
-                f"{self.path} has {free / 2**20:.0f} MB of free space, a run needs {MIN_FREE_BYTES / 2**20:.0f}; "
-                "free some or choose another run directory."
-            )
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        instead = (
+            "copy the run to a folder of yours and go on there" if self.is_run() else "choose another run directory"
+        )
+        return ConfigError(f"{self.path} cannot be written to ({error.strerror}); {instead}.")
 
     @property
     def config(self) -> RunConfig:
         """The run's configuration, read anew."""
-        return RunConfig.load(self.path / "config.yaml")
+        return self.load_config()
+
+    def load_config(self, *changes: Layer) -> RunConfig:
+        """Return the run's configuration with `changes` on top of it.
+
+        One that is not as the run wrote it is a `ConfigError`. One that was deleted is taken from its copy.
+        """
+        path, copy = self.path / _CONFIG, self.path / _COPY
+        is_copy = not path.exists() and copy.exists()
+        if fault := broken_seal(copy if is_copy else path):
+            way = f"name the configuration that it began with: {command('run', 'CONFIG', *self._resume)}"
+            if not is_copy and copy.exists() and not broken_seal(copy):
+                way = "delete it, and the run goes on with the settings that it had"
+            if not is_copy and not self.lacking(path):
+                own = command("run", str(Path(self.short) / _CONFIG), *self._resume)
+                way += f"; or, if you changed it on purpose: {own}"
+            raise ConfigError(f"{copy if is_copy else path} is not as the run wrote it ({fault}); {way}.")
+        return RunConfig.load(copy if is_copy else path, *changes)
+
+    def lacking(self, file: Path) -> list[str]:
+        """Return the parameters that a configuration leaves to the defaults, or ``all`` of one that cannot be read."""
+        try:
+            given = set(leaves(read_yaml(file)))
+            return [name for name in leaves(RunConfig.load(file).as_dict()) if name not in given]
+        except ConfigError:
+            return ["all"]
 
     def save_config(self, config: RunConfig) -> None:
-        """Write the configuration, resolved to the last default, and copies of the code that it names."""
-        write_text(self.path / "config.yaml", dump_yaml(keep_code(config, self.path)))
+        """Write the configuration, resolved to the last default, a copy of it, and copies of the code that it names."""
+        values = keep_code(config, self.path)
+        for name in (_COPY, _CONFIG):
+            write_sealed(self.path / name, values)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -168,7 +232,7 @@ class RunDirectory:
         A run whose process ended without a word is interrupted, whatever it last wrote.
         """
         state = str(self.status["state"])
-        return "interrupted" if state == "running" and not self._is_locked() else state
+        return "interrupted" if state == "running" and not is_locked(self.path / ".lock") else state
 
     def update_status(self, **values: Any) -> None:
         """Replace values of status.json."""
@@ -196,35 +260,99 @@ class RunDirectory:
             text += f"; {whose} stopped after iteration {last} and goes on from there"
         return text
 
-    def how_to_resume(self) -> str:
-        """Say how the run is taken up again."""
-        here = Path.cwd()
-        short = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        return f"Go on with: rlwb run --resume --run-dir {shlex.quote(str(short))}"
+    @property
+    def short(self) -> str:
+        """The path, from the working directory where it lies below that."""
+        return short_path(self.path)
 
-    def _is_locked(self) -> bool:
-        try:
-            with locked(self.path / ".lock"):
-                return False
-        except BlockingIOError:
-            return True
+    @property
+    def _resume(self) -> tuple[str, ...]:
+        return "--resume", "--run-dir", self.short
+
+    def how_to_resume(self) -> str:
+        """Say how the run is taken up again; one that failed, with the file that it was asked for, as that is now."""
+        status = self.status
+        asked = status.get("asked") if status["state"] == "failed" else None
+        words = asked_words(asked) if asked else []
+        return f"Go on with: {command('run', *words, *self._resume)}"
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run, and refuse one that another process holds; a kernel of the pipeline that holds it goes on."""
-        if self._is_mine or os.environ.get(PIPELINE_ENV) == str(self.path):
+        """Hold the run, and refuse one that another process holds; what killed processes left in it goes.
+
+        A kernel of the pipeline that holds it goes on.
+        """
+        if self._is_mine:
             yield
             return
-        try:
-            with locked(self.path / ".lock"):
-                self._is_mine = True
+        is_kernel = os.environ.get(PIPELINE_ENV) == str(self.path)
+        with ExitStack() as held:
+            try:
+                if is_kernel:
+                    held.enter_context(locked(self.path / ".kernel.lock"))
+                else:
+                    held.enter_context(locked(self.path / ".lock"))
+                    self._outlive_kernel()
+                    sweep(self.path, below=True)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"another process works on {self.path}; wait for it or choose another directory."
+                ) from None
+            except OSError as error:
+                raise self._unwritable(error) from None
+            self._is_mine = True
+            try:
                 yield
-        except BlockingIOError:
-            raise ConfigError(
-                f"another process works on {self.path}; wait for it or choose another directory."
-            ) from None
-        finally:
-            self._is_mine = False
+            finally:
+                self._is_mine = False
+
+    def _outlive_kernel(self) -> None:
+        """Wait for a kernel whose pipeline was killed, and which ends by itself within seconds."""
+        deadline = time.monotonic() + KERNEL_SECONDS
+        while is_locked(self.path / ".kernel.lock"):
+            if time.monotonic() > deadline:
+                raise BlockingIOError
+            time.sleep(0.1)
+
+
+def short_path(path: Path) -> str:
+    """Return a path from the working directory where it lies below that, else as it is."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def command(*words: str) -> str:
+    """Return a command of rlwb that can be given to a shell as it stands."""
+    return shlex.join(["rlwb", *words])
+
+
+def asked_words(asked: Mapping[str, Any]) -> list[str]:
+    """Return the words that a configuration was asked for with: its file, if that is still there, and changes."""
+    file = Path(asked["file"]) if asked["file"] else None
+    changes = [word for change in asked["set"] for word in ("--set", change)]
+    return [*([short_path(file)] if file and file.is_file() else []), *changes]
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values as YAML under a checksum of its text."""
+    text = dump_yaml(values)
+    seal = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    write_text(path, f"# The settings of a run, to be changed by --set. Checksum of what follows: {seal}\n{text}")
+
+
+def broken_seal(path: Path) -> str:
+    """Say what is wrong with a file of `write_sealed`; nothing is the empty text."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return "it is missing"
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    seal = _SEAL.match(content.partition(b"\n")[0].decode(errors="replace") + "\n")
+    text = content.partition(b"\n")[2]
+    if seal is None:
+        return "it bears no checksum" if content else "it is empty"
+    return "" if hashlib.blake2b(text, digest_size=16).hexdigest() == seal[1] else "its checksum differs"
 
 
 def default_run_directory(name: str) -> Path:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
-from rlwb.experiment.own_code import described
+from rlwb.experiment.own_code import described, own_code, require_trust
 from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, update_manifest
-from rlwb.files import as_json
+from rlwb.files import as_json, files_below
+from rlwb.market.load import source_files
 from rlwb.reading import read_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
@@ -113,7 +115,7 @@ def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
     for name in leaves(tree):
         if name not in stage.indifferent and any(f"{name}.".startswith(f"{group}.") for group in stage.depends):
             value = value_at(tree, name)
-            chosen[name] = hash_path(Path(value)) if name in SOURCES else value
+            chosen[name] = _hash_source(name, Path(value), config) if name in SOURCES else value
     return chosen
 
 
@@ -123,30 +125,55 @@ def training_id(config: RunConfig) -> str:
     return hashlib.blake2b(as_json(chosen).encode(), digest_size=16).hexdigest()
 
 
+def _hash_source(name: str, path: Path, config: RunConfig) -> str:
+    """Return the hash of the files outside the run that a setting names, which are those that are read there."""
+    market = config.market
+    if name == "market.source" and market.name == "bars":
+        reader = market.settings.get("reader") or {}
+        options = {key: value for key, value in reader.items() if key != "name"}
+        if any(place.startswith("market.reader ") for place in own_code(config)):
+            require_trust(config)  # what is read is told by the reader's code
+        return _hash_files(path, source_files(path, kind=reader.get("name"), options=options))
+    return hash_path(path)
+
+
 def inputs_of(stage: Stage, run: RunDirectory) -> str:
     """Return the hash of the names and contents of the stage's input files."""
     return _hash_files(run.path, {path for pattern in stage.inputs for path in run.path.glob(pattern)})
+
+
+def lost_of(stage: Stage, run: RunDirectory) -> list[str]:
+    """Return the files of a finished stage that are missing or not as it left them; of another stage none."""
+    if run.stage(stage.name).get("state") != "finished":
+        return []
+    found = file_hashes(run, stage.outputs)
+    return [name for name, content in _made_by(stage, run).items() if found.get(name) != content]
+
+
+def _made_by(stage: Stage, run: RunDirectory) -> dict[str, str]:
+    """Return file to hash of what the stage left, as the manifest has it."""
+    path = run.path / "manifest.json"
+    known: dict[str, str] = read_json(path).get("files", {}) if path.is_file() else {}
+    return {name: content for name, content in known.items() if name.partition("/")[0] in stage.outputs}
 
 
 def hash_path(path: Path) -> str:
     """Return the hash of a file's contents, or of the names and contents of a folder's files, hidden ones aside."""
     if path.is_file():
         return _hash_file(path, path.stat().st_size, path.stat().st_mtime_ns)
-    shown = [one for one in path.rglob("*") if not any(name.startswith(".") for name in one.relative_to(path).parts)]
-    return _hash_files(path, shown)
+    return _hash_files(path, files_below(path))
 
 
 def _hash_files(base: Path, paths: Iterable[Path]) -> str:
-    files = sorted(path for path in paths if path.is_file())
-    lines = [f"{file.relative_to(base).as_posix()} {hash_path(file)}" for file in files]
+    files = sorted(path for path in paths if path.is_file() and not path.name.startswith("."))
+    lines = [f"{os.path.relpath(file, base)} {hash_path(file)}" for file in files]
     return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
 
 def file_hashes(run: RunDirectory, names: Iterable[str]) -> dict[str, str]:
-    """Return file to hash of the files and folders of a run, hidden ones aside."""
-    found = [path for name in names for path in ((run.path / name), *(run.path / name).rglob("*"))]
-    files = {path.relative_to(run.path).as_posix(): path for path in sorted(found) if path.is_file()}
-    return {name: hash_path(path) for name, path in files.items() if "/." not in name}
+    """Return file to hash of the files and folders of a run, links and hidden ones aside."""
+    files = [path for name in names for path in files_below(run.path / name) if not path.is_symlink()]
+    return {path.relative_to(run.path).as_posix(): hash_path(path) for path in files}
 
 
 @lru_cache(maxsize=4096)
@@ -156,13 +183,14 @@ def _hash_file(path: Path, size: int, changed: int) -> str:
 
 
 def is_unchanged(stage: Stage, run: RunDirectory, config: RunConfig) -> bool:
-    """Tell whether the stage is done and would give the same again."""
+    """Tell whether the stage is done, is as it was left, and would give the same again."""
     known = run.stage(stage.name)
     return (
         known.get("state") == "finished"
         and all((run.path / output).exists() for output in stage.outputs)
         and known.get("settings") == settings_of(stage, config)
         and known.get("inputs") == inputs_of(stage, run)
+        and not lost_of(stage, run)
     )
 
 
@@ -195,7 +223,7 @@ def run_stage(
     """Do the work of a stage unless it is done already.
 
     Results of other settings are moved to ``superseded/``, never mixed with new ones and never lost; a stage that
-    was cut short is taken up where it stopped, if it can be.
+    was cut short is taken up where it stopped, if it can be, and one that lost files before the first of them.
 
     The settings become the run's. A stage before this one that is missing or was made with others is a `ConfigError`.
     """
@@ -205,10 +233,11 @@ def run_stage(
         if is_unchanged(stage, run, config):
             echo(f"{stage.name}: unchanged, kept")
             return "unchanged"
-        _set_aside(stage, run, config, echo)
+        lost = lost_of(stage, run)
+        _set_aside(stage, run, config, lost, echo)
         begun = {"state": "running", "started": now(), "ended": None, "seconds": None, "error": None}
         depends = {"settings": settings_of(stage, config), "inputs": inputs_of(stage, run)}
-        run.update_stage(stage.name, {**begun, **depends})
+        run.update_stage(stage.name, {**begun, **depends, "made_again": lost})
         clock = time.monotonic()
         try:
             work(run, config)
@@ -248,24 +277,47 @@ def _require_earlier(stage: Stage, run: RunDirectory, config: RunConfig) -> None
         raise ConfigError(f"{stage.name} cannot start: {reason}; run {name} first ({earlier.notebook}).")
 
 
-def _set_aside(stage: Stage, run: RunDirectory, config: RunConfig, echo: Callable[[str], None]) -> None:
-    """Move results that do not belong to these settings out of the way."""
+def _set_aside(
+    stage: Stage, run: RunDirectory, config: RunConfig, lost: Sequence[str], echo: Callable[[str], None]
+) -> None:
+    """Move results that do not belong to these settings out of the way, and those that do not belong to the others."""
     known = run.stage(stage.name)
-    present = [output for output in stage.outputs if (run.path / output).exists()]
-    if not known or not present:
+    moving = [output for output in stage.outputs if (run.path / output).exists()]
+    if not known or not moving:
         return
     wanted = settings_of(stage, config)
     settings = known.get("settings", {})
     changes = differences(settings, wanted, ignore=stage.extends)
     unfinished = known["state"] != "finished" or settings != wanted
-    if not changes and unfinished and known.get("inputs") == inputs_of(stage, run):
-        return
-    place = run.path / "superseded" / dt.datetime.now().strftime(f"%Y%m%d-%H%M%S-{stage.name}")
-    place.mkdir(parents=True)
-    for output in present:
-        (run.path / output).rename(place / output)
     why = "; ".join(changes[:3]) or "its files changed"
-    echo(f"{stage.name}: {why}; what was there is now in {place.relative_to(run.path)}")
+    if not changes and (unfinished or (lost and stage.extends)) and known.get("inputs") == inputs_of(stage, run):
+        if not lost:
+            return
+        moving = [name for name in _made_by(stage, run) if _follows(name, lost) and (run.path / name).exists()]
+        why = f"{', '.join(lost[:3])} {'are' if lost[1:] else 'is'} not as the stage left it, and is made again"
+    echo(f"{stage.name}: {why}{supersede(run, stage.name, moving)}")
+
+
+def supersede(run: RunDirectory, stage: str, names: Iterable[str]) -> str:
+    """Move files or folders of a run, by their names in it, to ``superseded/``; return in words where they are now."""
+    place = run.path / "superseded" / dt.datetime.now().strftime(f"%Y%m%d-%H%M%S-{stage}")
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.path / name).rename(place / name)
+    return f"; what was there is now in {place.relative_to(run.path)}" if place.exists() else ""
+
+
+def _follows(name: str, lost: Iterable[str]) -> bool:
+    """Tell whether a file is one of the lost or was made after one, by the numbers of their names."""
+
+    def order(path: PurePosixPath) -> tuple[int, str]:
+        return len(path.name), path.name
+
+    one = PurePosixPath(name)
+    return any(
+        (one.parent, one.suffix) == (other.parent, other.suffix) and order(one) >= order(other)
+        for other in map(PurePosixPath, lost)
+    )
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], *, ignore: tuple[str, ...] = ()) -> list[str]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rlwb.errors import ConfigError
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory, last_iteration
-from rlwb.experiment.stages import training_id
+from rlwb.experiment.stages import TRAIN, supersede, training_id
 
 if TYPE_CHECKING:
     from rlwb.learner import Learner
@@ -55,7 +55,6 @@ def train_policy(
         ProgressLines,
         Trainer,
         TrainingVessel,
-        find_resumable,
     )
 
     settings, figure = config.train, config.execution.rules.judged_by
@@ -106,9 +105,7 @@ def train_policy(
             concurrency=settings.concurrency,
             progress=progress == "bar",
         )
-        resume, faults = find_resumable(checkpoints)
-        for fault in faults.values():
-            print(f"left out: {fault}")  # noqa: T201 - the reader of the notebook must know
+        resume = _resume_from(run, checkpoints)
         # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
         trainer.fit(vessel, resume, train_on=patience is None)
 
@@ -123,6 +120,21 @@ def train_policy(
     saving = {"every_n_iters": settings.checkpoint_every, "keep_best": keep, "keep_last": keep}
     student = bench.learner(features, teacher)
     fit(student, "", settings.iterations, saving, patience=settings.patience, first=callbacks)
+
+
+def _resume_from(run: RunDirectory, folder: Path) -> Path | None:
+    """Return the newest checkpoint before the first that is damaged; from that one on they go out of the way."""
+    from rlwb.trainer import list_checkpoints, load_checkpoint
+
+    paths = list(list_checkpoints(folder).values())
+    for number, path in enumerate(paths):
+        try:
+            load_checkpoint(path)
+        except CheckpointError as error:
+            moved = supersede(run, TRAIN.name, [one.relative_to(run.path).as_posix() for one in paths[number:]])
+            print(f"made again from there on: {error}{moved}")  # noqa: T201 - the reader of the notebook must know
+            return paths[number - 1] if number else None
+    return paths[-1] if paths else None
 
 
 def teacher_checkpoints(run: RunDirectory) -> Path:

@@ -24,7 +24,7 @@ from rlwb.files import locked
 from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.calendar import Calendar, span_of
 from rlwb.market.dataset.importing import imported
-from rlwb.market.dataset.state import STATE, is_dataset, read_state
+from rlwb.market.dataset.state import BARS, STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
 from rlwb.market.readers.base import canonical
@@ -32,7 +32,7 @@ from rlwb.market.readers.content import digest_of
 from rlwb.market.schema import COLUMNS
 from rlwb.market.sessions import Sessions, save_parts
 from rlwb.market.source import Reading, Source, check_between, check_found, names_of, open_source, refuse_unused
-from rlwb.market.store import is_panel
+from rlwb.market.store import META, is_panel
 
 _log = logging.getLogger(__name__)
 #: A table of bars is held some three times while it is joined and sorted.
@@ -207,20 +207,39 @@ def _panel(
     return sessions if keep.all() else sessions.select(keep)
 
 
+def source_files(path: Path, **reading: Unpack[Reading]) -> list[Path]:
+    """Return the files that the bars of a source depend on: those that are read, wherever links lead.
+
+    `reading` is as for `read_bars`; a source that is not there is a `DataError`.
+    """
+    if is_panel(path) and reading.get("kind") is None:
+        return [path / META, *sorted(path.glob("*.npy"))]
+    if _is_stored(path, reading):
+        return [path / STATE, *(path / BARS / name for name in read_state(path).files)]
+    return open_source(path, **reading).files
+
+
 def _cache_key(path: Path, stored: bool, reading: Reading, settings: Mapping[str, Any]) -> str:
     """Return the name of the cached panel: a hash of the files, the settings and the code of this package."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(_code().encode())
     digest.update(json.dumps(settings, sort_keys=True, default=str).encode())
-    if stored:  # whose state names each file, and files are never changed
-        digest.update((path / STATE).read_bytes())
-        return digest.hexdigest()
-    source = open_source(path, **reading)
-    digest.update(Path(inspect.getfile(source.reader.function)).read_bytes())  # which may be another package's
-    for file in source.files:
+    if not stored:
+        reader = open_source(path, **reading).reader
+        digest.update(Path(inspect.getfile(reader.function)).read_bytes())  # which may be another package's
+    for file in source_files(path, **reading):
         name = os.path.relpath(file, path.parent)  # the folders say what the files are
-        digest.update(f"{name}\0{digest_of(file)}\n".encode())
+        # The files of a data set are never changed but by hand, which changes their times.
+        content = _times(file) if stored and file.name != STATE else digest_of(file)
+        digest.update(f"{name}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def _times(file: Path) -> str:
+    with suppress(FileNotFoundError):  # which reading it will tell
+        stat = file.stat()
+        return f"{stat.st_size} {stat.st_mtime_ns}"
+    return ""
 
 
 @cache

@@ -6,8 +6,6 @@ import hashlib
 import json
 import mmap
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import DataError
-from rlwb.files import write_json
+from rlwb.files import put_in_place, temporary_folder, write_json
 
 META = "sessions.json"
 FORMAT = 2
@@ -42,25 +40,14 @@ def new_arrays(directory: str | os.PathLike[str]) -> Iterator[ArrayWriter]:
     target = Path(directory).absolute()
     if target.exists() and not is_panel(target) and (not target.is_dir() or any(target.iterdir())):
         raise DataError(f"{target} exists and is not a saved panel; choose another folder.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
-    writer = ArrayWriter(temporary)
-    try:
-        yield writer
-        temporary.chmod(0o755)
-        old = temporary.with_suffix(".old")
-        if target.exists():  # it goes only when the new one is in its place
-            target.replace(old)
+    with temporary_folder(target.parent, target.name) as temporary:
+        writer = ArrayWriter(temporary)
         try:
-            temporary.replace(target)
-        except OSError:
-            if old.exists() and not target.exists():
-                old.replace(target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        writer.close()
-        shutil.rmtree(temporary, ignore_errors=True)
+            yield writer
+        finally:
+            writer.close()
+        temporary.chmod(0o755)
+        put_in_place(target, temporary)
 
 
 def open_arrays(

@@ -186,6 +186,13 @@ class Checkpoint(Callback):
             self._saved_at = time.monotonic()
             self._prune(number)
 
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        """Finish what a kill right after the last save has kept from being done."""
+        path = self.dirpath / checkpoint_name(trainer.current_iter)
+        if path.is_file():
+            point_latest(path)
+            self._prune(trainer.current_iter)
+
     def state_dict(self) -> dict[str, Any]:
         return {"scores": self.scores}
 

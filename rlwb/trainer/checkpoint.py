@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rlwb.errors import CheckpointError
-from rlwb.files import atomic_path
+from rlwb.files import atomic_path, temporary_name
 
 FORMAT = 2
 _NAME = re.compile(r"(\d+)\.pt")
@@ -82,8 +82,7 @@ def find_resumable(folder: str | os.PathLike[str]) -> tuple[Path | None, dict[st
 def point_latest(path: Path) -> None:
     """Make ``latest`` beside `path` a relative link to it; a copy where links cannot be made."""
     latest = path.with_name("latest")
-    temporary = path.with_name(".latest.tmp")
-    temporary.unlink(missing_ok=True)
+    temporary = temporary_name(latest)
     try:
         temporary.symlink_to(path.name)
     except OSError:

@@ -12,6 +12,7 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.experiment.notebook import check_passed, is_attended, open_stage
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import BACKTEST, STABILITY, TRAIN, Stage
 from tests.experiment.fakes import FIRST, SECOND, config, first, second
 
 
@@ -27,7 +28,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_parameters_are_taken_and_the_run_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stage = open_stage(SECOND, tmp_path / "r", {"algorithm.gamma": 0.9}, iterations=2, reward="sparse", seed=None)
+    stage = open_stage(FIRST, tmp_path / "r", {"algorithm.gamma": 0.9}, iterations=2, reward="sparse", seed=None)
     assert stage.config.train.iterations == 2
     assert stage.config.algorithm.settings["gamma"] == 0.9
     assert stage.config.reward.name == "sparse"
@@ -69,7 +70,7 @@ def test_g03_a_lost_tag_is_noticed(tmp_path: Path, passed: Any) -> None:
 
 def test_g03_passed_values_arrive(tmp_path: Path, passed: Any) -> None:
     passed("iterations = None", f"# Parameters\nrun_dir = {str(tmp_path / 'r')!r}\niterations = 9\nsettings = {{}}\n")
-    assert open_stage(SECOND, str(tmp_path / "r"), {}, iterations=9, env=None).config.train.iterations == 9
+    assert open_stage(FIRST, str(tmp_path / "r"), {}, iterations=9, env=None).config.train.iterations == 9
 
 
 def test_the_runs_configuration_is_under_the_notebooks(tmp_path: Path) -> None:
@@ -83,6 +84,17 @@ def test_the_runs_configuration_is_under_the_notebooks(tmp_path: Path) -> None:
     again.do(second)
     assert run.state == "created"
     assert "first, second" in run.describe()
+
+
+@pytest.mark.parametrize("stage", [TRAIN, BACKTEST, STABILITY], ids=lambda stage: stage.name)
+def test_k15_a_mistyped_run_dir_leaves_nothing(tmp_path: Path, stage: Stage) -> None:
+    RunDirectory.create(tmp_path / "runs" / "mine", config())
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=r"runs/mime holds no run; did you mean .*/runs/mine\?.*01_orders\.ipynb"):
+        open_stage(stage, tmp_path / "runs" / "mime")
+    with pytest.raises(ConfigError, match=r"holds no run; correct it, or run 01_orders\.ipynb there first"):
+        open_stage(stage, tmp_path / "deep" / "down" / "mine")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_nobody_watches_a_test() -> None:

@@ -55,10 +55,11 @@ def test_results_of_other_settings_are_set_aside_not_lost(run: RunDirectory) -> 
 
 def test_a_longer_training_goes_on(run: RunDirectory) -> None:
     both(run, config())
-    (run.checkpoints / "1.pt").write_text("the same file")
+    before = (run.checkpoints / "1.pt").stat()
     done, said = both(run, config(train__iterations=5))
     assert done == ["unchanged", "done"]
-    assert learnt(run) == ["the same file"] + ["0.002"] * 4
+    assert learnt(run) == ["0.002"] * 5
+    assert (run.checkpoints / "1.pt").stat() == before, "the same file"
     assert not (run.path / "superseded").exists()
     assert said == ["first: unchanged, kept"]
 

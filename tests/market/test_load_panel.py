@@ -112,7 +112,7 @@ def test_a_panel_that_changes_while_it_is_written_is_not_taken_for_sound(
     real = store._map
 
     def late(folder: Path, names: Any) -> Any:
-        if folder.suffix == ".tmp":
+        if folder.suffix == ".rlwb-new":
             harm(folder / "field_close.npy")
         return real(folder, names)
 

@@ -90,7 +90,7 @@ def test_a_panel_that_cannot_take_the_old_ones_place_leaves_it(tmp_path: Path, m
     replace = Path.replace
 
     def refuse(self: Path, target: Path) -> Path:
-        if self.suffix == ".tmp":
+        if self.suffix == ".rlwb-new":
             raise OSError("no")
         return replace(self, target)
 

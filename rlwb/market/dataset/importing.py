@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.files import atomic_path, locked, write_json
+from rlwb.files import atomic_path, locked, new_folders, temporary_folder, write_json
 from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
 from rlwb.market.cleaning import rounded
@@ -153,18 +154,29 @@ def import_bars(
 @contextmanager
 def imported(source: str | os.PathLike[str], **how: Any) -> Iterator[ImportResult]:
     """Import a source into a data set that goes afterwards; `how` are keywords of `import_bars`."""
-    with tempfile.TemporaryDirectory(prefix="rlwb-") as folder:
-        yield import_bars([source], Path(folder) / "set", **how)
+    with temporary_folder(tempfile.gettempdir(), "rlwb-import") as folder:
+        yield import_bars([source], folder / "set", **how)
 
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Let one process at a time write to a data set."""
-    try:
-        with locked(directory / ".lock"):
+    """Let one process at a time write to a data set; what becomes none leaves nothing."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(new_folders(directory))
+            held.enter_context(locked(directory / ".lock"))
+        except BlockingIOError:
+            raise DataError(f"another import writes to {directory}; wait until it is done.") from None
+        except OSError as error:
+            raise DataError(f"{directory} cannot be written to ({error.strerror}); choose another folder.") from None
+        try:
             yield
-    except BlockingIOError:
-        raise DataError(f"another import writes to {directory}; wait until it is done.") from None
+        except BaseException:
+            if not is_dataset(directory):
+                for folder in (directory / BARS, directory / CONFLICTS):
+                    shutil.rmtree(folder, ignore_errors=True)
+                (directory / ".lock").unlink(missing_ok=True)
+            raise
 
 
 class _Importing:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from rlwb import parts
 from rlwb.errors import ConfigError, DataError
+from rlwb.files import files_below
 from rlwb.market.readers.content import one_line, visible
 from rlwb.market.schema import COLUMNS, REQUIRED
 from rlwb.values import suggestion
@@ -94,10 +95,7 @@ def find_reader(name: str) -> Reader:
     if not callable(made) or isinstance(made, type):
         raise ConfigError(f"the reader {name} is no function that yields tables of bars; see docs/readers/own.md.")
 
-    def all_files(source: Path) -> list[Path]:
-        return [source] if source.is_file() else sorted(path for path in source.rglob("[!.]*") if path.is_file())
-
-    return Reader(name, made, all_files, lambda _: False)
+    return Reader(name, made, files_below, lambda _: False)
 
 
 def recognise(path: Path) -> Reader:
