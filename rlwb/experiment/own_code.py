@@ -82,8 +82,10 @@ def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:
             return
 
 
-def require_trust(config: RunConfig, *, given: bool = False) -> None:
+def require_trust(config: RunConfig, *, given: bool = False, of: str = "") -> None:
     """Ask before the code of a run's directory is run that this user has never named, unless trust is `given`.
+
+    `of` is the place of the part whose code is about to run; without it, all.
 
     Raises
     ------
@@ -91,7 +93,8 @@ def require_trust(config: RunConfig, *, given: bool = False) -> None:
         When the code is not trusted, or nobody can be asked.
     """
     known = _known()
-    foreign = {place: code for place, code in own_code(config).items() if _key(code) not in known}
+    own = {place: code for place, code in own_code(config).items() if place.startswith(of)}
+    foreign = {place: code for place, code in own.items() if _key(code) not in known}
     if not foreign or os.environ.get(TRUST_ENV):
         return
     listed = "; ".join(f"{place} (hash {code.fingerprint()})" for place, code in foreign.items())

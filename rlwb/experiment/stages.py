@@ -19,7 +19,7 @@ import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
-from rlwb.experiment.own_code import described, own_code, require_trust
+from rlwb.experiment.own_code import described, require_trust
 from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, update_manifest
 from rlwb.files import as_json, files_below
 from rlwb.market.load import source_files
@@ -131,8 +131,7 @@ def _hash_source(name: str, path: Path, config: RunConfig) -> str:
     if name == "market.source" and market.name == "bars":
         reader = market.settings.get("reader") or {}
         options = {key: value for key, value in reader.items() if key != "name"}
-        if any(place.startswith("market.reader ") for place in own_code(config)):
-            require_trust(config)  # what is read is told by the reader's code
+        require_trust(config, of="market.reader")  # whose code tells what is read
         return _hash_files(path, source_files(path, kind=reader.get("name"), options=options))
     return hash_path(path)
 
