@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     | PARTS
     | {"rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
-    "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data"},
+    "rlwb.output": set(),
+    "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
 }
 
 

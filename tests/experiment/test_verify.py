@@ -55,8 +55,9 @@ def run(trained: Path, tmp_path: Path) -> RunDirectory:
     """The run and its bars, to be tampered with."""
     shutil.copytree(trained, tmp_path / "copy", symlinks=True)
     run = RunDirectory.open(tmp_path / "copy" / "run")
-    text = (run.path / "config.yaml").read_text().replace(str(trained), str(tmp_path / "copy"))
-    (run.path / "config.yaml").write_text(text)
+    path = run.path / "config.yaml"
+    path.write_text(path.read_text().replace(str(trained), str(tmp_path / "copy")))
+    run.save_config(RunConfig.load(path))
     return run
 
 
