@@ -13,11 +13,17 @@ import pandas as pd
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
+from rlwb.market.actions import price_ratio
 from rlwb.market.calendar import day_of
 from rlwb.seeds import Stream, check_seed, normal
 
 PARTS = ("train", "valid", "test")
 _BLOCK_BARS = 1 << 20  # bars looked at together
+#: The note of orders that are sized by their own day.
+OWN_VOLUME = (
+    "amounts follow the volume of the order's own day, which nobody knows when it begins (volume_days 0), so that a "
+    "volume cap binds less than it would"
+)
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,14 @@ class OrderSettings:
     Parameters
     ----------
     log_mean, log_std
-        The amount is lognormal(log_mean, log_std) times the session's mean tick volume in the window; the
-        defaults are those of the reference (qlib, examples/rl_order_execution, scripts/gen_training_orders.py).
+        The amount is lognormal(log_mean, log_std) times the mean tick volume in the window, of the sessions that
+        `volume_days` names; the defaults are those of the reference (qlib, examples/rl_order_execution,
+        scripts/gen_training_orders.py).
+    volume_days
+        How many sessions of the instrument before the order's own, those in which something was traded in the window,
+        the mean tick volume is taken of, in shares of the order's own session; where there are fewer, of those there
+        are, and an instrument's first session gets no order. 0 takes the volume of the order's own session, as the
+        reference does: its amount then knows how much will be traded that day, which flatters a volume cap.
     directions
         One order a session for each of these.
     start_time, end_time
@@ -39,6 +51,7 @@ class OrderSettings:
 
     log_mean: float = -3.28
     log_std: float = 1.14
+    volume_days: int = 20
     directions: tuple[Literal["BUY", "SELL"], ...] = ("BUY", "SELL")
     start_time: str | None = None
     end_time: str | None = None
@@ -54,6 +67,10 @@ class OrderSettings:
         if not (abs(self.log_mean) + 9 * abs(self.log_std) < 700 and self.log_std >= 0):
             raise ConfigError(
                 f"log_mean is {self.log_mean} and log_std {self.log_std}; give moderate numbers, log_std not negative."
+            )
+        if isinstance(self.volume_days, bool) or not isinstance(self.volume_days, int) or self.volume_days < 0:
+            raise ConfigError(
+                f"volume_days is {self.volume_days!r}; give a number of earlier sessions, or 0 for the order's own."
             )
         if self.instruments is not None and not (isinstance(self.instruments, int) and self.instruments >= 1):
             raise ConfigError(f"instruments is {self.instruments}; ask for at least 1, or none for all.")
@@ -79,10 +96,13 @@ def generate_orders(
 ) -> pd.DataFrame:
     """Draw orders for every session.
 
+    Apart from whether anything is traded in its window, nothing of an order's own session decides about it, unless
+    `OrderSettings.volume_days` is 0.
+
     Parameters
     ----------
     sessions
-        The panel; sessions whose window has no volume get no order.
+        The panel; sessions whose window has no volume get no order, nor do those without an earlier one to size it by.
     settings
         The recipe.
     seed
@@ -124,6 +144,21 @@ def generate_orders(
         notes.append(f"{len(mean) - len(rows)} sessions have no volume in the window and got no order")
     if not len(rows):
         raise OrderError("no order could be made: no session has volume in the window; check the data and the window.")
+    if settings.volume_days:
+        mean[rows] = _earlier_mean(sessions, mean[rows], rows, settings.volume_days)
+        unsized = int(np.isnan(mean[rows]).sum())
+        if unsized == len(rows):
+            raise OrderError(
+                "no order could be made: no instrument has two sessions with volume in the window, and an order is "
+                "sized by earlier ones; bring more days, or set volume_days to 0."
+            )
+        if unsized:
+            notes.append(
+                f"{unsized} sessions have none before them with volume in the window, which sizes an order: no order"
+            )
+        rows = rows[~np.isnan(mean[rows])]
+    else:
+        notes.append(OWN_VOLUME)
     rows = rows[np.argsort(sessions.dates[rows], kind="stable")]  # by date, then instrument as the rows are
     sides = sorted(settings.directions)
     rows, buy = np.repeat(rows, len(sides)), np.tile(np.array(sides) == "BUY", len(rows))
@@ -136,7 +171,9 @@ def generate_orders(
         if small:
             notes.append(f"{small} amounts below half a lot of {lot_size:g} were raised to one lot")
     date = sessions.dates[rows].astype("datetime64[ns]")
-    edge = np.array([calendar.seconds_at(tick) for tick in range(calendar.num_ticks + 1)], dtype="timedelta64[s]")
+    opens = np.timedelta64(calendar.seconds_at(first), "s")
+    # Not the start of the next tick, which after a lunch break lies later.
+    closes = (calendar.tick_start[stop[rows] - 1] + calendar.tick_seconds).astype("timedelta64[s]")
     instrument = names.astype(object)[code[rows]]
     table = pd.DataFrame(
         {
@@ -145,8 +182,8 @@ def generate_orders(
             "date": date,
             "direction": np.where(buy, "BUY", "SELL").astype(object),
             "amount": amount,
-            "start": date + edge[first],
-            "end": date + edge[stop[rows]],
+            "start": date + opens,
+            "end": date + closes,
         }
     )
     table.attrs["notes"] = notes
@@ -163,6 +200,23 @@ def _mean_volume(sessions: Sessions, first: int, stop: np.ndarray) -> np.ndarray
         inside = np.isfinite(traded) & (np.arange(first, sessions.calendar.num_ticks) < stop[block, None])
         mean[block] = np.where(inside, traded, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
     return mean
+
+
+def _earlier_mean(sessions: Sessions, mean: np.ndarray, rows: np.ndarray, days: int) -> np.ndarray:
+    """Return the mean of `mean` over up to `days` sessions of the instrument before each, of shape (n,); NaN if none.
+
+    `mean` is of the sorted sessions `rows`, in shares, and counts in those of the later session. Sums go by instrument,
+    so that what other instruments there are does not move a digit.
+    """
+    total, count = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    for back in range(1, min(days, len(rows) - 1) + 1):
+        later, before = rows[back:], rows[:-back]
+        same = np.flatnonzero(before >= sessions.first[later])
+        if not len(same):
+            break
+        total[back + same] += mean[same] / price_ratio(sessions, before[same], later[same])
+        count[back + same] += 1
+    return np.divide(total, count, out=np.full(len(rows), np.nan), where=count > 0)
 
 
 def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> dict[str, pd.DataFrame]:

@@ -57,7 +57,7 @@ def test_steps_go_from_the_simple_rules_to_the_full_ones_by_what_differs() -> No
 
 @pytest.fixture(scope="module")
 def market() -> Sessions:
-    return synthetic_sessions(SyntheticSettings(instruments=3, days=6, tick_minutes=15))
+    return synthetic_sessions(SyntheticSettings(instruments=3, days=7, tick_minutes=15))
 
 
 def player(sessions: Sessions):  # type: ignore[no-untyped-def]

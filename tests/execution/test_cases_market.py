@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import OrderError
-from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, align_orders, generate_orders
+from rlwb.execution import TWAP, Engine, ExecutionRules, OrderBatch, OrderSettings, align_orders, generate_orders
 from rlwb.market import Calendar, build_sessions
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
@@ -33,7 +33,7 @@ US = Calendar(segments=(("09:30", "16:00"),))
 
 def full_days(frame: pd.DataFrame, ticks_per_step: int = 30, calendar: Calendar = US) -> tuple[pd.DataFrame, ...]:
     sessions = build_sessions(frame, calendar)
-    orders = generate_orders(sessions)
+    orders = generate_orders(sessions, OrderSettings(volume_days=0))
     return run(sessions, orders, ticks_per_step, TWAP)  # type: ignore[arg-type]
 
 
@@ -158,7 +158,7 @@ def test_a19_a21_ids_stay_apart() -> None:
     names = sorted(["000001", "000010", "600000.SH", "600000.SZ", "BRK.B", "BRK-B", "^GSPC"])
     prices = [[10.0 + i] * 4 for i in range(len(names))]
     sessions = sessions_of(prices, instruments=names)
-    orders = generate_orders(sessions)
+    orders = generate_orders(sessions, OrderSettings(volume_days=0))
     _, _, summary = run(sessions, orders, 2, TWAP)  # type: ignore[arg-type]
     price = summary.groupby("instrument")["price"].first()
     assert price.index.tolist() == names

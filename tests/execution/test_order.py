@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import OrderError
-from rlwb.execution import Direction, Order, align_orders, generate_orders
+from rlwb.execution import Direction, Order, OrderSettings, align_orders, generate_orders
 from rlwb.market import SyntheticSettings, synthetic_sessions
 from tests.execution.markets import sessions_of
 
@@ -80,7 +80,7 @@ def test_an_order_shows_its_session_side_amount_and_window() -> None:
 
 def test_a_batch_shows_its_size_and_span() -> None:
     sessions = synthetic_sessions(SyntheticSettings(instruments=3, days=20))
-    batch = align_orders(generate_orders(sessions), sessions)
+    batch = align_orders(generate_orders(sessions, OrderSettings(volume_days=0)), sessions)
     first, last = sessions.dates.min(), sessions.dates.max()
     assert repr(batch) == f"OrderBatch(120 orders, 20 days, 3 instruments, {first} to {last})"
     assert repr(batch[:1]) == f"OrderBatch(1 orders, 1 days, 1 instruments, {first} to {first})"

@@ -46,7 +46,7 @@ class Small:
 
 @cache
 def small() -> Small:
-    sessions = synthetic_sessions(SyntheticSettings(instruments=3, days=8, tick_minutes=15))
+    sessions = synthetic_sessions(SyntheticSettings(instruments=3, days=9, tick_minutes=15))
     simulator = OrderExecution(Engine(sessions, 4))
     frame = generate_orders(sessions).sample(frac=1.0, random_state=1).reset_index(drop=True)
     # Windows of every length, mid-step starts included.
