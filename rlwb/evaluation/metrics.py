@@ -51,6 +51,11 @@ METRICS: dict[str, Metric] = {
     "reward": Metric("reward", "mean reward of an order"),
     "win_rate": Metric("win rate", "share of orders with PA > 0", is_share=True),
     "ffr": Metric("ffr", "mean share of the amount that was filled", is_share=True),
+    "untraded": Metric(
+        "in untraded bars",
+        "mean share of the fills in bars in which nothing is known to have traded",
+        is_share=True,
+    ),
 }
 """All metrics by name, in the sequence of tables.
 
@@ -78,6 +83,7 @@ def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, n
         "reward": mean_parts(result.values("reward")),
         "win_rate": mean_parts(np.where(np.isnan(pa), math.nan, gain)),
         "ffr": mean_parts(result.values("ffr")),
+        "untraded": mean_parts(result.values("untraded")),
     }
 
 
@@ -167,6 +173,7 @@ SUMMARY_COLUMNS = (
     *("over_twap", "over_twap_lo", "over_twap_hi", "pa_value_weighted"),
     *("pa_net", "pa_net_lo", "pa_net_hi"),
     *("net_over_twap", "net_over_twap_lo", "net_over_twap_hi"),
+    "untraded",
 )
 """The columns of ``backtest/summary.csv``: those of `metric_table`, metrics, and the ends ``_lo`` and ``_hi`` of their
 day-clustered intervals. `pa_mean` is the metric `pa`, `pa_se` its standard error, `pa_std` the standard deviation of

@@ -94,7 +94,8 @@ def headline(
     frame = wide(metrics)
     records = frame.to_dict("records")
     with_interval = [name for name in ("over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)]
-    plain = ("pa_value_weighted", "win_rate", "glr", "ffr")
+    untraded = is_informative(frame, "untraded")
+    plain = ("pa_value_weighted", "win_rate", "glr", "ffr", *(["untraded"] if untraded else []))
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
         (
@@ -117,6 +118,7 @@ def headline(
         has_costs="pa_net" in with_interval,
         twap_is_off="over_twap" in with_interval,
         too_few_days=too_few_days(records[0]["days"], level),
+        untraded=untraded,
         missing=[f"{row.policy}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
@@ -157,8 +159,11 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
     """Tell whether a table (`wide`) shows a metric: it has a value, and where it is another PA, it differs from the PA.
 
     The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
-    where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing.
+    where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing. The share of
+    fills in untraded bars is shown where any policy has one.
     """
+    if name == "untraded":
+        return bool((frame[name] > 0).any())
     compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
     policies = frame[frame["kind"] != "ceiling"]
     differs = name not in compared or ((policies[compared[name]] - policies["pa"]).abs() > ZERO_BP).any()

@@ -85,8 +85,8 @@ def align_orders(
     if rules.lot_size:
         refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     check_data(rules, sessions)
-    arrival, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
-    refuse(np.isnan(arrival), "its window holds no bar with a price")
+    twap, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
+    refuse(np.isnan(twap), "its window holds no bar with a price")
     note(late, "the window ends at the early close")
     note(amount > volume, "the amount exceeds the whole volume of its window")
     if not alive.any():
@@ -101,12 +101,12 @@ def align_orders(
 def _window(
     sessions: Sessions, rules: ExecutionRules, row: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first price and the volume of each window, float64 of shape (N,); NaN where none has a price."""
-    arrival, volume = np.empty(len(row)), np.empty(len(row))
+    """Return TWAP and volume of each window, float64 of shape (N,); a TWAP of NaN where it has no price."""
+    twap, volume = np.empty(len(row)), np.empty(len(row))
     order = np.argsort(row, kind="stable")  # the panel may lie in a file, which is read once and in its order
     for low in range(0, len(row), _BLOCK):
         block = order[low : low + _BLOCK]
         rows, place = np.unique(row[block], return_inverse=True)
-        price, traded = tick_prices(sessions, rules, rows), np.asarray(sessions.fields["volume"][rows])
-        _, _, arrival[block], volume[block] = window_prices(np.asarray(price), traded, place, start[block], end[block])
-    return arrival, volume
+        price, traded = np.asarray(tick_prices(sessions, rules, rows)), np.asarray(sessions.fields["volume"][rows])
+        twap[block], _, volume[block] = window_prices(price, traded, place, start[block], end[block])
+    return twap, volume

@@ -38,6 +38,7 @@ from rlwb.execution.kernel import (
     TickArrays,
     Windows,
     advance,
+    arrival_prices,
     count_priced,
     window_prices,
     window_room,
@@ -68,6 +69,8 @@ class EngineState(Rows):
         Currency paid for the spread of the quotes and for impact, beside the notional; fees are not in it.
     permanent_impact : float64 of shape (N,)
         Cumulative permanent impact of this order's fills, as a fraction of the price.
+    untraded : float64 of shape (N,)
+        Amount filled in ticks for which the market states no volume, or none at all.
     """
 
     tick: np.ndarray
@@ -79,6 +82,7 @@ class EngineState(Rows):
     done: np.ndarray
     cost: np.ndarray
     permanent_impact: np.ndarray
+    untraded: np.ndarray
 
     def __len__(self) -> int:
         return len(self.tick)
@@ -94,6 +98,8 @@ class Fills(Rows):
         Amount requested and filled, sum over ticks of fill times price, and of squared fill (shares²).
     cost : float64 of shape (N,)
         Currency paid for the spread of the quotes and for impact.
+    untraded : float64 of shape (N,)
+        The part of the fill in ticks for which the market states no volume, or none at all.
     """
 
     requested: np.ndarray
@@ -101,12 +107,13 @@ class Fills(Rows):
     notional: np.ndarray
     sum_sq_fill: np.ndarray
     cost: np.ndarray
+    untraded: np.ndarray
 
     @classmethod
     def none(cls, orders: int) -> Fills:
         """Return the fills before the first step: zeros."""
         zero = np.zeros(orders)
-        return cls(zero, zero, zero, zero, zero)
+        return cls(zero, zero, zero, zero, zero, zero)
 
     def __len__(self) -> int:
         return len(self.fill)
@@ -153,7 +160,11 @@ class Benchmarks(Rows):
     vwap
         Volume-weighted mean price.
     arrival
-        First valid price.
+        Price as the window begins: the open of its first bar; where that has none, the last close before the window in
+        the session; where that has none either, the first valid price of the window. Prices of earlier days do not
+        count, since the move overnight is no cost of the order. Under ``price_field: quotes`` the last mid before the
+        window goes first, since quotes are those at a bar's end. The price advantage against it, `pa_arrival` of
+        `order_metrics`, is minus the implementation shortfall of what was filled.
     volume
         Volume of the window.
     """
@@ -228,6 +239,8 @@ class Engine:
             _plain(_NO_ROWS if halted is None else halted, np.bool_),
             *self._price_limits(),
         )
+        closing = self.price if self.rules.price_field == "quotes" else sessions.fields.get("close", self.price)
+        self._opening, self._closing = _plain(sessions.fields.get("open", _NO_ROWS)), _plain(closing)
         self._terms = self.rules.terms()
         self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
         self._cell_stop = np.searchsorted(self.cell, self.cell, side="right").astype(np.int32)
@@ -255,7 +268,11 @@ class Engine:
         """Return the prices that the orders are judged by."""
         for values in (self.price, self.volume):
             prefetch(values, orders.session)
-        return Benchmarks(*window_prices(self.price, self.volume, orders.session, orders.start, orders.end))
+        windows = (orders.session, orders.start, orders.end)
+        twap, vwap, volume = window_prices(self.price, self.volume, *windows)
+        quoted = self.rules.price_field == "quotes"
+        arrival = arrival_prices(self._opening, self._closing, self.price, quoted, *windows)
+        return Benchmarks(twap, vwap, arrival, volume)
 
     def room(self, orders: OrderBatch, *, capped: bool = True) -> np.ndarray:
         """Return the most that each tick of each order's window can fill, float64 of shape (N, T).
@@ -266,6 +283,32 @@ class Engine:
         """
         cap = self._terms.volume_limit if capped else np.inf
         return window_room(self.market, self._windows(orders), cap, self.rules.lot_size)
+
+    def idle_rules(self, orders: OrderBatch) -> list[str]:
+        """Return a sentence for each rule that cannot act, on these data, on some or all of the orders."""
+        rules, count, found = self.rules, len(orders), []
+        if rules.halts and self.sessions.halted is None:
+            found.append("halts: the data do not say which bars were halted")
+        if rules.price_limit is not None:
+            lower, upper = self.market.lower[orders.session], self.market.upper[orders.session]
+            if free := int(np.isinf(upper).sum()):
+                found.append(f"price_limit: {free} of {count} orders have no earlier close to count it from")
+            if low := int((np.isfinite(lower) & (lower <= rules.price_tick * 1e-5)).sum()):
+                found.append(
+                    f"price_limit: for {low} of {count} orders a price_tick of {rules.price_tick:g} is not below the "
+                    "earlier close, and no price reaches the lower limit"
+                )
+        if rules.volume_limit is not None:
+            traded = self.benchmarks(orders).volume
+            if dry := int((traded == 0).sum()):
+                found.append(f"volume_limit: {dry} of {count} orders have a window without volume, and fill nothing")
+        if rules.odd_lot != type(rules).odd_lot:
+            odd = orders.amount - np.floor(orders.amount / rules.lot_size + TOLERANCE) * rules.lot_size
+            if not (odd > TOLERANCE * orders.amount).any():
+                found.append(f"odd_lot {rules.odd_lot}: every amount is a whole number of lots")
+        if rules.sell_tax_bps and not (orders.side < 0).any():
+            found.append("sell_tax_bps: no order sells")
+        return found
 
     def reset(self, orders: OrderBatch) -> EngineState:
         """Return the state before the first step."""
@@ -280,6 +323,7 @@ class Engine:
             done=np.zeros(n, dtype=bool),
             cost=np.zeros(n),
             permanent_impact=np.zeros(n),
+            untraded=np.zeros(n),
         )
 
     def step_stop(self, orders: Window, state: Clock) -> np.ndarray:
@@ -358,6 +402,7 @@ class Engine:
             done=state.done | nothing_left | (stop >= orders.end),
             cost=state.cost + sums.cost if self.rules.costs_by_tick else state.cost,
             permanent_impact=impact,
+            untraded=state.untraded + sums.untraded,
         )
         return after, Fills(request, *sums)
 
@@ -372,6 +417,12 @@ class Engine:
             return np.empty(0), np.empty(0)
         reference = previous_close(self.sessions)
         unit, limit = self.rules.price_tick, self.rules.price_limit
+        known = reference[np.isfinite(reference)]
+        if len(known) and unit >= known.max():
+            raise ConfigError(
+                f"price_tick is {unit:g}, and no close of the data is above {known.max():g}, so that no price reaches "
+                "a lower limit; give the smallest price move of these prices."
+            )
         # A hundred-thousandth of a price tick forgives the rounding of stored prices.
         slack = 1e-5 * unit
         upper = np.maximum(np.floor(reference * (1 + limit) / unit + 0.5 + 1e-9) * unit, reference + unit) - slack

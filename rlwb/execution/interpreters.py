@@ -133,7 +133,7 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
 
 
 class CategoricalActionInterpreter(ActionInterpreter[Known]):
-    """A choice among fixed shares of the order's amount, cut to the position; everything in the order's last step.
+    """A choice among fixed shares of the order's amount, cut to the position; everything where `Known.completes`.
 
     Parameters
     ----------
@@ -166,11 +166,11 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
                 "each names one of the action interpreter's shares."
             )
         request = np.minimum(self.shares[chosen] * known.amount, known.position)
-        return np.where(known.is_last_step, known.position, request)
+        return np.where(known.completes, known.position, request)
 
 
 class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
-    """A ratio of the rate that would finish the order evenly, `Engine.even_share`; everything in the order's last step.
+    """A ratio of the rate that would finish the order evenly, `Engine.even_share`; everything where `Known.completes`.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
     def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
         ratio = np.asarray(action, dtype=np.float64).reshape(len(known))
         request = np.clip(ratio * known.position * self.engine.even_share(known, known), 0.0, known.position)
-        return np.where(known.is_last_step, known.position, request)
+        return np.where(known.completes, known.position, request)
 
 
 class KnownStateInterpreter(StateInterpreter[Known]):
@@ -206,7 +206,7 @@ class KnownStateInterpreter(StateInterpreter[Known]):
 
 
 class AmountActionInterpreter(ActionInterpreter[Known]):
-    """The identity: takes the amount to trade as the action; cut to the position, everything in the last step."""
+    """The identity: takes the amount to trade as the action, cut to the position; all of it where `Known.completes`."""
 
     @property
     def action_space(self) -> gym.spaces.Box:
@@ -214,4 +214,4 @@ class AmountActionInterpreter(ActionInterpreter[Known]):
 
     def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
         request = np.clip(np.asarray(action, dtype=np.float64), 0.0, known.position)
-        return np.where(known.is_last_step, known.position, request)
+        return np.where(known.completes, known.position, request)

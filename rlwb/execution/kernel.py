@@ -73,6 +73,7 @@ class StepSums(NamedTuple):
     notional: np.ndarray
     sum_sq_fill: np.ndarray
     cost: np.ndarray
+    untraded: np.ndarray
 
 
 class TickArrays(NamedTuple):
@@ -165,6 +166,7 @@ def advance(
         value = 0.0
         square = 0.0
         paid = 0.0
+        unmet = 0.0
         for t in range(tick[i], stop[i]):
             p = price[s, t]
             if not _has_price(p):
@@ -203,6 +205,8 @@ def advance(
             filled += traded
             value += traded * p
             square += traded * traded
+            if traded > 0.0 and not volume[s, t] > 0.0:
+                unmet += traded
             if charged and traded > 0.0:
                 extra = traded * market.half_spread[s, t] if spread else 0.0
                 if impact:
@@ -222,17 +226,17 @@ def advance(
         sums.notional[i] = value
         sums.sum_sq_fill[i] = square
         sums.cost[i] = paid
+        sums.untraded[i] = unmet
 
 
 @numba.njit(cache=True)
 def window_prices(
     price: np.ndarray, volume: np.ndarray, session: np.ndarray, start: np.ndarray, end: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return TWAP, VWAP, arrival price and volume of each window, float64 of shape (N,); NaN where there is none."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return TWAP, VWAP and volume of each window, float64 of shape (N,); NaN where there is none."""
     n = session.shape[0]
     twap = np.full(n, np.nan)
     vwap = np.full(n, np.nan)
-    arrival = np.full(n, np.nan)
     traded = np.zeros(n)
     for i in range(n):
         s = session[i]
@@ -246,8 +250,6 @@ def window_prices(
                 traded[i] += v
             if not _has_price(p):
                 continue
-            if count == 0:
-                arrival[i] = p
             count += 1
             total += p
             if v > 0.0:
@@ -260,7 +262,51 @@ def window_prices(
                 priced_volume += volume[s, t]
         if priced_volume > 0.0:
             vwap[i] = value / priced_volume
-    return twap, vwap, arrival, traded
+    return twap, vwap, traded
+
+
+@numba.njit(cache=True)
+def arrival_prices(
+    opening: np.ndarray,
+    closing: np.ndarray,
+    price: np.ndarray,
+    quoted: bool,
+    session: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+) -> np.ndarray:
+    """Return the price that stands as each window begins, float64 of shape (N,); see `Benchmarks`.
+
+    Parameters
+    ----------
+    opening, closing : float64 of shape (S, T)
+        Price at the beginning and at the end of a tick; no rows where the data have no opening prices.
+    price : float64 of shape (S, T)
+        Price that fills are valued at; its first one in the window counts where nothing is known earlier.
+    quoted
+        Whether prices are quotes: then the last closing price before the window goes before the opening price.
+    session, start, end
+        Row and ticks ``[start, end)`` of each window, of shape (N,).
+    """
+    arrival = np.full(session.shape[0], np.nan)
+    for i in range(session.shape[0]):
+        s = session[i]
+        opened = opening[s, start[i]] if opening.shape[0] > 0 else np.nan
+        known = np.nan
+        for t in range(start[i] - 1, -1, -1):
+            if _has_price(closing[s, t]):
+                known = closing[s, t]
+                break
+        if _has_price(opened) and not (quoted and _has_price(known)):
+            arrival[i] = opened
+        elif _has_price(known):
+            arrival[i] = known
+        else:
+            for t in range(start[i], end[i]):
+                if _has_price(price[s, t]):
+                    arrival[i] = price[s, t]
+                    break
+    return arrival
 
 
 @numba.njit(cache=True)

@@ -42,15 +42,19 @@ def order_metrics(
     price, price_net
         Average price, and the same after spread, impact, commission and tax: worse for the trader.
     twap, vwap, arrival
-        Benchmarks of the window.
+        Benchmarks of the window; see `rlwb.execution.Benchmarks`.
     pa, pa_net, pa_vwap, pa_arrival
-        Price advantage against TWAP, the same for the net price, and against VWAP and arrival price.
+        Price advantage against TWAP, the same for the net price, and against VWAP and arrival price; the last is minus
+        the implementation shortfall of what was filled.
     ffr
         Filled share of the amount.
     num_steps
         Steps taken.
     participation
         Filled share of the window's volume.
+    untraded
+        Share of the fills that lie in bars for which the market states no volume, or none at all: their price is
+        carried or quoted, and nobody is known to have traded at it.
     """
     filled, side = state.filled, orders.side.astype(np.float64)
     price = average_price(state.notional, filled)
@@ -72,4 +76,5 @@ def order_metrics(
         "ffr": filled / orders.amount,
         "num_steps": state.step.astype(np.float64),
         "participation": np.where(np.isfinite(share), share, np.nan),
+        "untraded": average_price(state.untraded, filled),
     }

@@ -44,7 +44,8 @@ class ExecutionRules:
     halts
         Whether nothing fills in a bar that the data call halted.
     complete_at_end
-        Whether the whole remaining position is asked for at the last tick of the window.
+        Whether the whole remaining position is asked for in the last step, and at the last tick of the window. With it
+        off the last step trades what the policy chooses, and what it leaves is shortfall.
     lot_size
         Child amounts are multiples of this; 0 means any amount. Rounding follows the cumulative
         schedule to the nearest lot, so nothing drifts; by that rounding a tighter cap may fill one lot more.

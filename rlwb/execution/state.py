@@ -39,6 +39,8 @@ class Known(EngineState):
         Steps of the whole order.
     max_step
         Largest number of steps that an order can have on this clock.
+    complete_at_end
+        Whether the rules ask for the whole position at the end of the window.
     """
 
     side: np.ndarray
@@ -48,6 +50,7 @@ class Known(EngineState):
     session: np.ndarray
     num_steps: np.ndarray
     max_step: int
+    complete_at_end: bool
     _steps: tuple[Fills, ...] = field(repr=False)
     _left: tuple[np.ndarray, ...] = field(repr=False)
     _sessions: Sessions = field(repr=False)
@@ -56,6 +59,11 @@ class Known(EngineState):
     def is_last_step(self) -> np.ndarray:
         """Whether the step to come is the order's last, bool of shape (N,)."""
         return np.asarray(self.step >= self.num_steps - 1)
+
+    @property
+    def completes(self) -> np.ndarray:
+        """Whether the step to come asks for all that is left, as the rules say of the last one, bool of shape (N,)."""
+        return np.asarray(self.is_last_step & self.complete_at_end)
 
     @property
     def ticks_left(self) -> np.ndarray:
@@ -253,6 +261,9 @@ class ExecutionState(Rows):
         position = np.where(now.done, now.position, now.position - done)
         position[position <= TOLERANCE * amount] = 0.0
         stop = self.engine.step_stop(self.orders, now)
+        ticks = self.step_ticks()[:, : np.shape(fill)[1]]
+        traded = np.where(ticks >= 0, self.engine.volume[self.orders.session[:, None], ticks], np.nan) > 0
+        untraded = np.where(traded, 0.0, fill).sum(axis=1)
         zero = np.zeros(len(self))
         after = replace(
             now,
@@ -263,8 +274,9 @@ class ExecutionState(Rows):
             filled=np.where(position == 0.0, amount, now.filled + done),
             notional=now.notional + value,
             done=now.done | (position == 0.0) | (stop >= self.orders.end),
+            untraded=now.untraded + untraded,
         )
-        return self.after(after, Fills(requested, done, value, (np.asarray(fill) ** 2).sum(axis=1), zero))
+        return self.after(after, Fills(requested, done, value, (np.asarray(fill) ** 2).sum(axis=1), zero, untraded))
 
     def step_ticks(self) -> np.ndarray:
         """Return the ticks of the step to come, int64 of shape (N, K); -1 where an order's step has fewer than K."""
@@ -298,6 +310,7 @@ class ExecutionState(Rows):
             session=orders.session,
             num_steps=self.num_steps,
             max_step=self.engine.max_step,
+            complete_at_end=self.engine.rules.complete_at_end,
             _steps=self.steps,
             _left=self.left,
             _sessions=self.engine.sessions,

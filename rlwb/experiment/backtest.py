@@ -19,6 +19,7 @@ from rlwb.execution import (
     OrderBatch,
     hindsight_table,
 )
+from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
@@ -62,7 +63,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     """Judge the chosen checkpoints, the last one, the baselines and a teacher on the test orders; write ``backtest/``.
 
     ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step (a
-    ceiling has none); ``baselines.json`` what the baselines were told of the market, from training sessions alone;
+    ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
+    them; ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
     the best checkpoint's PA; ``headline.csv``, ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
     ``selection.json`` which checkpoints were chosen, which were left out and why, and the noise of their validation.
@@ -133,6 +135,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
 
+    parts = {"train": train, "valid": valid, "test": test}
+    write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
     for one in results:
         with atomic_path(folder / "orders" / f"{one.policy}.parquet") as target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from rlwb.execution import read_orders, write_orders
+from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.run import RunDirectory, update_manifest
@@ -34,8 +35,8 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     bench = workbench(run, config)
     bench.check()
     parts, notes = bench.make_orders()
-    for name in ("train", "valid", "test"):
-        bench.align(parts[name])
+    batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
+    notes += unlike(bench.engine, batches)
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
     settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
     rows = {}

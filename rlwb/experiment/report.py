@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from rlwb.errors import DataError, OrderError
 from rlwb.execution import OrderExecution, audit
+from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders
@@ -59,6 +60,7 @@ _TITLES = {
     "pa_net": "net PA",
     "pa_std": "std of orders",
     "glr": "gain/loss",
+    "untraded": "in untraded bars",
     "pa": "PA",
     "difference_lo": "low",
     "difference_hi": "high",
@@ -67,7 +69,7 @@ _TITLES = {
 }
 _SUMMARY = (
     *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "pa_std"),
-    *("win_rate", "glr", "ffr", "orders", "days"),
+    *("win_rate", "glr", "ffr", "untraded", "orders", "days"),
 )
 _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
 _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
@@ -79,6 +81,12 @@ class _Headline(BaseModel):
     header: list[str]
     rows: list[list[str]]
     notes: list[str]
+
+
+class _Caveats(BaseModel):
+    """What caveats.json must hold."""
+
+    caveats: list[str]
 
 
 class _Bars(BaseModel):
@@ -308,6 +316,7 @@ def write_report(run: RunDirectory) -> Path:
     manifest = _json(run.path / "manifest.json", Manifest) or {}
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
+    caveats = _json(run.backtest / "caveats.json", _Caveats)
     page = render(
         "report.html",
         title=run.path.name,
@@ -315,7 +324,7 @@ def write_report(run: RunDirectory) -> Path:
         seed=config.seed,
         started=_time(manifest.get("started"))[:16],
         verdict=_verdict(run, config),
-        caveats=list(_caveats(config, data or {})),
+        caveats=list(_caveats(config, data or {}, caveats["caveats"] if caveats else ())),
         headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
         figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
@@ -362,7 +371,7 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     return {"answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
 
 
-def _caveats(config: RunConfig, data: Mapping[str, Any]) -> Iterator[str]:
+def _caveats(config: RunConfig, data: Mapping[str, Any], caveats: Sequence[str]) -> Iterator[str]:
     """Say beside the answer what it holds for, and what in the data may void it."""
     if config.market.name == "synthetic":
         yield (
@@ -370,6 +379,8 @@ def _caveats(config: RunConfig, data: Mapping[str, Any]) -> Iterator[str]:
             "nothing about a real market."
         )
     yield f"It holds under these rules: {config.execution.rules.describe()}."
+    for note in (*(one for one in data.get("notes", ()) if one == OWN_VOLUME), *caveats):
+        yield f"{note[0].upper()}{note[1:]}."
     findings = data.get("report", {}).get("findings", {})
     for name, doubt in _DOUBTS.items():
         if found := findings.get(name):
@@ -413,6 +424,6 @@ def _cell(title: str, value: Any) -> str:
     """Return a figure as people read it: rates in percent, counts whole, all else with two digits."""
     if pd.isna(value) or value in (np.inf, -np.inf):
         return ""
-    if title in ("win rate", "ffr"):
+    if title in ("win rate", "ffr", "in untraded bars"):
         return f"{100 * value:.1f} %"
     return f"{value:z.2f}" if isinstance(value, float) else str(value)

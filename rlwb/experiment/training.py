@@ -64,6 +64,8 @@ def train_policy(
     bench = workbench(run, config)
     tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
     orders = {part: bench.align(table) for part, table in tables.items()}
+    for idle in bench.engine.idle_rules(orders["train"]):
+        print(f"a rule that cannot act: {idle}")  # noqa: T201
     features = bench.features(tables["train"])
     lines = {figure: PA_TITLES[figure], f"val/{figure}": f"validation {PA_TITLES[figure]}", "reward": "reward"}
 

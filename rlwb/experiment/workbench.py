@@ -187,7 +187,8 @@ class Workbench:
         if head.mask_actions or head.even_start:
             if not isinstance(acts, CategoricalActionInterpreter):
                 raise ConfigError("head.mask_actions and head.even_start need categorical actions; turn them off.")
-            options["mask"] = ActionMask(acts.shares) if head.mask_actions else None
+            completes = self.config.execution.rules.complete_at_end
+            options["mask"] = ActionMask(acts.shares, complete_at_end=completes) if head.mask_actions else None
             options["start"] = EvenStart(acts.shares) if head.even_start else None
         return self._drawn(part, shapes, partial(make_head, **options), self.config.seed)
 

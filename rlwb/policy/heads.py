@@ -1,7 +1,7 @@
 """What stands on a network: actor and critic or the actions' values, which actions differ, and where learning starts.
 
 An action stands for a share of the order's amount: it asks for ``min(share * target, position)``, and for the position
-in an order's last step (`rlwb.execution.CategoricalActionInterpreter`).
+in an order's last step where the rules complete orders (`rlwb.execution.CategoricalActionInterpreter`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,23 @@ _TINY = 1e-30
 class ActionMask(nn.Module):
     """Leaves one action for each amount that can be asked for.
 
-    All shares that cover the position ask for the same. The smallest of them stays, and in the last step it alone;
-    where none covers the position, the largest share stands in for it. Of equal shares the first stays. What a volume
-    cap, a lot or a halt makes of an ask is the market's answer, not known before, and masks nothing.
+    All shares that cover the position ask for the same. The smallest of them stays, and in the last step it alone where
+    the rules complete orders; where none covers the position, the largest share stands in for it. Of equal shares the
+    first stays. What a volume cap, a lot or a halt makes of an ask is the market's answer, not known before, and masks
+    nothing.
 
     Parameters
     ----------
     shares
         The shares of the amount that the actions stand for, of shape (A,).
+    complete_at_end
+        Whether the last step asks for the whole position, whatever the action.
     """
 
-    def __init__(self, shares: Sequence[float] | np.ndarray) -> None:
+    def __init__(self, shares: Sequence[float] | np.ndarray, *, complete_at_end: bool = True) -> None:
         super().__init__()
         given = _checked(shares, "an action mask")
+        self.complete_at_end = complete_at_end
         distinct, first, rank = np.unique(given, return_index=True, return_inverse=True)
         # Settings, not weights: they are in no checkpoint.
         self.register_buffer("distinct", torch.tensor(distinct), persistent=False)
@@ -57,8 +61,8 @@ class ActionMask(nn.Module):
         target, position, step, steps = (part.double() for part in order_numbers(obs, self.distinct.device))
         covering = torch.searchsorted(self.distinct, position / target - _TOLERANCE)
         largest = covering.clamp(max=len(self.distinct) - 1)[:, None]
-        is_last = (step >= steps - 1)[:, None]
-        return self.is_first & torch.where(is_last, self.rank == largest, self.rank <= largest)
+        completes = (step >= steps - 1)[:, None] & self.complete_at_end
+        return self.is_first & torch.where(completes, self.rank == largest, self.rank <= largest)
 
 
 class EvenStart(nn.Module):

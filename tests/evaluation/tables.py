@@ -22,6 +22,7 @@ def order_table(pa: Sequence[float], *, days: int = 1, instruments: Sequence[str
             "twap": 10.0,
             "pa": np.asarray(pa, dtype=np.float64),
             "ffr": 1.0,
+            "untraded": 0.0,
         }
     )
     return table.assign(**columns)

@@ -116,7 +116,7 @@ def test_rounding_around_zero_is_neither_gain_nor_loss():
 
 @pytest.mark.parametrize("pa", [[], [np.nan]])
 def test_what_cannot_be_computed_is_missing(pa):
-    assert all(math.isnan(value) for name, value in values(pa).items() if name != "ffr")
+    assert all(math.isnan(value) for name, value in values(pa).items() if name not in ("ffr", "untraded"))
     assert math.isnan(mean(np.array(pa)))
     assert math.isnan(standard_deviation(np.array(pa)))
     assert math.isnan(standard_deviation(np.array([1.0, *pa])))
@@ -167,7 +167,7 @@ def test_a_pa_of_the_zero_limit_is_neither_gain_nor_loss():
 
 
 def test_shares_are_marked_as_such():
-    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr"]
+    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr", "untraded"]
 
 
 def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean():

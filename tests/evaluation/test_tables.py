@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlwb.errors import DataError
-from rlwb.evaluation import PolicyResult, headline
+from rlwb.evaluation import PolicyResult, comparison, headline
 from tests.evaluation.tables import baseline, ceiling, checkpoint, order_table, unattainable
 
 
@@ -160,3 +160,16 @@ def test_without_costs_nothing_is_said_of_them():
     plain = headline([checkpoint([3.0, 1.0], days=2), baseline([0.0, 0.0], days=2)])
     assert headline([ours, even]).to_markdown() == plain.to_markdown()
     assert "net" not in plain.to_text()
+
+
+def test_j01_fills_in_untraded_bars_stand_in_the_table_where_there_are_any():
+    quiet = headline([checkpoint([1.0, 2.0], days=2), baseline([0.0, 0.0], days=2)])
+    assert "in untraded bars" not in quiet.header
+    mixed = checkpoint([1.0, 2.0, 3.0], days=2, untraded=[0.75, 0.0, math.nan])
+    table = headline([mixed, baseline([0.0, 0.0, 0.0], days=2)])
+    place = table.header.index("in untraded bars")
+    assert [row[place] for row in table.rows] == ["37.5 %", "0.0 %"]  # the order that filled nothing has no share
+    assert any("volume_limit" in note for note in table.notes)
+    assert table.frame["untraded"].tolist() == [0.375, 0.0]
+    other = comparison({"one": mixed, "two": baseline([0.0, 0.0, 0.0], days=2)})
+    assert "in untraded bars" in other.header

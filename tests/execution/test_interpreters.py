@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from rlwb.errors import ConfigError, DataError, InterpreterError, OrderError
 from rlwb.execution import (
+    AmountActionInterpreter,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     Engine,
+    ExecutionRules,
     FullHistoryStateInterpreter,
     OrderExecution,
     PAPenaltyReward,
@@ -160,3 +164,36 @@ def test_an_amount_that_is_no_number_is_refused(amount: object) -> None:
     one = OneOrder(order(1.0), Engine(sessions_of([[10.0] * 4]), 2))
     with pytest.raises(OrderError, match="BUY 1 AAA on 2024-01-01"):
         one.step(amount)
+
+
+@pytest.mark.parametrize(
+    ("make", "action", "left"),
+    [
+        (lambda engine: CategoricalActionInterpreter(4), 1, 50.0),  # a quarter of 100 in each of two steps
+        (lambda engine: CategoricalActionInterpreter(4), 0, 100.0),
+        (TwapRelativeActionInterpreter, 0.5, 37.5),  # half of 50, then half of 75
+        (lambda engine: AmountActionInterpreter(), 30.0, 40.0),
+    ],
+)
+def test_j02_an_order_that_need_not_complete_keeps_what_the_policy_leaves(
+    make: Any, action: float, left: float
+) -> None:
+    for complete in (True, False):
+        engine = Engine(sessions_of([[10.0] * 4]), 2, ExecutionRules(complete_at_end=complete))
+        interpreter = make(engine)
+        one = OneOrder(order(100), engine)
+        while not one.state.done.all():
+            given = np.asarray([action], interpreter.action_space.dtype)
+            one.step(interpreter.interpret(one.known, given)[0])
+        assert one.known.position[0] == pytest.approx(0.0 if complete else left, abs=1e-5)
+        assert one.state.metrics()["ffr"][0] == pytest.approx(1.0 if complete else 1.0 - left / 100, abs=1e-7)
+
+
+def test_j02_a_policy_is_told_whether_the_last_step_completes() -> None:
+    for complete in (True, False):
+        engine = Engine(sessions_of([[10.0] * 4]), 2, ExecutionRules(complete_at_end=complete))
+        one = OneOrder(order(100), engine)
+        assert one.known.completes.tolist() == [False]
+        one.step(0.0)
+        assert one.known.is_last_step.tolist() == [True]
+        assert one.known.completes.tolist() == [complete]

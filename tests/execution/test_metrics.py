@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlwb.execution import ExecutionRules, price_advantage
+from rlwb.execution import TWAP, Engine, ExecutionRules, OrderExecution, price_advantage
 from tests.execution.markets import AskAtStep, order, run, sessions_of
 
 
@@ -36,6 +36,48 @@ def test_an_unfilled_order_has_missing_prices_and_fulfilment_zero() -> None:
     assert summary["ffr"].iloc[0] == 0.0
     assert all(math.isnan(summary[name].iloc[0]) for name in ("price", "price_net", "pa", "pa_net", "participation"))
     assert summary["twap"].iloc[0] == 10.0
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("prices", "volumes", "rules", "untraded"),
+    [
+        # 50 over 8 bars, 6.25 each, six of them without volume.
+        ([10.0] * 8, [100.0, *[0.0] * 6, 100.0], ExecutionRules(), 0.75),
+        ([10.0] * 8, [100.0, *[NAN] * 6, 100.0], ExecutionRules(), 0.75),  # what is not stated is not known either
+        ([10.0] * 8, [100.0, *[1.0] * 6, 100.0], ExecutionRules(), 0.0),
+        # Bars without a price fill nothing: four of the six that are left have no volume.
+        ([10.0, NAN, 10.0, 10.0, 10.0, 10.0, NAN, 10.0], [100.0, *[0.0] * 6, 100.0], ExecutionRules(), 4 / 6),
+        ([10.0] * 8, [0.0] * 8, ExecutionRules(), 1.0),
+        ([10.0] * 8, [100.0, *[0.0] * 6, 100.0], ExecutionRules(volume_limit=1.0), 0.0),
+        ([10.0] * 8, [0.0] * 8, ExecutionRules(volume_limit=1.0), NAN),  # nothing is filled at all
+    ],
+)
+@pytest.mark.parametrize("ticks", [1, 8])
+def test_j01_the_share_of_fills_in_bars_in_which_nothing_traded(
+    prices: list[float], volumes: list[float], rules: ExecutionRules, untraded: float, ticks: int
+) -> None:
+    for side in ("BUY", "SELL"):
+        audited, _, row = run(sessions_of([prices], [volumes]), [order(50, side)], ticks, TWAP, rules)
+        assert row["untraded"].tolist() == pytest.approx([untraded], nan_ok=True)
+        by_hand = audited["filled"][~(audited["volume"] > 0)].sum()
+        assert by_hand == pytest.approx(0.0 if math.isnan(untraded) else untraded * row["filled"][0], abs=1e-12)
+
+
+def test_j01_a_simulator_of_ones_own_tells_it_too() -> None:
+    class Own(OrderExecution):
+        def step(self, state, action):  # type: ignore[no-untyped-def]
+            fill = np.where(state.step_ticks() >= 0, 5.0, 0.0)
+            return state.traded(np.asarray(action), fill, np.where(fill > 0, 10.0, np.nan))
+
+    sessions = sessions_of([[10.0] * 4], [[100.0, 0.0, 100.0, math.nan]])
+    own = Own(Engine(sessions, 3))
+    state = own.start([order(20)], np.zeros(1, dtype=np.uint64))
+    state = own.step(state, np.array([15.0]))
+    assert state.outcome.untraded.tolist() == [5.0]
+    assert own.step(state, np.array([5.0])).metrics()["untraded"].tolist() == [0.5]
 
 
 @given(st.floats(1, 100), st.floats(1, 100), st.floats(0.01, 100))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from rlwb.errors import ConfigError
-from rlwb.execution import ExecutionRules
+from rlwb.execution import Engine, ExecutionRules, OrderBatch, align_orders
+from tests.execution.markets import order, sessions_of
 
 WITHOUT_EFFECT = {
     "price_tick has no effect": {"price_tick": 0.05},
@@ -90,3 +92,54 @@ def test_the_description_tells_every_rule(name: str) -> None:
     if name in ("temporary_impact_bps", "permanent_impact_bps", "price_tick"):
         other = 0.75
     assert dataclasses.replace(full, **{name: other}).describe() != full.describe()
+
+
+def idle(rules: ExecutionRules, amount: float = 100.0, volume: float = 1000.0) -> list[str]:
+    """What is said of rules that cannot act on a buy at 10, on the second of two days."""
+    sessions = sessions_of([[10.0] * 2] * 2, volume, halted=np.zeros((2, 2), dtype=bool))
+    batch: OrderBatch = align_orders([order(amount, day=2)], sessions)
+    return Engine(sessions, 1, rules).idle_rules(batch)
+
+
+def test_j02_a_rule_that_cannot_act_on_the_data_says_so() -> None:
+    full = ExecutionRules(volume_limit=0.1, price_limit=0.1, lot_size=100, odd_lot="leave")
+    assert idle(full, 150.0) == []
+    assert [text.partition(":")[0] for text in idle(full, 200.0)] == ["odd_lot leave"]
+    assert [text.partition(":")[0] for text in idle(ExecutionRules(sell_tax_bps=5.0))] == ["sell_tax_bps"]
+    dry = idle(ExecutionRules(volume_limit=0.1), volume=0.0)
+    assert [text[: text.index(" orders")] for text in dry] == ["volume_limit: 1 of 1"]
+
+
+def test_j02_a_price_limit_counts_the_orders_without_an_earlier_close() -> None:
+    rules = ExecutionRules(price_limit=0.1)
+    sessions = sessions_of([[10.0] * 2] * 3, halted=np.zeros((3, 2), dtype=bool))
+    first, second, both = ([order(1.0, day=day) for day in days] for days in ((1,), (2,), (1, 2)))
+    found = [Engine(sessions, 1, rules).idle_rules(align_orders(orders, sessions)) for orders in (first, second, both)]
+    assert [len(texts) for texts in found] == [1, 0, 1]
+    assert "price_limit: 1 of 1 orders" in found[0][0]
+    assert "price_limit: 1 of 2 orders" in found[2][0]
+
+
+@pytest.mark.parametrize(("tick", "refused"), [(10.0, True), (20.0, True), (9.0, False)])
+def test_j02_a_price_tick_of_all_prices_and_more_is_refused(tick: float, refused: bool) -> None:
+    rules = ExecutionRules(price_limit=0.1, price_tick=tick)
+    if refused:
+        with pytest.raises(ConfigError, match=rf"price_tick is {tick:g}.*above 10"):
+            idle(rules)
+    else:
+        assert idle(rules) == []
+
+
+def test_j02_a_price_tick_above_some_prices_counts_their_orders() -> None:
+    sessions = sessions_of([[0.5] * 2, [5.0] * 2, [5.0] * 2], halted=np.zeros((3, 2), dtype=bool))
+    batch = align_orders([order(1.0, day=day) for day in (2, 3)], sessions)
+    found = Engine(sessions, 1, ExecutionRules(price_limit=0.1, price_tick=0.5)).idle_rules(batch)
+    assert len(found) == 1
+    assert "1 of 2 orders" in found[0]
+    assert "0.5" in found[0]
+
+
+def test_j02_without_marks_of_halts_the_rule_says_so() -> None:
+    sessions = sessions_of([[10.0] * 2] * 2)
+    orders = align_orders([order(1.0, day=2)], sessions)
+    assert [text.partition(":")[0] for text in Engine(sessions, 1).idle_rules(orders)] == ["halts"]

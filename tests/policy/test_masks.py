@@ -46,6 +46,12 @@ def test_one_action_stands_for_all_in_the_last_step() -> None:
     assert chosen(QUARTERS, observe([0.6], step=0, steps=1)) == [[3]]
 
 
+def test_j02_where_orders_need_not_complete_the_last_step_is_a_choice_as_any_other() -> None:
+    mask = ActionMask(QUARTERS, complete_at_end=False)
+    last, early = (observe([1.0, 0.3, 0.0], step=step) for step in (3, 1))
+    assert mask(last).tolist() == ActionMask(QUARTERS)(early).tolist()
+
+
 def test_shares_in_any_order_twice_and_below_the_position() -> None:
     assert chosen([1.0, 0.5, 0.0, 0.5], observe([1.0, 0.5, 0.4])) == [[0, 1, 2], [1, 2], [1, 2]]
     # No share covers the position: all differ, and in the last step the largest stands for everything.

@@ -70,7 +70,7 @@ def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) 
 
     The bound is also one against VWAP and arrival price, and after costs in proportion to the value; `pa_net` and
     `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under quotes and impact, whose
-    cost depends on the tick. Steps and reward are NaN: the bound is no policy.
+    cost depends on the tick. Steps, reward and `untraded` are NaN: the bound is no policy.
     """
     bound, rules = HindsightOptimum.of(engine, orders, capped=capped), engine.rules
     notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
@@ -85,6 +85,7 @@ def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) 
         done=np.ones(len(orders), dtype=bool),
         cost=zero,
         permanent_impact=zero,
+        untraded=np.full(len(orders), np.nan),
     )
     figures = order_metrics(orders, state, engine.benchmarks(orders), rules)
     unknown = ["num_steps", *(["pa_net", "price_net"] if rules.min_fee or rules.costs_by_tick else [])]
