@@ -133,9 +133,11 @@ def _titled(table: pd.DataFrame, columns: Sequence[str], **own: str) -> pd.DataF
 
 
 def _summary(run: RunDirectory) -> pd.DataFrame:
-    """Return the summary: validation has the PA that is judged by; the net PA is shown where it differs."""
+    """Return the summary: validation has the PA that is judged by; net PA and untraded bars are shown where any are."""
     _there(run.backtest / "summary.csv", BACKTEST)
     table = read_summary(run)
+    if not (table.get("untraded", np.zeros(1)) > 0).any():
+        table = table.drop(columns="untraded", errors="ignore")
     if run.config.execution.rules.have_costs:
         return _titled(table, _SUMMARY, validation_pa="validation net PA", pa_net="net test PA")
     return _titled(table, [name for name in _SUMMARY if name != "pa_net"])

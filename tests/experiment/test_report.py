@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import math
 import re
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 from rlwb.evaluation import SUMMARY_COLUMNS
+from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
@@ -181,3 +183,27 @@ def test_under_costs_the_answer_is_after_them(tmp_path: Path) -> None:
         "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order over TWAP" in page
     )
     assert "over TWAP after costs on average" in page
+
+
+def test_j01_the_summary_shows_fills_in_untraded_bars_where_there_are_any(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    row = {"policy": "twap", "kind": "baseline", "pa_mean": 0.0, "ffr": 1.0, "orders": 4}
+    write_summary(run, row)
+    assert "in untraded bars" not in write_report(run).read_text()
+    write_summary(run, {**row, "untraded": 0.375})
+    page = write_report(run).read_text()
+    assert "in untraded bars" in page
+    assert "<td>100.0 %</td><td>37.5 %</td><td>4</td>" in page
+
+
+def test_j02_j05_j11_what_may_void_the_answer_stands_beside_it(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    run.orders.mkdir()
+    said = ["volume_limit: 3 of 4 orders have none", "training and test orders differ in side: so"]
+    write_json(run.backtest / "caveats.json", {"caveats": said})
+    write_json(run.orders / "data.json", {"sessions": "Sessions(3)", "text": "", "notes": ["one", OWN_VOLUME]})
+    page = html.unescape(write_report(run).read_text())
+    answer = page[page.index("Does the policy beat TWAP?") : page.index("How stable is that?")]
+    assert all(text in answer for text in ("Volume_limit: 3 of 4", "Training and test orders differ in side: so."))
+    assert OWN_VOLUME[1:] in answer
+    assert "<li>one" not in answer
