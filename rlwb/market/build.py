@@ -14,7 +14,8 @@ from rlwb.market.actions import session_factors
 from rlwb.market.bars import Bars, bars_of, merge, table_of
 from rlwb.market.calendar import Calendar
 from rlwb.market.cleaning import CalendarCheck, Cleaning
-from rlwb.market.findings import Finding, Report
+from rlwb.market.findings import ROWS_DROPPED, Finding, Report
+from rlwb.market.fitness import fitness_of_sessions
 from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions, join_sessions
 from rlwb.market.soundness import coverage, inspect_sessions, inspect_ticks
@@ -92,8 +93,12 @@ class PanelBuilder:
         self._parts, self._calendar, self._building = parts, calendar, building
         self._levels: list[Levels] = []
         self._tables: list[pd.DataFrame] = []
+        self._dropped_before: dict[str, int] = {}
+        self._read_before = 0
 
     def __iter__(self) -> Iterator[Sessions]:
+        self._dropped_before = {kind: self.report.counts.get(kind, 0) for kind in ROWS_DROPPED}
+        self._read_before = self.report.totals.get("bars_read", 0)
         check, first, count = CalendarCheck(self._calendar), None, 0
         for bars in self._parts():
             self.report.total("bars_read", len(bars))
@@ -111,8 +116,15 @@ class PanelBuilder:
 
     def conclude(self, panel: Sessions) -> Report:
         """Count what the whole panel shows, and return its report."""
+        table, totals = self._table(), self.report.totals
+        dropped = {kind: self.report.counts.get(kind, 0) for kind in ROWS_DROPPED}
+        rows, before = totals["bars_read"], sum(self._dropped_before.values())
+        if before != self._read_before:  # what else was read is not all of what these bars were chosen from
+            rows -= self._read_before
+            dropped = {kind: count - self._dropped_before.get(kind, 0) for kind, count in dropped.items()}
+        self.report.fitness = fitness_of_sessions(table, self._calendar, rows, dropped)
         levels = Levels(*map(np.concatenate, zip(*self._levels, strict=True)))
-        inspect_sessions(panel, levels, self._table(), self.report, self._files)
+        inspect_sessions(panel, levels, table, self.report, self._files)
         return self.report
 
     def coverage(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -120,7 +132,7 @@ class PanelBuilder:
         return coverage(self._table())
 
     def _table(self) -> pd.DataFrame:
-        columns = ("instrument", "day", "length", "priced", "zeros", "kept", "stamp", "source", "row")
+        columns = ("instrument", "day", "length", "bars", "priced", "zeros", "kept", "stamp", "source", "row")
         return pd.concat(self._tables or [pd.DataFrame(columns=columns)], ignore_index=True)
 
     def whole(self) -> Sessions:
@@ -159,7 +171,7 @@ class PanelBuilder:
 
         report.tell("sparse_session", np.flatnonzero(sparse), describe)
         columns = {"instrument": bars.names.astype(object)[bars.code[first]], "day": days, "length": length}
-        columns |= {"priced": count, "zeros": zeros, "kept": ~sparse}
+        columns |= {"bars": np.bincount(row, minlength=len(first)), "priced": count, "zeros": zeros, "kept": ~sparse}
         columns |= {"stamp": bars.stamp[first], "source": bars.source[first], "row": bars.row[first]}
         self._tables.append(pd.DataFrame(columns))
         kept = np.flatnonzero(~sparse[row])

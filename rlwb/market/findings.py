@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlwb.market.fitness import Fitness
+
 
 class Kind(NamedTuple):
     """One kind of finding: its unit, whether it is dropped, repaired or noted, fault or note, its text, what to do."""
@@ -103,6 +105,12 @@ cache_rebuilt | caches | noted | note | damaged, built again
 """
 _ROWS = ([" ".join(cell.split()) for cell in line.split("|")] for line in _TABLE.strip().splitlines())
 KINDS: dict[str, Kind] = {name: Kind(*cells) for name, *cells in _ROWS}
+#: Kinds that drop rows after a reader gave them.
+ROWS_DROPPED = [
+    name
+    for name, kind in KINDS.items()
+    if (kind.unit, kind.effect) == ("bars", "dropped") and name not in ("outside_listing", "finding_dropped")
+]
 
 #: Kinds of which more are listed than the limit, because each of them is to be looked at.
 LISTED_ALWAYS = {"split_suspected": 20}
@@ -156,6 +164,7 @@ class Report:
         self.counts: dict[str, int] = {}
         self.listed: dict[str, list[Finding]] = {}
         self.totals: dict[str, int] = dict(totals or {})
+        self.fitness: Fitness | None = None  # of the bars, when they were laid on a clock
 
     def add(self, kind: str, count: int = 1, what: str = "", **place: Any) -> None:
         """Count `count` findings, and list the first, of which `what` and `place` are fields; 0 adds nothing.
@@ -200,6 +209,7 @@ class Report:
             self.show(other.listed.get(kind, ()))
         for name, number in other.totals.items():
             self.total(name, number)
+        self.fitness = self.fitness or other.fitness
 
     def merge(self, other: Report) -> Report:
         """Return a new report with the findings of both, those of `self` first."""
@@ -239,6 +249,7 @@ class Report:
     def as_text(self) -> str:
         """Return the report as lines for people: totals, then dropped, repaired and noted findings."""
         lines = [", ".join(counted(count, name.replace("_", " ")) for name, count in self.totals.items())]
+        lines += [] if self.fitness is None else [self.fitness.as_text()]
         for effect in ("dropped", "repaired", "noted"):
             lines += [f"{effect:<9}{self.sentence(kind)}" for kind in self.ordered() if KINDS[kind].effect == effect]
         return "\n".join(line for line in lines if line) or "nothing to report"
@@ -253,12 +264,14 @@ class Report:
             ]
             example = self.examples.get(kind, "")
             findings[kind] = {"count": count, **KINDS[kind]._asdict(), "example": example, "listed": listed}
-        return {"totals": dict(self.totals), "limit": self.limit, "findings": findings}
+        fitness = {} if self.fitness is None else {"fitness": self.fitness.as_dict()}
+        return {"totals": dict(self.totals), **fitness, "limit": self.limit, "findings": findings}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Report:
         """Rebuild a report from `as_dict`."""
         report = cls(values["totals"], limit=values["limit"])
+        report.fitness = Fitness.from_dict(values["fitness"]) if "fitness" in values else None
         for kind, found in values["findings"].items():
             report.count(kind, int(found["count"]))
             report.listed[kind] = [Finding(**finding) for finding in found["listed"]]

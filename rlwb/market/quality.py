@@ -80,6 +80,7 @@ class Quality:
             "first": days[0] if days else None,
             "last": days[-1] if days else None,
             "calendar": self.calendar.as_dict(),
+            "fitness": None if self.found.fitness is None else self.found.fitness.as_dict(),
             "findings": self.found.as_dict()["findings"],
             "coverage": {
                 "instruments": list(self.instruments),
@@ -92,6 +93,7 @@ class Quality:
         """Return the report as lines for people, the first `most` findings of each kind named, and twenty splits."""
         instruments, days = counted(len(self.instruments), "instruments"), counted(len(self.days), "days")
         lines = [f"{self.source}: {counted(self.bars, 'bars')} of {instruments} on {days}"]
+        lines += [] if self.found.fitness is None else [self.found.fitness.as_text()]
         for kind, count in self.found.ordered().items():
             unit, _, severity, text, advice = KINDS[kind]
             shown = self.found.listed.get(kind, [])[: max(most, LISTED_ALWAYS.get(kind, 0))]
@@ -150,6 +152,7 @@ def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, 
         raise DataError(f"{source} holds no bars, so there is nothing to check; import some.")
     found = Report(limit=limit)
     files = {one.number: one.name for one in state.sources}
+    found.total("bars_read", state.rows - state.bars)
     _add_imports(directory, state, files, found)
     damage = Stored(directory, unfinished=True).damage()
     for what in damage.values():
