@@ -49,7 +49,7 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "ddqn": Method("DDQN", {"algorithm": "dqn"}),
+    "dqn": Method("DQN", {"algorithm": "dqn"}),
     "ppo": Method("PPO", {"algorithm": "ppo"}),
     "ppo_sparse": Method("PPO, sparse reward", {"algorithm": "ppo", "reward": "sparse"}),
     "opd": Method("OPD", {"algorithm": "opd"}),

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Annotated, Any, get_args, get_origin
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
@@ -15,7 +16,8 @@ from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
-from rlwb.values import nearest, shown, suggestion
+from rlwb.experiment.yamlfile import parse_yaml
+from rlwb.values import check_value, nearest, shown, suggestion
 
 _ORIGIN = "parameters cell"
 
@@ -56,6 +58,8 @@ def open_stage(
         For an unknown name, a wrong value, or a value that was passed and did not arrive.
     """
     layer = parameter_layer(settings, parameters, own={"run_dir": run_dir})
+    if not isinstance(run_dir, (str, os.PathLike)) or not str(run_dir):
+        raise ConfigError(f"{_ORIGIN}: run_dir is {shown(run_dir)}; the path of a directory is needed.")
     run = RunDirectory(run_dir)
     config = run.load_config(layer) if run.is_run() else RunConfig.load(None, layer)
     if run.is_run():
@@ -81,14 +85,45 @@ def parameter_layer(
     An unknown short name, and what papermill passed and did not arrive here, is a `ConfigError` (see `open_stage`).
     """
     names = short_names(RunConfig().as_dict())
-    values = dict(settings or {})
     check_passed(settings=settings, **(own or {}), **parameters)
+    values = typed("settings", {} if settings is None else settings, dict[str, Any])
     for name, value in parameters.items():
         if name not in names:
             raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {suggestion(name, names)}")
         if value is not None:
-            values[names[name]] = value
+            values[names[name]] = _from_text(name, value) if str(value).startswith(("[", "{")) else value
     return Layer(_ORIGIN, values)
+
+
+def own_parameters(**parameters: tuple[Any, Any]) -> SimpleNamespace:
+    """Return the parameters of a notebook that are none of a run's, each given as its value and its type.
+
+    A list or mapping may come as text, as ``[ppo, dqn]`` or ``ppo, dqn``; types are those of `rlwb.values.check_value`.
+
+    Raises
+    ------
+    ConfigError
+        For another type, an unknown name, or a value that was passed and did not arrive.
+    """
+    check_passed(**{name: value for name, (value, _) in parameters.items()})
+    return SimpleNamespace(**{name: typed(name, value, kind) for name, (value, kind) in parameters.items()})
+
+
+def typed(name: str, value: Any, kind: Any) -> Any:
+    """Return the value of a parameter as the type `kind` (see `own_parameters`); a `ConfigError` for another type."""
+    wanted = get_origin(get_args(kind)[0] if get_origin(kind) is Annotated else kind)
+    value = _from_text(name, value) if wanted in (list, dict) else value
+    if wanted is list and isinstance(value, str):
+        value = [one.strip() for one in value.split(",")]
+    try:
+        return check_value(kind, value)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{_ORIGIN}: {name} is {shown(value)}; {error}") from None
+
+
+def _from_text(name: str, value: Any) -> Any:
+    """Return what a text holds as YAML, papermill's command line passing lists and mappings as texts."""
+    return parse_yaml(value, f"{_ORIGIN}, {name}") if isinstance(value, str) else value
 
 
 def check_passed(**parameters: Any) -> None:

@@ -54,7 +54,13 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     with atomic_path(run.orders / "summary.csv") as path:
         pd.DataFrame.from_dict(rows, orient="index").rename_axis("part").to_csv(path)
     report = bench.sessions.report
-    found = {"sessions": repr(bench.sessions), "report": report.as_dict(), "text": report.as_text(), "notes": notes}
+    found = {
+        "sessions": repr(bench.sessions),
+        "calendar": bench.sessions.calendar.as_dict(),
+        "report": report.as_dict(),
+        "text": report.as_text(),
+        "notes": notes,
+    }
     write_json(run.orders / "data.json", found)
     fingerprint = {"market": bench.sessions.fingerprint}
     update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())

@@ -102,6 +102,7 @@ class _Data(BaseModel):
     text: str
     notes: list[str]
     report: _Bars = _Bars()
+    calendar: dict[str, Any] | None = None
 
 
 class _Excluded(BaseModel):
@@ -338,12 +339,20 @@ def write_report(run: RunDirectory) -> Path:
         gap=_file_cells(run.backtest / "gap.csv", "cause", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         stages=list(_stages(run)),
-        config=config.as_yaml(),
+        config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.
         manifest=dump_yaml({name: value for name, value in manifest.items() if name not in ("status", "ended")}),
     )
     write_text(run.report, page)
     return run.report
+
+
+def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the calendar that the bars brought, where none was given."""
+    tree = config.as_dict()
+    if "calendar" in tree["market"]:
+        tree["market"]["calendar"] = tree["market"]["calendar"] or data.get("calendar")
+    return tree
 
 
 def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:

@@ -64,9 +64,16 @@ def test_every_baseline_and_ceiling_stands_beside_the_learners_unless_some_are_n
     assert [one.name for one in alone("ppo", baselines=["twap"]).baselines] == ["twap"]
 
 
+def test_k16_a_method_is_called_as_its_algorithm() -> None:
+    for name in names("algorithm"):
+        if name != "tianshou":  # which needs its learner named
+            (config,) = method_configs(parse_methods([name]), None, said()).values()
+            assert config.algorithm.name == name
+
+
 def test_an_unknown_method_is_told_the_nearest_and_one_of_your_own_is_a_configuration() -> None:
-    with pytest.raises(ConfigError, match=r"'ddpn'.* did you mean ddqn\?"):
-        parse_methods(["ddpn"])
+    with pytest.raises(ConfigError, match=r"'ddqn'.* did you mean dqn\?"):
+        parse_methods(["ddqn"])
     with pytest.raises(ConfigError, match="no method was named"):
         method_configs({})
     with pytest.raises(ConfigError, match="mine is 3"):
@@ -81,30 +88,30 @@ def test_a_setting_of_one_part_goes_to_the_methods_that_have_it(tmp_path: Path) 
     found = method_configs(METHODS, None, said(**own))
     assert found["opd"].algorithm.settings["distillation"] == 0.05
     assert found["opd"].algorithm.settings["teacher_iterations"] == 6
-    assert found["ddqn"].algorithm.settings["n_step"] == 2
+    assert found["dqn"].algorithm.settings["n_step"] == 2
     assert found["ppo"].reward.settings["penalty"] == 3.0
     assert found["ppo_sparse"].reward.settings == {}
 
     file = tmp_path / "mine.yaml"
     file.write_text("algorithm:\n  name: ppo\n  clip: 0.1\n")
-    both = method_configs(parse_methods(["ddqn", "ppo"]), file)
+    both = method_configs(parse_methods(["dqn", "ppo"]), file)
     assert both["ppo"].algorithm.settings["clip"] == 0.1
-    assert "clip" not in both["ddqn"].algorithm.settings
+    assert "clip" not in both["dqn"].algorithm.settings
 
 
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"algorithm.distillation": 0.05}, ["test", "algorithm.distillation", "ddqn, ppo"]),
-        ({"algorithm.n_stop": 2}, ["test", "algorithm.n_stop", "ddqn, ppo"]),
-        ({"algorithm": {"name": "opd", "distillation": 0.1}}, ["algorithm.distillation", "ddqn, ppo"]),
+        ({"algorithm.distillation": 0.05}, ["test", "algorithm.distillation", "dqn, ppo"]),
+        ({"algorithm.n_stop": 2}, ["test", "algorithm.n_stop", "dqn, ppo"]),
+        ({"algorithm": {"name": "opd", "distillation": 0.1}}, ["algorithm.distillation", "dqn, ppo"]),
         ({"algorithm": ["ppo"]}, ["algorithm", "['ppo']"]),
         ({"train.iteratons": 2}, ["train.iteratons", "train.iterations"]),
     ],
 )
 def test_a_setting_that_no_method_has_or_that_is_wrong_is_refused(values: dict[str, object], named: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        method_configs(parse_methods(["ddqn", "ppo"]), None, own_of(**values))
+        method_configs(parse_methods(["dqn", "ppo"]), None, own_of(**values))
     assert all(text in str(caught.value) for text in named)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.report import write_report
+from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.experiment.workbench import Workbench
+from rlwb.experiment.yamlfile import parse_yaml
 from rlwb.market import Calendar, import_bars, load_sessions
 from tests.market.helpers import random_bars
 
@@ -66,3 +69,17 @@ def test_its_calendar_is_used_unless_another_is_asked_for(stored: Path) -> None:
 def test_a_saved_panel_is_a_market(stored: Path, tmp_path: Path) -> None:
     panel = load_sessions(stored).save(tmp_path / "panel")
     assert Workbench(config(panel)).sessions.fingerprint == load_sessions(stored).fingerprint
+
+
+def test_k16_the_page_has_the_calendar_that_the_data_set_brought(stored: Path, tmp_path: Path) -> None:
+    settings = config(stored)
+    run = RunDirectory.create(tmp_path / "run", settings)
+    begin_manifest(run, [])
+    make_orders(run, settings)
+    assert run.config.market.settings["calendar"] is None, "as it was asked for"
+    page = html.unescape(write_report(run).read_text())
+    shown = parse_yaml(page.partition("<summary>Configuration</summary><pre>")[2].partition("</pre>")[0], "page")
+    found = shown["market"]["calendar"]
+    assert (
+        Calendar(**{key: tuple(map(tuple, one)) if key == "segments" else one for key, one in found.items()}) == CLOCK
+    )
