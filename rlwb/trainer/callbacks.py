@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable
@@ -16,9 +17,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import ConfigError
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.files import atomic_path
-from rlwb.trainer.checkpoint import checkpoint_name, list_checkpoints, point_latest, save_checkpoint
+from rlwb.trainer.checkpoint import (
+    checkpoint_name,
+    list_checkpoints,
+    load_checkpoint,
+    packed_size,
+    point_latest,
+    save_checkpoint,
+)
 from rlwb.trainer.collect import unknown_figure
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
@@ -114,7 +122,9 @@ class Checkpoint(Callback):
     """Saves the whole state of the training, named by iteration: ``0001.pt``, …, and the link ``latest``.
 
     The last iteration of a fit is always saved, with the weights that its figures belong to. A new training is
-    refused in a folder that has checkpoints; a resumed one replaces those beyond where it started.
+    refused in a folder that has checkpoints; a resumed one replaces those beyond where it started. Before the first
+    iteration a state is packed once: what could not be loaded again is refused by its key, and so is a training whose
+    checkpoints would need more space than the disk has.
 
     Parameters
     ----------
@@ -159,6 +169,8 @@ class Checkpoint(Callback):
         self.meta = dict(meta or {})
         self.scores: dict[int, float] = {}
         self._saved_at = time.monotonic()
+        self._is_first = True
+        self._has_warned = False
 
     @property
     def state_key(self) -> str:
@@ -171,20 +183,27 @@ class Checkpoint(Callback):
                 f"{self.dirpath} has checkpoints of an earlier training ({next(iter(old.values())).name}, …); "
                 "resume it, or train into another folder."
             )
-        self._saved_at = time.monotonic()
+        self._saved_at, self._is_first, self._has_warned = time.monotonic(), True, False
+        self.scores = {}
+        if self.keep_best is not None:
+            self.scores = {number: self._score(path) for number, path in old.items() if number <= trainer.current_iter}
+        needed, free = self.space_needed(trainer, packed_size(self._state(trainer))), _free_bytes(self.dirpath)
+        if needed > free:
+            raise ConfigError(f"{self.dirpath}: {_too_little(needed, free)}")
 
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         number = trainer.current_iter
-        if self.monitor in trainer.metrics:
-            self.scores[number] = trainer.metrics[self.monitor]
         due = self.every_n_iters is not None and number % self.every_n_iters == 0
         late = self.time_interval is not None and time.monotonic() - self._saved_at >= self.time_interval
         if due or late or trainer.is_last_iter:
             path = self.dirpath / checkpoint_name(number)
-            save_checkpoint(path, {**trainer.state_dict(), "meta": self.meta})
+            save_checkpoint(path, self._state(trainer), read_back=self._is_first)
+            self._is_first = False
             point_latest(path)
             self._saved_at = time.monotonic()
+            self.scores[number] = trainer.metrics.get(self.monitor, math.nan)
             self._prune(number)
+            self._warn_of_space(trainer, path.stat().st_size)
 
     def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         """Finish what a kill right after the last save has kept from being done."""
@@ -193,11 +212,37 @@ class Checkpoint(Callback):
             point_latest(path)
             self._prune(trainer.current_iter)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"scores": self.scores}
+    def space_needed(self, trainer: Trainer, size: int) -> int:
+        """Return how many bytes the checkpoints to come take beside those that there are, each of `size` bytes.
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.scores = dict(state["scores"])
+        Those that only `time_interval` makes are not foreseen, and no checkpoint is of a fit without an end.
+        """
+        if trainer.max_iters is None or trainer.current_iter >= trainer.max_iters:
+            return 0
+        every = self.every_n_iters or trainer.max_iters
+        files = trainer.max_iters // every - trainer.current_iter // every + (trainer.max_iters % every > 0)
+        if self.keep_best is not None or self.keep_last is not None:
+            # One more is there before the one that it replaces is gone.
+            kept = (self.keep_best or 0) + (self.keep_last or 1) + 1
+            files = min(files, max(0, kept - len(list_checkpoints(self.dirpath))))
+        return files * size
+
+    def _state(self, trainer: Trainer) -> dict[str, Any]:
+        return {**trainer.state_dict(), "meta": self.meta}
+
+    def _score(self, path: Path) -> float:
+        """Return the figure that ranks a checkpoint of an earlier fit; NaN where it has none or is damaged."""
+        try:
+            return float(load_checkpoint(path)["metrics"].get(self.monitor, math.nan))
+        except (CheckpointError, KeyError):
+            return math.nan
+
+    def _warn_of_space(self, trainer: Trainer, size: int) -> None:
+        """Warn once where the checkpoints have grown, with a replay buffer for example, beyond what the disk has."""
+        needed, free = self.space_needed(trainer, size), _free_bytes(self.dirpath)
+        if needed > free and not self._has_warned:
+            self._has_warned = True
+            logger.warning("%s: %s", self.dirpath, _too_little(needed, free))
 
     def _prune(self, newest: int) -> None:
         saved = list_checkpoints(self.dirpath)
@@ -208,10 +253,26 @@ class Checkpoint(Callback):
             keep = {*ranked[: self.keep_best or 0], *sorted(keep)[-(self.keep_last or 1) :]}
         for number in saved.keys() - keep:
             saved[number].unlink()
+        self.scores = {number: score for number, score in self.scores.items() if number in keep}
+
+
+def _free_bytes(folder: Path) -> int:
+    """Return the free space of the disk that a folder, which need not be there yet, is or will be on."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return shutil.disk_usage(there).free
+
+
+def _too_little(needed: int, free: int) -> str:
+    return (
+        f"the checkpoints to come need about {needed / 1e6:,.0f} MB and the disk has {free / 1e6:,.0f}; free some, "
+        "keep fewer of them, or save them less often."
+    )
 
 
 class History(Callback):
     """Keeps the figures of every iteration in memory, for a script or notebook that writes no files.
+
+    It is in no checkpoint, which would hold all earlier rows again each time; see `MetricsWriter`.
 
     Attributes
     ----------
@@ -226,6 +287,12 @@ class History(Callback):
         self.train: list[dict[str, float]] = []
         self.validation: list[dict[str, float]] = []
 
+    def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        done = trainer.current_iter
+        self.train, self.validation = (
+            [row for row in rows if row["iteration"] <= done] for rows in (self.train, self.validation)
+        )
+
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         number = {"iteration": trainer.current_iter}
         figures = trainer.metrics.items()
@@ -234,15 +301,12 @@ class History(Callback):
         if judged:
             self.validation.append({**number, **judged})
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"train": self.train, "validation": self.validation}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.train, self.validation = list(state["train"]), list(state["validation"])
-
 
 class MetricsWriter(History):
     """Writes ``train.csv`` (a row an iteration) and ``validation.csv`` (a row a validation), whole each time.
+
+    The files are the one place of these rows: a resumed training reads its earlier ones there, and a checkpoint knows
+    their number alone. Where they are not there, it is refused.
 
     Parameters
     ----------
@@ -253,9 +317,37 @@ class MetricsWriter(History):
     def __init__(self, dirpath: str | os.PathLike[str]) -> None:
         super().__init__()
         self.dirpath = Path(dirpath)
+        self._before = {"train": 0, "validation": 0}
 
     def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if trainer.current_iter and not self.train:
+            self.train, self.validation = self._read("train"), self._read("validation")
+        super().on_fit_start(trainer, vessel)
+        for name, rows in {"train": self.train, "validation": self.validation}.items():
+            if len(rows) < self._before[name]:
+                raise CheckpointError(
+                    f"{self.dirpath / name}.csv has {len(rows)} rows up to iteration {trainer.current_iter}, the "
+                    f"training that is to be continued had written {self._before[name]}; put the file back, or train "
+                    "anew into other folders."
+                )
+        self._before = dict.fromkeys(self._before, 0)
         self._write()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"train": len(self.train), "validation": len(self.validation)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._before = {name: int(state[name]) for name in self._before}
+
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        path = self.dirpath / f"{name}.csv"
+        if not path.is_file():
+            return []
+        try:
+            rows = pd.read_csv(path, float_precision="round_trip").astype({"iteration": int}).to_dict("records")
+            return [{str(name): value for name, value in row.items()} for row in rows]
+        except (KeyError, ValueError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); put it back, or train anew.") from None
 
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         super().on_iter_end(trainer, vessel)

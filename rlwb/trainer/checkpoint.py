@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -16,6 +18,10 @@ from rlwb.errors import CheckpointError
 from rlwb.files import atomic_path, temporary_name
 
 FORMAT = 2
+#: What is saved as it is.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: Kinds of numpy's numbers.
+_NUMBERS = "biufc"
 _NAME = re.compile(r"(\d+)\.pt")
 
 
@@ -24,10 +30,42 @@ def checkpoint_name(iteration: int) -> str:
     return f"{iteration:04d}.pt"
 
 
-def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write `state` to `path`, whole or not at all; numpy values become plain ones."""
+def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any], *, read_back: bool = False) -> None:
+    """Write `state` to `path`, whole or not at all; numpy values become plain ones. Equal states are equal bytes.
+
+    Parameters
+    ----------
+    read_back
+        Whether to read what was written before it gets its name.
+
+    Raises
+    ------
+    CheckpointError
+        When `state` holds something that could not be loaded again, naming its key.
+    """
+    content = _packed(state)
     with atomic_path(path) as temporary:
-        torch.save({"format": FORMAT, **_plain(state)}, temporary)
+        temporary.write_bytes(content)
+        if read_back:
+            load_checkpoint(temporary)
+
+
+def packed_size(state: dict[str, Any]) -> int:
+    """Return how many bytes a checkpoint of `state` has; refuse, as `save_checkpoint`, what could not be loaded."""
+    content = _packed(state)
+    try:
+        torch.load(io.BytesIO(content), weights_only=True)
+    except Exception as error:
+        raise CheckpointError(
+            f"the state cannot be read back once it is saved ({error}); see what it holds."
+        ) from error
+    return len(content)
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()  # torch would write a file's own name into it
+    torch.save({"format": FORMAT, **_plain(state, "")}, buffer)
+    return buffer.getvalue()
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -90,14 +128,36 @@ def point_latest(path: Path) -> None:
     temporary.replace(latest)
 
 
-def _plain(value: Any) -> Any:
-    """Turn numpy scalars and arrays into what safe loading accepts."""
+def _plain(value: Any, where: str) -> Any:
+    """Turn numpy scalars and arrays into what safe loading accepts; refuse what it does not, by its place."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_plain(part) for part in value)
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(value))
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+        return {
+            _key(key, where): _plain(part, f"{where}[{key!r}]" if where else str(key)) for key, part in value.items()
+        }
+    if type(value) in (list, tuple):
+        return type(value)(_plain(part, f"{where}[{at}]") for at, part in enumerate(value))
+    if isinstance(value, np.ndarray) and value.dtype.kind in _NUMBERS:
+        with contextlib.suppress(TypeError):  # of numbers that torch does not have
+            return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
+    plain = value.item() if isinstance(value, np.generic) and value.dtype.kind != "M" else value
+    if type(plain) in _PLAIN or isinstance(plain, torch.Tensor):
+        return plain
+    raise CheckpointError(_refusal(value, where))
+
+
+def _key(key: Any, where: str) -> Any:
+    if isinstance(key, tuple):
+        return tuple(_key(part, where) for part in key)
+    plain = key.item() if isinstance(key, np.generic) and key.dtype.kind != "M" else key
+    if type(plain) not in _PLAIN:
+        raise CheckpointError(_refusal(key, f"the key {key!r} of {where or 'the state'}"))
+    return plain
+
+
+def _refusal(value: Any, where: str) -> str:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    more = f" of {value.dtype}" if isinstance(value, (np.ndarray, np.generic)) else ""
+    return (
+        f"{where} is a {kind}{more}, which a checkpoint cannot give back; store numbers, text, lists, dicts, arrays of "
+        "numbers or tensors, for example str(value)."
+    )
