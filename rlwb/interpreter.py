@@ -36,7 +36,7 @@ class StateInterpreter(ABC, Generic[KnownT]):
         return self.interpret(known)
 
     def record(self) -> dict[str, Any]:
-        """Return what checkpoints keep of what a policy sees, by names of `rlwb.trainer.TrainingRecord`."""
+        """Return what checkpoints keep of what a policy sees, by names of `rlwb.record.TrainingRecord`."""
         space = self.observation_space
         parts = space.spaces if isinstance(space, gym.spaces.Dict) else {"space": space}
         told = {"interpreter": type(self).__qualname__, **{str(key): repr(part) for key, part in parts.items()}}
@@ -56,7 +56,7 @@ class ActionInterpreter(ABC, Generic[KnownT]):
         """Return the simulator's actions, of shape (N, …), for the policy's, likewise."""
 
     def record(self) -> dict[str, Any]:
-        """Return what checkpoints keep of what a policy's actions mean, by names of `rlwb.trainer.TrainingRecord`."""
+        """Return what checkpoints keep of what a policy's actions mean, by names of `rlwb.record.TrainingRecord`."""
         return {"action": {"interpreter": type(self).__qualname__, "space": repr(self.action_space)}}
 
 

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Protocol
 import gymnasium as gym
 import numpy as np
 
+from rlwb.record import TrainingRecord
+
 
 class Actor(Protocol):
     """Anything that chooses actions for a batch of observations."""
@@ -29,13 +31,13 @@ class Learner(ABC):
         What the run puts on a network to make the learner's ``network``: it is called with the network, the number of
         actions, ``mask`` and ``start``. None where the learner takes something else.
     trained_for
-        The `rlwb.trainer.TrainingRecord` of its training, by which `rlwb.trainer.backtest` refuses to let it act on
+        The `rlwb.record.TrainingRecord` of its training, by which `rlwb.trainer.backtest` refuses to let it act on
         something else; None before it is trained or restored.
     """
 
     figures: tuple[str, ...] | None = None
     head: ClassVar[type[Any] | None] = None
-    trained_for: Any = None
+    trained_for: TrainingRecord | None = None
 
     @abstractmethod
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
@@ -64,7 +66,7 @@ class Learner(ABC):
         """
 
     def record(self) -> dict[str, Any]:
-        """Return what checkpoints keep of the learner, by names of `rlwb.trainer.TrainingRecord`."""
+        """Return what checkpoints keep of the learner, by names of `rlwb.record.TrainingRecord`."""
         return {"algorithm": type(self).__qualname__}
 
     @abstractmethod

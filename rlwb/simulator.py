@@ -80,7 +80,7 @@ class Simulator(ABC, Generic[StateT]):
         """
 
     def record(self) -> dict[str, Any]:
-        """Return what checkpoints keep of this simulator, by names of `rlwb.trainer.TrainingRecord`."""
+        """Return what checkpoints keep of this simulator, by names of `rlwb.record.TrainingRecord`."""
         return {"simulator": type(self).__qualname__}
 
 

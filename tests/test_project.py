@@ -22,7 +22,7 @@ SOURCES = sorted((ROOT / "rlwb").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
-BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.seeds"}
+BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.record", "rlwb.seeds"}
 PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
 ALLOWED: dict[str, set[str]] = {
@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.errors": set(),
     "rlwb.files": {"rlwb.errors"},
     "rlwb.batch": {"rlwb.errors"},
+    "rlwb.record": {"rlwb.errors"},
     "rlwb.seeds": {"rlwb.errors"},
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,

@@ -30,6 +30,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json, write_text
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reading import read_array, read_json, read_table, reading
+from rlwb.record import TrainingRecord
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Selection
@@ -87,7 +88,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     from tqdm.auto import tqdm
 
     from rlwb.evaluation import read_validation, select_checkpoints
-    from rlwb.trainer import TrainingRecord, find_resumable, load_checkpoint
+    from rlwb.trainer import find_resumable, load_checkpoint
 
     torch.set_num_threads(config.threads)
     figure, folder = config.execution.rules.judged_by, run.backtest

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -29,11 +29,9 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
 from rlwb.parts import Part, load, make
+from rlwb.record import MARKET, ORIGIN, TrainingRecord, check_record, differences
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
-
-if TYPE_CHECKING:
-    from rlwb.trainer import TrainingRecord
 
 #: What a part of a kind must be.
 _BASES: dict[str, type[Any]] = {
@@ -217,7 +215,7 @@ class Workbench:
         path: Path,
         *,
         teacher: bool = False,
-        names: Collection[str] | None = None,
+        names: Collection[str] = MARKET,
         origin: TrainingRecord | None = None,
     ) -> tuple[Learner, MarketFeatures]:
         """Return the policy of a checkpoint, or its `teacher`, and the features normalised as in its training.
@@ -225,7 +223,7 @@ class Workbench:
         Parameters
         ----------
         names
-            Names of the record that must agree with this workbench: `rlwb.trainer.record.MARKET` by default; ``ACTING``
+            Names of the record that must agree with this workbench: `rlwb.record.MARKET` by default; ``ACTING`` there
             lets a policy act under other rules than those of its training.
         origin
             The training that the checkpoint must be of, where only that one will do.
@@ -237,7 +235,7 @@ class Workbench:
             actions or rules, or by another training than `origin`, naming what differs; when it holds a teacher, which
             cannot act where the future is not known, where none is wanted, or the reverse.
         """
-        from rlwb.trainer.record import MARKET, ORIGIN, check_record, differences, record_of, recorded_in
+        from rlwb.trainer import record_of, recorded_in
 
         what = f"the checkpoint {path}"
         if "record" not in state or "meta" not in state:
@@ -261,7 +259,7 @@ class Workbench:
                     "trained with."
                 )
         here = record_of(self.simulator, self.state_interpreter(features), self.action_interpreter)
-        check_record(record, here, what, names=MARKET if names is None else names)
+        check_record(record, here, what, names=names)
         learner = self.teacher(features) if teacher else self.learner(features)
         learner.load_state_dict(state["vessel"]["policy"])
         learner.trained_for = record

@@ -1,10 +1,11 @@
 """Training: the loop, what it trains, and what happens around it."""
 
+from rlwb.record import TrainingRecord, check_record
 from rlwb.trainer.api import train
 from rlwb.trainer.callbacks import Checkpoint, EarlyStopping, EpisodesWriter, History, MetricsWriter, ProgressLines
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
 from rlwb.trainer.collect import Episodes, backtest, collect, restore_policy, result_table
-from rlwb.trainer.record import TrainingRecord, check_record, record_of, recorded_in
+from rlwb.trainer.record import record_of, recorded_in
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
 

@@ -124,7 +124,7 @@ class Checkpoint(Callback):
     The last iteration of a fit is always saved, with the weights that its figures belong to. A new training is
     refused in a folder that has checkpoints; a resumed one replaces those beyond where it started. Before the first
     iteration a state is packed once: what could not be loaded again is refused by its key, and so is a training whose
-    checkpoints would need more space than the disk has.
+    checkpoints would need more space than the disk has; beyond half of it there is a warning.
 
     Parameters
     ----------
@@ -190,6 +190,8 @@ class Checkpoint(Callback):
         needed, free = self.space_needed(trainer, packed_size(self._state(trainer))), _free_bytes(self.dirpath)
         if needed > free:
             raise ConfigError(f"{self.dirpath}: {_too_little(needed, free)}")
+        if needed > free / 2:
+            logger.warning("%s: %s", self.dirpath, _too_little(needed, free))
 
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
         number = trainer.current_iter

@@ -57,7 +57,7 @@ def packed_size(state: dict[str, Any]) -> int:
         torch.load(io.BytesIO(content), weights_only=True)
     except Exception as error:
         raise CheckpointError(
-            f"the state cannot be read back once it is saved ({error}); see what it holds."
+            f"the state cannot be read back once it is saved ({error}); look what it holds."
         ) from error
     return len(content)
 

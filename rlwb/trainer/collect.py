@@ -17,11 +17,12 @@ from rlwb.env.data_queue import take
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Actor, Learner
+from rlwb.record import ACTING, TrainingRecord, check_record
 from rlwb.reward import Reward
 from rlwb.seeds import Stream, uniform
 from rlwb.simulator import Simulator
 from rlwb.trainer.checkpoint import load_checkpoint
-from rlwb.trainer.record import ACTING, TrainingRecord, check_record, record_of, recorded_in
+from rlwb.trainer.record import record_of, recorded_in
 
 #: Figures of every training iteration beside those of its episodes and of the update.
 OF_TRAINING = ("transitions", "seconds")

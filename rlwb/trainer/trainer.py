@@ -15,9 +15,10 @@ from rlwb.env import FiniteVectorEnv
 from rlwb.env.data_queue import take
 from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
+from rlwb.record import check_record
 from rlwb.trainer.checkpoint import load_checkpoint
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
-from rlwb.trainer.record import check_record, recorded_in
+from rlwb.trainer.record import recorded_in
 from rlwb.trainer.vessel import TrainingVessel
 
 _DEV_RUN_EPISODES = 8

@@ -12,11 +12,12 @@ from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
+from rlwb.record import TrainingRecord
 from rlwb.reward import AuxiliaryInfoCollector, Reward
 from rlwb.seeds import Stream, derived_seed
 from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Episodes, collect
-from rlwb.trainer.record import TrainingRecord, record_of
+from rlwb.trainer.record import record_of
 
 
 class TrainingVessel:
@@ -37,7 +38,7 @@ class TrainingVessel:
     seed
         Seeds the order of initial states, the exploration and the simulators' random numbers.
     run
-        Hash of all that the training depends on, where something knows it: see `rlwb.trainer.TrainingRecord.run`.
+        Hash of all that the training depends on, where something knows it: see `rlwb.record.TrainingRecord.run`.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ from rlwb.experiment.stages import ORDERS, TRAIN, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
+from rlwb.record import ACTING
 from rlwb.trainer import list_checkpoints, load_checkpoint
-from rlwb.trainer.record import ACTING
 
 TINY = {
     "market.instruments": 3,
