@@ -298,6 +298,7 @@ def test_a_distillation_that_is_taken_up_again_ends_as_one_without_a_break(
     run = RunDirectory.create(tmp_path / "run", distilled.config)
     shutil.copytree(distilled.orders, run.orders, dirs_exist_ok=True)
     shutil.copytree(distilled.checkpoints, run.checkpoints, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(distilled.metrics, run.metrics, dirs_exist_ok=True)
     gone = [run.checkpoints / f"000{i}.pt" for i in (1, 2, 3)[stopped == "student" :]]
     if stopped == "teacher":
         gone.append(run.checkpoints / "teacher" / "0003.pt")
