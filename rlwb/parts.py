@@ -57,12 +57,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "dqn": f"{_POLICY}.dqn:DQN",
         "opd": f"{_POLICY}.opd:OPD",
         "tianshou": f"{_POLICY}.tianshou:TianshouLearner",
+        "qlib": f"{_POLICY}.qlib:QlibLearner",
     },
     "network": {
         "recurrent": f"{_POLICY}.market_network:Recurrent",
         "convolution": f"{_POLICY}.market_network:Convolution",
         "attention": f"{_POLICY}.market_network:Attention",
         "mlp": f"{_POLICY}.network:MLP",
+        "qlib_recurrent": f"{_POLICY}.qlib:QlibRecurrent",
     },
     "simulator": {
         "market": f"{_EXECUTION}.simulator:OrderExecution",

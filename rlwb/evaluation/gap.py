@@ -21,6 +21,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "price field": ("price_field",),
     "volume cap": ("volume_limit",),
     "no forced completion": ("complete_at_end",),
+    "no catch-up": ("catch_up",),
+    "steps across breaks": ("step_grid",),
     "lots": ("lot_size", "odd_lot"),
     "price limits": ("price_limit", "price_tick"),
     "halts": ("halts",),

@@ -2,14 +2,14 @@
 
 Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.advance`):
 
-1. The session is cut into cells of `ticks_per_step` ticks, anchored at the start of each segment. A
-   step covers the part of one cell that lies in the order's window.
+1. The session is cut into cells of `ticks_per_step` ticks, anchored at the start of each segment, or of the session
+   under `step_grid` ``"session"``. A step covers the part of one cell that lies in the order's window.
 2. The request is spread equally over the step's ticks that have a price (finite and above 0). After the
    k-th of n such ticks, ``request * k / n`` is due; the tick requests what has become due with it.
 3. A tick fills what it requests, cut to 0 when the session is halted or a price limit blocks the side, and
    to ``volume_limit * volume`` when there is a cap. What is cut stays in the position.
-4. In the order's last step a tick requests all that is due and unfilled (catch-up), and the last priced
-   tick requests the whole position, with `complete_at_end` off only if the step's request was all of it.
+4. In the order's last step a tick requests all that is due and unfilled (catch-up, unless it is off), and the last
+   priced tick requests the whole position, with `complete_at_end` off only if the step's request was all of it.
 5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
    rounded down, and the odd lot (the part of the amount below one lot) trades where the last priced tick requests
    the whole position, or never.
@@ -242,7 +242,9 @@ class Engine:
         closing = self.price if self.rules.price_field == "quotes" else sessions.fields.get("close", self.price)
         self._opening, self._closing = _plain(sessions.fields.get("open", _NO_ROWS)), _plain(closing)
         self._terms = self.rules.terms()
-        self.cell = sessions.calendar.cells(ticks_per_step).astype(np.int32)
+        whole_day = np.arange(sessions.calendar.num_ticks) // ticks_per_step
+        by_segment = self.rules.step_grid == "segment"
+        self.cell = (sessions.calendar.cells(ticks_per_step) if by_segment else whole_day).astype(np.int32)
         self._cell_stop = np.searchsorted(self.cell, self.cell, side="right").astype(np.int32)
         #: Largest number of steps an order can have on this clock.
         self.max_step = int(self.cell[-1]) + 1

@@ -40,6 +40,7 @@ class Terms(NamedTuple):
 
     volume_limit: float
     complete_at_end: bool
+    catch_up: bool
     lot: float
     temporary: float
     temporary_root: bool
@@ -181,7 +182,7 @@ def advance(
             available = position[i] if (closing and windows.trades_odd[i]) else position[i] - odd
             if closing:
                 want = available
-            elif last_step:
+            elif last_step and terms.catch_up:
                 want = due - filled
             else:
                 want = due - scheduled

@@ -1,4 +1,4 @@
-"""Rules of three markets as data, each figure with its public source or called an assumption.
+"""Rules of three markets and of Qlib's simulator as data, each figure with its source or called an assumption.
 
 Figures change and are those of the dates given: check them before you rely on them. Spread, impact and a volume cap are
 in no preset, because no published figure holds for all instruments of a market: use ``price_field: quotes`` or set them
@@ -35,6 +35,14 @@ lot_size 1
 commission_bps 10
     0.1 % of a taker of the lowest level without a discount, as the README of QuantConnect's
     https://github.com/QuantConnect/Lean.Brokerages.Binance states it (commit 58e71bc, read in November 2026).
+
+``qlib``, the rules of ``qlib.rl.order_execution.simulator_simple`` in pyqlib 0.9.7, whose `vol_threshold` is
+`volume_limit`; what still differs, and why, is in docs/qlib.md:
+
+catch_up false
+    What the cap cuts in the last step is asked for at the last tick alone.
+step_grid session
+    Steps are counted by the rows of the day.
 """
 
 from __future__ import annotations
@@ -53,4 +61,5 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "us": {"lot_size": 1.0, "sell_tax_bps": 0.206},
     "crypto": {"commission_bps": 10.0},
+    "qlib": {"catch_up": False, "step_grid": "session"},
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from rlwb.errors import ConfigError
 from rlwb.execution.costs import net_value, step_costs
 from rlwb.execution.metrics import average_price
 from rlwb.execution.rules import BASIS_POINTS
@@ -27,15 +30,23 @@ class PAPenaltyReward(Reward[Outcome]):
         five times as long has a sum five times as large, so divide the penalty by five there.
     scale
         Factor of the whole reward.
+    weight
+        What weighs the PA of a step: the amount that was ``"filled"``, or that was ``"requested"``, as in Qlib.
     """
 
-    def __init__(self, penalty: float = 20.0, scale: float = 1.0) -> None:
+    def __init__(
+        self, penalty: float = 20.0, scale: float = 1.0, weight: Literal["filled", "requested"] = "filled"
+    ) -> None:
+        if weight not in ("filled", "requested"):
+            raise ConfigError(f"weight is {weight!r}; write 'filled' or 'requested'.")
         self.penalty = penalty
         self.scale = scale
+        self.weight = weight
 
     def reward(self, outcome: Outcome) -> dict[str, np.ndarray]:
         amount = outcome.known.amount
-        gained = np.where(outcome.fill > 0, outcome.fill / amount * outcome.step_pa, 0.0)
+        weight = outcome.fill if self.weight == "filled" else outcome.requested
+        gained = np.where(outcome.fill > 0, weight / amount * outcome.step_pa, 0.0)
         parts = {
             "pa": self.scale * gained,
             "penalty": -self.scale * self.penalty * outcome.sum_sq_fill / amount**2,

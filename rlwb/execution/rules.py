@@ -20,6 +20,7 @@ _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{n
 _CHOICES = {
     "price_field": ("open", "high", "low", "close", "vwap", "quotes"),
     "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
+    "step_grid": ("segment", "session"),
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
 
@@ -46,6 +47,12 @@ class ExecutionRules:
     complete_at_end
         Whether the whole remaining position is asked for in the last step, and at the last tick of the window. With it
         off the last step trades what the policy chooses, and what it leaves is shortfall.
+    catch_up
+        Whether, in an order's last step, what a cap or a blocked tick cuts is asked for again at the step's later
+        ticks; otherwise only the last tick asks for more than its even part, if `complete_at_end` lets it.
+    step_grid
+        Where steps are counted from: the start of each ``"segment"`` of the session, so that none crosses a break, or
+        the start of the ``"session"``.
     lot_size
         Child amounts are multiples of this; 0 means any amount. Rounding follows the cumulative
         schedule to the nearest lot, so nothing drifts; by that rounding a tighter cap may fill one lot more.
@@ -79,6 +86,8 @@ class ExecutionRules:
     halts: bool = True
     volume_limit: float | None = None
     complete_at_end: bool = True
+    catch_up: bool = True
+    step_grid: Literal["segment", "session"] = "segment"
     lot_size: float = 0.0
     odd_lot: Literal["trade_at_end", "sell_at_end", "leave"] = "trade_at_end"
     price_limit: float | None = None
@@ -100,6 +109,7 @@ class ExecutionRules:
             "price_tick": (0 < _number(self.price_tick) < math.inf, "the smallest price move, above 0"),
             "halts": (isinstance(self.halts, bool), "true or false"),
             "complete_at_end": (isinstance(self.complete_at_end, bool), "true or false"),
+            "catch_up": (isinstance(self.catch_up, bool), "true or false"),
         }
         for name, choices in _CHOICES.items():
             checked[name] = (getattr(self, name) in choices, f"one of {', '.join(choices)}")
@@ -129,7 +139,10 @@ class ExecutionRules:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> ExecutionRules:
-        """Return the rules of a market, ``"cn"``, ``"us"`` or ``"crypto"`` (see `rlwb.execution.presets`), changed."""
+        """Return the rules of a preset, ``"cn"``, ``"us"``, ``"crypto"`` or ``"qlib"``, changed.
+
+        See `rlwb.execution.presets`.
+        """
         if name not in PRESETS:
             raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls(**{**PRESETS[name], **changes})
@@ -139,6 +152,7 @@ class ExecutionRules:
         return Terms(
             np.inf if self.volume_limit is None else float(self.volume_limit),
             self.complete_at_end,
+            self.catch_up,
             float(self.lot_size),
             self.temporary_impact_bps / BASIS_POINTS,
             self.temporary_impact_shape == "square_root",
@@ -180,6 +194,8 @@ class ExecutionRules:
             "buys at the ask, sells at the bid, whatever the sizes there" if quotes else f"fills at {self.price_field}",
             f"cap {self.volume_limit:.4g} of volume" if self.volume_limit else "no volume cap",
             "completes at the window's end" if self.complete_at_end else "may stay incomplete",
+            *([] if self.catch_up else ["no catch-up in the last step"]),
+            *([] if self.step_grid == "segment" else ["steps cross breaks"]),
             f"lots of {self.lot_size:g}, odd lot {self.odd_lot}" if self.lot_size else "no lots",
             limit or "price limit rule off",
             "halted bars do not fill" if self.halts else "halted bars fill",

@@ -39,14 +39,14 @@ class ExecutionConfig(Section):
     ticks_per_step
         Bars between two decisions; larger means fewer, coarser decisions.
     preset
-        Rules of a market to start from, ``cn``, ``us`` or ``crypto``, whose sources and assumptions are in
-        ``rlwb.execution.presets``; `rules` changes them. None starts from the simple rules.
+        Rules to start from: of a market, ``cn``, ``us`` or ``crypto``, or of Qlib's simulator, ``qlib``; sources and
+        assumptions are in ``rlwb.execution.presets``. `rules` changes them. None starts from the simple rules.
     rules
-        Market rules and costs.
+        Market rules and costs; the name of a preset alone is that preset.
     """
 
     ticks_per_step: Count = 6
-    preset: Literal["cn", "us", "crypto"] | None = None
+    preset: Literal["cn", "us", "crypto", "qlib"] | None = None
     rules: ExecutionRules = ExecutionRules()
 
     @model_validator(mode="before")

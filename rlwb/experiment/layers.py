@@ -129,6 +129,9 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
         own = tree.get(place)
         if isinstance(own, dict) and isinstance(own.get("source"), str):
             tree[place] = {"name": reads, **own, "source": rooted(own["source"])}
+    algorithm = tree.get("algorithm")
+    if isinstance(algorithm, dict) and isinstance(algorithm.get("checkpoint"), str):
+        tree["algorithm"] = {**algorithm, "checkpoint": rooted(algorithm["checkpoint"])}
     return with_code(tree, lambda code: f"{rooted(code['file'])}:{code['attribute']}")
 
 
@@ -181,6 +184,8 @@ def with_code(value: Any, change: Callable[[re.Match[str]], str]) -> Any:
 def _merge(tree: dict[str, Any], new: Mapping[str, Any], slots: Mapping[str, str]) -> None:
     """Lay values on a tree; a part of another name brings none of the old settings."""
     for name, value in new.items():
+        if name == "execution" and isinstance(value, Mapping) and isinstance(value.get("rules"), str):
+            value = {key: one for key, one in value.items() if key != "rules"} | {"preset": value["rules"]}
         old = tree.get(name)
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             tree[name] = value

@@ -27,7 +27,7 @@ from rlwb.reading import read_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
 
-SOURCES = ("market.source", "orders.source")
+SOURCES = ("market.source", "orders.source", "algorithm.checkpoint")
 """Parameters that name files outside a run; the files' contents count, not their place."""
 
 

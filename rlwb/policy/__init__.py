@@ -9,6 +9,7 @@ from rlwb.policy.market_network import Attention, Convolution, MarketNetwork, Or
 from rlwb.policy.network import MLP, Network, make_network
 from rlwb.policy.opd import OPD, OPDSettings
 from rlwb.policy.ppo import PPO, PPOSettings
+from rlwb.policy.qlib import QlibPolicy, QlibRecurrent, from_qlib
 from rlwb.policy.sequence_encoder import AttentionEncoder, ConvolutionEncoder, SequenceEncoder
 
 __all__ = [
@@ -33,9 +34,12 @@ __all__ = [
     "OracleEncoder",
     "PPOSettings",
     "QNetwork",
+    "QlibPolicy",
+    "QlibRecurrent",
     "Recurrent",
     "RecurrentEncoder",
     "SequenceEncoder",
+    "from_qlib",
     "gae",
     "make_network",
 ]

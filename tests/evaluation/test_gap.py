@@ -27,6 +27,8 @@ from rlwb.trainer import backtest, result_table
 FULL = ExecutionRules(
     volume_limit=0.02,
     complete_at_end=False,
+    catch_up=False,
+    step_grid="session",
     lot_size=100,
     price_limit=0.01,
     commission_bps=3.0,

@@ -120,7 +120,7 @@ class SpecifiedOrder:
             available = self.position if closing and trade_odd else self.position - self.odd
             if closing:
                 want = available
-            elif last_step:
+            elif last_step and self.rules.catch_up:
                 want = due - filled
             else:
                 want = due - scheduled

@@ -43,6 +43,8 @@ def rules(draw: st.DrawFn) -> ExecutionRules:
         halts=draw(st.booleans()),
         volume_limit=cap,
         complete_at_end=draw(st.booleans()),
+        catch_up=draw(st.booleans()),
+        step_grid=draw(st.sampled_from(["segment", "session"])),
         lot_size=lot,
         odd_lot=draw(st.sampled_from(["trade_at_end", "sell_at_end", "leave"])) if lot else "trade_at_end",
         price_limit=draw(st.sampled_from([None, 0.1])),
@@ -113,6 +115,8 @@ def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # typ
     ticks = ticks_of(sessions, 1, rule)
     limits = (9.0 + 1e-7, 11.0 - 1e-7) if rule.price_limit else (-math.inf, math.inf)
     cells = sessions.calendar.cells(ticks_per_step).tolist()
+    if rule.step_grid == "session":
+        cells = [tick // ticks_per_step for tick in range(len(cells))]
     specified = [SpecifiedOrder(ticks, cells, *values, rule, limits) for values in orders]
     state, record = engine.reset(batch), TickRecord.empty(len(orders), len(ticks))
     filled = np.zeros(len(orders))

@@ -61,7 +61,7 @@ def test_presets_hold_the_published_figures_and_take_changes() -> None:
     assert (cn.commission_bps, cn.sell_tax_bps, cn.min_fee) == (3.1, 5.0, 5.0)
     assert ExecutionRules.preset("us") == ExecutionRules(lot_size=1, sell_tax_bps=0.206)
     assert ExecutionRules.preset("crypto") == ExecutionRules(commission_bps=10.0)
-    with pytest.raises(ConfigError, match="no rules for the market 'eu'; choose one of cn, us, crypto"):
+    with pytest.raises(ConfigError, match="no rules for the market 'eu'; choose one of cn, us, crypto, qlib"):
         ExecutionRules.preset("eu")
 
 
@@ -70,6 +70,8 @@ OTHER = {
     "halts": False,
     "volume_limit": 0.125,
     "complete_at_end": False,
+    "catch_up": False,
+    "step_grid": "session",
     "lot_size": 10.0,
     "odd_lot": "leave",
     "price_limit": 0.3,
