@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,6 +17,7 @@ from rlwb.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rlwb.market import Calendar
+    from rlwb.market.source import Reading
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bars of your own: fetch, import, check, tell.")
 download = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Fetch public bars that need no key.")
@@ -168,6 +169,43 @@ def check(
 
 
 @app.command()
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A data set, or a file or folder of bars.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another source of the same bars.")],
+    a_option: Annotated[
+        list[str] | None,
+        typer.Option("--a", metavar="NAME=VALUE", help="How A is read: kind, source_timezone, ..., or a reader's own."),
+    ] = None,
+    b_option: Annotated[
+        list[str] | None, typer.Option("--b", metavar="NAME=VALUE", help="How B is read; columns.THEIRS=OURS too.")
+    ] = None,
+    instruments: Annotated[
+        list[str] | None, typer.Option("--instrument", metavar="ID", help="Compare this one; may be repeated.")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--from", metavar="DATE", help="First day.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="DATE", help="Last day, included.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Zone that stamps with an offset are brought to.")
+    ] = None,
+    json: JsonFile = None,
+    debug: Debug = False,
+) -> None:
+    """Compare two sources of the same bars: what only one has, which values differ, and what explains it.
+
+    Exit codes: 0 equal (up to rounding), 1 different, 2 nothing that could be compared.
+    """
+    from rlwb.market.difference import diff_bars
+
+    readings = {
+        f"reading_{side}": side_reading(words, f"--{side}") for side, words in (("a", a_option), ("b", b_option))
+    }
+    found = diff_bars(a, b, instruments=instruments or None, start=start, end=end, timezone=timezone, **readings)
+    _tell(found, json)
+    if not found.equal:
+        raise typer.Exit(1)
+
+
+@app.command()
 def info(
     source: Source, kind: Kind = None, option: Options = None, json: JsonFile = None, debug: Debug = False
 ) -> None:
@@ -264,6 +302,22 @@ def calendar_of(name: str | None, tick_minutes: float | None, label: str | None)
         raise ConfigError(f"--calendar: {error}") from None
 
 
+def side_reading(words: list[str] | None, option: str) -> Reading:
+    """Return ``NAME=VALUE`` words as keywords of `rlwb.market.source.Reading`; other names are a reader's options."""
+    from rlwb.market.source import Reading
+
+    reading: dict[str, Any] = {}
+    for name, value in reader_options(words, option).items():
+        into, _, column = name.partition(".")
+        if into == "columns" and column:
+            reading.setdefault("columns", {})[column] = value
+        elif name in Reading.__annotations__ and name not in ("options", "columns", "round_seconds"):
+            reading[name] = value
+        else:
+            reading.setdefault("options", {})[name] = value
+    return cast(Reading, reading)
+
+
 def pairs_of(words: list[str] | None, option: str) -> dict[str, str]:
     """Return ``NAME=VALUE`` words as a mapping of text."""
     found: dict[str, str] = {}
@@ -275,7 +329,7 @@ def pairs_of(words: list[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def reader_options(words: list[str] | None) -> dict[str, object]:
+def reader_options(words: list[str] | None, option: str = "--option") -> dict[str, object]:
     """Return ``NAME=VALUE`` words as a reader's options: whole numbers, true and false, null, else text."""
     plain: dict[str, object] = {"true": True, "false": False, "null": None}
 
@@ -283,4 +337,4 @@ def reader_options(words: list[str] | None) -> dict[str, object]:
         # A number that begins with 0 is an id.
         return int(text) if re.fullmatch("0|-?[1-9][0-9]*", text) else plain.get(text, text)
 
-    return {name: meaning(value) for name, value in pairs_of(words, "--option").items()}
+    return {name: meaning(value) for name, value in pairs_of(words, option).items()}
