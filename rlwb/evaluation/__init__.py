@@ -2,11 +2,12 @@
 
 from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
 from rlwb.evaluation.gap import gap_table, rule_steps
+from rlwb.evaluation.groups import group_labels, group_table
 from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_table, metric_values, summary
 from rlwb.evaluation.overfitting import expected_shrinkage, mean_of_largest, overfitting_probability
 from rlwb.evaluation.results import PolicyResult, above_ceiling
 from rlwb.evaluation.select import Selection, read_validation, select_checkpoints
-from rlwb.evaluation.tables import Table, comparison, headline
+from rlwb.evaluation.tables import Table, comparison, headline, headline_groups
 
 __all__ = [
     "METRICS",
@@ -20,7 +21,10 @@ __all__ = [
     "day_interval",
     "expected_shrinkage",
     "gap_table",
+    "group_labels",
+    "group_table",
     "headline",
+    "headline_groups",
     "mean_of_largest",
     "metric_table",
     "metric_values",

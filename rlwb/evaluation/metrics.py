@@ -121,10 +121,11 @@ def metric_table(
     Returns
     -------
     DataFrame
-        Columns: `policy` (the group), `kind`, `n` (members), `iteration`, `validation_pa` (mean over members),
-        `orders`, `days`, `pa_missing` (orders without a PA, left out of every PA metric), `std_orders` (standard
-        deviation of the PA over the orders of a single member), `metric` (a key of `METRICS`), `estimate`, `lo`, `hi`,
-        `standard_error` and `std` (standard deviation of the metric over members). What cannot be computed is NaN.
+        Columns: `policy` (the group), `kind`, `n` (members), `distinct` (how many differ in any order's figures),
+        `iteration`, `validation_pa` (mean over members), `orders`, `days`, `pa_missing` (orders without a PA,
+        left out of every PA metric), `std_orders` (standard deviation of the PA over the orders of a single member),
+        `metric` (a key of `METRICS`), `estimate`, `lo`, `hi`, `standard_error` and `std` (standard deviation of the
+        metric over members). What cannot be computed is NaN.
     """
     everyone = [result for members in groups.values() for result in members]
     check_same_orders(everyone)
@@ -138,6 +139,7 @@ def metric_table(
             "policy": name,
             "kind": first.kind,
             "n": len(members),
+            "distinct": len({_figures(one, first) for one in members}),
             "iteration": first.iteration if is_single else None,
             "validation_pa": mean(np.array([one.validation_pa for one in members])),
             "orders": len(first.orders),
@@ -153,6 +155,11 @@ def metric_table(
             std = standard_deviation(np.array([value[key] for value in values]))
             rows.append({**about, "metric": key, **ends, "std": std})
     return pd.DataFrame(rows).astype({"iteration": "Int64"})
+
+
+def _figures(result: PolicyResult, like: PolicyResult) -> bytes:
+    """Return what tells one policy's trades from another's: filled share and price advantage of every order."""
+    return b"".join((result.values(name, like) + 0.0).tobytes() for name in ("ffr", "pa"))  # + 0.0 makes -0.0 a 0.0
 
 
 def wide(table: pd.DataFrame) -> pd.DataFrame:

@@ -62,6 +62,16 @@ class Table:
         return "\n".join([line(self.header), rule, *map(line, self.rows), rule, *self.notes]) + "\n"
 
 
+def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:
+    """Return title to results of the headline's rows: the selected checkpoints together, and all others alone."""
+    checkpoints = of_kind(results, "checkpoint")
+    if not checkpoints:
+        raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
+    kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
+    groups = {f"best checkpoints by validation (n = {len(checkpoints)})": checkpoints}
+    return groups | {one.display_name: [one] for kind in kinds for one in of_kind(results, kind)}
+
+
 def headline(
     results: Sequence[PolicyResult],
     *,
@@ -84,12 +94,8 @@ def headline(
     level, resamples, seed
         Settings of the bootstrap.
     """
-    checkpoints = of_kind(results, "checkpoint")
-    if not checkpoints:
-        raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
-    kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
-    groups = {f"best checkpoints by validation (n = {len(checkpoints)})": checkpoints}
-    groups |= {one.display_name: [one] for kind in kinds for one in of_kind(results, kind)}
+    groups = headline_groups(results)
+    checkpoints = next(iter(groups.values()))
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     records = frame.to_dict("records")
@@ -99,7 +105,7 @@ def headline(
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
         (
-            *(row["policy"], str(row["n"]), _estimate(row, "pa", spread=True), _ends(row, "pa") or _ABSENT),
+            *(row["policy"], _count(row), _estimate(row, "pa", spread=True), _ends(row, "pa") or _ABSENT),
             *(_cell(row, name, spread=name == "pa_net") for name in with_interval),
             *(_estimate(row, name) for name in plain),
         )
@@ -168,6 +174,11 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
     policies = frame[frame["kind"] != "ceiling"]
     differs = name not in compared or ((policies[compared[name]] - policies["pa"]).abs() > ZERO_BP).any()
     return bool(differs and frame[name].notna().any())
+
+
+def _count(row: Mapping[Any, Any]) -> str:
+    """Return the number of policies in a row, and how many of them differ where not all do."""
+    return f"{row['n']}" if row["distinct"] == row["n"] else f"{row['n']} ({row['distinct']} differ)"
 
 
 def _cell(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:

@@ -21,7 +21,7 @@ def unlike(engine: Engine, parts: Mapping[str, OrderBatch]) -> list[str]:
 
     Compared are sides, instruments, sizes as shares of the window's volume, starts and lengths of the windows. Two
     samples differ where their cumulative shares are more than 0.2 apart, and more than chance has them in one case of a
-    hundred (the test of Kolmogorov and Smirnov).
+    hundred (the test of Kolmogorov and Smirnov); a side or an instrument that only test orders have is always told.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def unlike(engine: Engine, parts: Mapping[str, OrderBatch]) -> list[str]:
 
 def _differences(engine: Engine, orders: OrderBatch, test: OrderBatch, title: str) -> list[str]:
     found = []
-    if _apart(orders.side, test.side):
+    if _apart(orders.side, test.side) or not np.isin(test.side, orders.side).all():
         buys, of_test = ((100 * (batch.side > 0).mean()).round() for batch in (orders, test))
         found.append(f"side: {buys:g} % of the {title} orders buy, of the test orders {of_test:g} %")
     names, of_test = (engine.sessions.instruments[batch.session] for batch in (orders, test))

@@ -67,7 +67,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
     them; ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
-    the best checkpoint's PA; ``headline.csv``, ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
+    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``headline.csv``,
+    ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
     ``selection.json`` which checkpoints were chosen, which were left out and why, and the noise of their validation.
 
     Parameters
@@ -149,6 +150,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     _write_tables(folder, results, selection, damaged, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
+    _write_groups(folder / "groups.csv", bench, results, test)
     noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
     write_json(
         folder / "selection.json",
@@ -286,6 +288,17 @@ def _write_gap(path: Path, bench: Workbench, selection: Selection, orders: Order
     frame = gap_table(under, steps, **_interval(bench.config))
     with atomic_path(path) as target:
         frame.assign(policy=best.policy).to_csv(target, index=False)
+
+
+def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult], orders: OrderBatch) -> None:
+    """Write the headline's rows, but the ceilings, by side, size and window of the orders."""
+    from rlwb.evaluation import group_labels, group_table, headline_groups
+
+    rows = {name: members for name, members in headline_groups(results).items() if members[0].kind != "ceiling"}
+    ids = orders.table["order_id"].to_numpy()
+    frame = group_table(rows, group_labels(bench.engine, orders), ids, **_interval(bench.config))
+    with atomic_path(path) as target:
+        frame.to_csv(target, index=False)
 
 
 def validation_noise(

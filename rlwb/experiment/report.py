@@ -58,6 +58,8 @@ _TITLES = {
     "pa_lo": "low",
     "pa_hi": "high",
     "pa_net": "net PA",
+    "over_twap": "over TWAP",
+    "net_over_twap": "net over TWAP",
     "pa_std": "std of orders",
     "glr": "gain/loss",
     "untraded": "in untraded bars",
@@ -184,6 +186,19 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
 def summary_table(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv`` as people read it, one row a policy."""
     return _rounded(_summary(run))
+
+
+def groups_table(run: RunDirectory) -> pd.DataFrame:
+    """Return the chosen checkpoints' results by side, size and window of the orders, one row a group."""
+    path = _there(run.backtest / "groups.csv", BACKTEST)
+    table = read_table(
+        path, numbers=["pa", "pa_net", "over_twap", "net_over_twap", "ffr"], texts=["by", "group", "kind"]
+    )
+    net = "net_" if run.config.execution.rules.have_costs else ""
+    own = "pa_net" if net else "pa"
+    columns = ["by", "group", own, f"{own}_lo", f"{own}_hi", f"{net}over_twap", "ffr", "orders", "days"]
+    low, high = f"{own}_lo", f"{own}_hi"
+    return _titled(table[table["kind"] == "checkpoint"], columns, **{low: "low", high: "high"})
 
 
 def rules_gap(run: RunDirectory) -> pd.DataFrame:
@@ -338,6 +353,7 @@ def write_report(run: RunDirectory) -> Path:
         ticks_per_step=config.execution.ticks_per_step,
         gap=_file_cells(run.backtest / "gap.csv", "cause", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
+        groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.

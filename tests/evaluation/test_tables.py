@@ -173,3 +173,25 @@ def test_j01_fills_in_untraded_bars_stand_in_the_table_where_there_are_any():
     assert table.frame["untraded"].tolist() == [0.375, 0.0]
     other = comparison({"one": mixed, "two": baseline([0.0, 0.0, 0.0], days=2)})
     assert "in untraded bars" in other.header
+
+
+def test_j13_chosen_checkpoints_with_the_same_figures_are_counted():
+    same = [checkpoint([1.0, 2.0], i, days=2) for i in (1, 2, 3)]
+    other = checkpoint([1.0, np.nextafter(2.0, 3.0)], 4, days=2)
+    table = headline([*same, other, baseline([0.0, 0.0], days=2)])
+    assert table.rows[0][1] == "4 (2 differ)"
+    assert table.rows[1][1] == "1"
+    assert table.frame["distinct"].tolist() == [2, 1]
+    assert any("4 chosen checkpoints only 2 differ in" in note for note in table.notes)
+    assert any("3 chosen checkpoints only 1 differs in" in note for note in headline(same).notes)
+    two = headline([same[0], other])
+    assert two.rows[0][1] == "2"
+    assert not any("figures on the test" in note for note in two.notes)
+
+
+def test_j13_the_sequence_of_the_orders_and_what_is_missing_make_no_difference():
+    one = checkpoint([1.0, math.nan, 3.0], 1, days=3)
+    shuffled = checkpoint([1.0, math.nan, 3.0], 2, days=3)
+    shuffled = PolicyResult(shuffled.policy, "checkpoint", shuffled.orders.iloc[[2, 0, 1]], 2, 2.0)
+    less = checkpoint([1.0, math.nan, 3.0], 3, days=3, ffr=[1.0, 0.5, 1.0])
+    assert headline([one, shuffled, less]).frame["distinct"].tolist() == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 from functools import partial
 from pathlib import Path
@@ -13,17 +14,19 @@ import pytest
 
 from rlwb.errors import CheckpointError, DataError
 from rlwb.evaluation import SUMMARY_COLUMNS
+from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment import backtest, report
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play, read_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import load_orders, make_orders, workbench
-from rlwb.experiment.report import draw_stability, stability_figures
+from rlwb.experiment.report import draw_stability, stability_figures, write_report
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import ORDERS, TRAIN, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
+from rlwb.reading import read_json
 from rlwb.record import ACTING
 from rlwb.trainer import list_checkpoints, load_checkpoint
 
@@ -86,6 +89,57 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     for name in files:
         again = pd.read_parquet(copied.backtest / "orders" / name)
         assert again["order_id"].tolist() == orders["order_id"].tolist()
+
+
+def test_j05_the_backtest_writes_results_by_side_size_and_window(copied: RunDirectory) -> None:
+    backtest_policies(copied, copied.config)
+    table = pd.read_csv(copied.backtest / "groups.csv")
+    summary = pd.read_csv(copied.backtest / "summary.csv").set_index("policy")
+    assert table["by"].unique().tolist() == ["side", "size", "window"]
+    assert set(table["kind"]) == {"checkpoint", "last", "baseline"}
+    sides = table[(table["policy"] == "last checkpoint") & (table["by"] == "side")].set_index("group")
+    # Every session has a buy and a sell, so the mean over all orders is the mean of the two.
+    assert sides.loc[["buy", "sell"], "pa"].mean() == pytest.approx(summary.loc["last", "pa_mean"], abs=1e-9)
+    whole = table[(table["policy"] == "last checkpoint") & (table["by"] == "window")]
+    assert whole["pa"].tolist() == pytest.approx([summary.loc["last", "pa_mean"]], abs=1e-9)
+    sizes = table[(table["policy"] == "TWAP") & (table["by"] == "size")]
+    assert sizes["orders"].sum() == summary.loc["twap", "orders"]
+    assert sizes["orders"].max() - sizes["orders"].min() <= 1
+    shown = report.groups_table(copied)
+    assert shown["group"].tolist() == table.loc[table["kind"] == "checkpoint", "group"].tolist()
+
+
+def test_j05_training_orders_of_one_side_are_told_before_training_and_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Workbench(tiny())
+    parts, _ = bench.make_orders()
+    whole = parts["all"]
+    learnt = whole["date"].isin(parts["train"]["date"])
+    whole[(whole["direction"] == "SELL") | ~learnt].to_csv(tmp_path / "own.csv", index=False)
+    config = tiny(**{"orders.source": str(tmp_path / "own.csv"), "execution.rules.volume_limit": 0.5})
+    run = RunDirectory.create(tmp_path / "run", config)
+    make_orders(run, config)
+    told = read_json(run.orders / "data.json")["notes"]
+    assert told == ["training and test orders differ in side: 0 % of the training orders buy, of the test orders 50 %"]
+    train_policy(run, config, progress="none")
+    assert "halts" in capsys.readouterr().out
+    backtest_policies(run, config)
+    caveats = read_json(run.backtest / "caveats.json")["caveats"]
+    assert told[0] in caveats
+    assert any("halts" in text for text in caveats)
+    assert f"T{told[0][1:]}." in write_report(run).read_text()
+
+
+def test_j11_a_run_whose_orders_know_their_days_volume_says_so(tmp_path: Path) -> None:
+    for days in (0, 3):
+        config = tiny(**{"orders.volume_days": days})
+        run = RunDirectory.create(tmp_path / f"run{days}", config)
+        make_orders(run, config)
+        assert (OWN_VOLUME in read_json(run.orders / "data.json")["notes"]) == (days == 0)
+        assert (OWN_VOLUME[1:] in html.unescape(write_report(run).read_text()).partition("How stable")[0]) == (
+            days == 0
+        )
 
 
 def test_what_the_backtest_wrote_is_read_back(copied: RunDirectory) -> None:
