@@ -52,7 +52,7 @@ def test_a_run_draws_orders_on_bars_of_every_kind(files: str, changes: dict[str,
     assert np.isfinite(sessions.fields["close"]).all()
     orders = pd.read_parquet(made.orders / "all.parquet")
     assert set(orders["instrument"]) == {"SH600000", "SH600001"}
-    assert orders["date"].nunique() == DAYS
+    assert orders["date"].nunique() == DAYS - 1  # the first has no volume before it to size an order by
 
 
 @pytest.mark.parametrize(
