@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``compare``, ``verify``, ``config`` and ``data``."""
+"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config`` and ``data``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ app.add_typer(cli_data.app, name="data")
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
 _DIRECTORY = "Where the run's files go; without it, a new directory under runs/."
+_EVALUATION = "Where the evaluation's files go; without it, a new directory beside the run."
 _RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
 _TRUST = "Run the code of your own or others' that the run in --run-dir names."
 _METHOD = "A learner to compare, or your own as mine={network: mine.py:LSTM}; may be repeated; without it, all."
@@ -79,6 +80,24 @@ def compare(
     launch_comparison(
         config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=typer.echo
     )
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
+    config: ConfigFile = None,
+    changes: Changes = None,
+    run_dir: Annotated[Path | None, typer.Option(metavar="DIR", help=_EVALUATION)] = None,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Judge the checkpoints of a run on other dates, orders, bars or rules, without training.
+
+    For example: rlwb evaluate runs/mine --set split.test=[2024-08-01,2024-09-30]
+    """
+    from rlwb.experiment.evaluate import launch_evaluation
+
+    launch_evaluation(run, config, changes or [], run_dir, trust_code=trust_code, echo=typer.echo)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import CheckpointError, DataError
+from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.execution import (
     AmountActionInterpreter,
     Baseline,
@@ -23,6 +23,8 @@ from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
+from rlwb.experiment.origin import judged_on, selection_of
+from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
@@ -93,28 +95,40 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
 
     torch.set_num_threads(config.threads)
     figure, folder = config.execution.rules.judged_by, run.backtest
-    bench = workbench(run, config)
-    selection = select_checkpoints(
-        read_validation(run.metrics / "validation.csv", figure),
-        run.checkpoints,
-        count=config.backtest.top,
-        metric=figure,
-        check=load_checkpoint,
-    )
-    train, valid, test = (bench.align(load_orders(run, bench, part)) for part in ("train", "valid", "test"))
-    ours = None
-    if is_strict:
-        ours = TrainingRecord(run=training_id(config), data=bench.sessions.fingerprint, orders=train.fingerprint)
+    bench, origin = workbench(run, config), run.origin
+    parts = {"test": bench.align(load_orders(run, bench, "test"))}
+    test, ours = parts["test"], None
+    if origin is not None:  # whose training and validation orders are of another market
+        selection = selection_of(run, origin)
+        baselines = told_baselines(bench, origin)
+    else:
+        selection = select_checkpoints(
+            read_validation(run.metrics / "validation.csv", figure),
+            run.checkpoints,
+            count=config.backtest.top,
+            metric=figure,
+            check=load_checkpoint,
+        )
+        parts |= {part: bench.align(load_orders(run, bench, part)) for part in ("train", "valid")}
+        if is_strict:
+            data, orders = bench.sessions.fingerprint, parts["train"].fingerprint
+            ours = TrainingRecord(run=training_id(config), data=data, orders=orders)
+        baselines = make_baselines(bench)
+        for one in baselines.values():
+            if isinstance(one, Baseline):
+                one.fit(parts["train"])
+    is_comparable = origin is None or origin.config.execution.rules == config.execution.rules
 
     def played(name: str, kind: str, playable: Playable, path: Path, log: pd.DataFrame) -> tuple[PolicyResult, Any]:
         """Return the result of a checkpoint, and its figure on each validation order, None where it has no row."""
         rows = log[log["iteration"] == int(path.stem)]
         again = None
-        if len(rows):
-            again = play(bench, playable, valid)
+        if len(rows) and "valid" in parts:
+            again = play(bench, playable, parts["valid"])
             if is_strict:
                 check_score(path, rows.iloc[0].to_dict(), again)
-        known = {"iteration": int(path.stem), "validation_pa": float(rows[figure].iloc[0]) if len(rows) else np.nan}
+        validation = float(rows[figure].iloc[0]) if len(rows) and is_comparable else np.nan
+        known = {"iteration": int(path.stem), "validation_pa": validation}
         made = result(name, kind, test, play(bench, playable, test), **known)
         return made, None if again is None else again.metrics[figure]
 
@@ -128,16 +142,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     path, damaged = find_resumable(run.checkpoints)
     assert path is not None, "a checkpoint was chosen above"
     results.append(played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0])
-    baselines = make_baselines(bench)
-    for name, one in baselines.items():
-        if isinstance(one, Baseline):
-            one.fit(train)
-        results.append(baseline_result(bench, name, one, test))
+    results += [baseline_result(bench, name, one, test) for name, one in baselines.items()]
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
 
-    parts = {"train": train, "valid": valid, "test": test}
     write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
     for one in results:
@@ -148,15 +157,20 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
                 np.save(target, np.asarray(one.inventory, dtype=np.float32))
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
-    _write_tables(folder, results, selection, damaged, config)
+    _write_tables(folder, results, selection, damaged, config, judged_on(run, config))
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
-    noise = validation_noise(rescored, valid, selection.ranked, len(selection.chosen), config.seed)
+    if origin is None:
+        noise = validation_noise(rescored, parts["valid"], selection.ranked, len(selection.chosen), config.seed)
+    else:
+        known = read_json(origin.backtest / "selection.json")
+        noise = {name: known[name] for name in ("standard_error", "correlation", "expected_shrinkage")}
     write_json(
         folder / "selection.json",
         {
             "chosen": [one.policy for one in selection.chosen],
             "excluded": [{"iteration": one.iteration, "reason": one.reason} for one in selection.excluded],
+            "ranked": selection.ranked,
             "damaged": damaged,
             "description": selection.describe(),
             "rules": config.execution.rules.describe(),
@@ -209,11 +223,14 @@ def _write_tables(
     selection: Selection,
     damaged: Mapping[str, str],
     config: RunConfig,
+    about: Sequence[str],
 ) -> None:
+    """Write the tables; `about` are notes that stand before the headline's own."""
     from rlwb.evaluation import headline, metric_table, summary
 
     interval = _interval(config)
     head = headline(results, requested=config.backtest.top, candidates=selection.ranked, **interval)
+    head = dataclasses.replace(head, notes=(*about, *head.notes))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     if lost:
         told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."
@@ -350,6 +367,24 @@ def make_baselines(bench: Workbench, estimates: Mapping[str, Any] | None = None)
     for name, one in made.items():
         if estimates is not None and isinstance(one, Baseline):
             one.load_state_dict(estimates[name])
+    return made
+
+
+def told_baselines(bench: Workbench, origin: RunDirectory) -> dict[str, Any]:
+    """Return the configured baselines with what those of the run `origin` were told by its training days.
+
+    A baseline that needs such estimates, and is not as it was in that run, is a `ConfigError`.
+    """
+    made, known = make_baselines(bench), read_json(origin.backtest / "baselines.json")
+    own = described(origin.config)["baselines"]
+    for (name, one), part in zip(made.items(), described(bench.config)["baselines"], strict=True):
+        if isinstance(one, Baseline) and one.state_dict():
+            if part not in own:
+                raise ConfigError(
+                    f"the baseline {name} is not among those of the run with these settings, and what it needs to know "
+                    "of the training days was not kept; judge it in a run."
+                )
+            one.load_state_dict(known[name])
     return made
 
 

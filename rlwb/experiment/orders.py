@@ -7,6 +7,7 @@ import pandas as pd
 from rlwb.execution import read_orders, write_orders
 from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.origin import on_test_dates
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.run import RunDirectory, update_manifest
 from rlwb.experiment.workbench import Workbench
@@ -23,7 +24,7 @@ def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
     """
     config = config or run.config
     require_trust(config)
-    return Workbench(config, cache_dir=run.path.parent / ".cache")
+    return Workbench(config, cache_dir=run.path.parent / ".cache", is_elsewhere=run.origin is not None)
 
 
 def make_orders(run: RunDirectory, config: RunConfig) -> None:
@@ -34,9 +35,13 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     """
     bench = workbench(run, config)
     bench.check()
-    parts, notes = bench.make_orders()
-    batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
-    notes += unlike(bench.engine, batches)
+    if run.origin is None:
+        parts, notes = bench.make_orders()
+        batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
+        notes += unlike(bench.engine, batches)
+    else:
+        parts, notes = _judged_orders(run, run.origin, bench)
+        bench.align(parts["test"])
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
     settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
     rows = {}
@@ -64,6 +69,24 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     write_json(run.orders / "data.json", found)
     fingerprint = {"market": bench.sessions.fingerprint}
     update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
+
+
+def _judged_orders(
+    run: RunDirectory, origin: RunDirectory, bench: Workbench
+) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Return the orders of an evaluation: its test orders, and those of the run that it judges; and notes in words.
+
+    Bars that the checkpoints were not made for are refused here, before any work.
+    """
+    from rlwb.trainer import find_resumable, load_checkpoint
+
+    path, _ = find_resumable(run.checkpoints)
+    if path is not None:
+        bench.restore(load_checkpoint(path), path)
+    table = bench.make("orders", bench.config.orders)
+    test, left_out = on_test_dates(table, bench.config)
+    own = {part: read_orders(origin.orders / f"{part}.parquet", bench.sessions.calendar) for part in ("train", "valid")}
+    return {**own, "test": test}, [*table.attrs.get("notes", ()), *left_out]
 
 
 def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:

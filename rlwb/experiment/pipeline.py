@@ -23,10 +23,11 @@ import rlwb
 from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import Layer, RunConfig, parse_assignments
+from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
-from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of
+from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
 from rlwb.experiment.training import refuse_shorter
 from rlwb.files import temporary_name
 from rlwb.reading import read_text
@@ -78,6 +79,8 @@ def launch(
         trust(config, beside=None if config_file else run.config)
         require_trust(config, given=trust_code)
         check_config(config)
+        if run.origin is not None:
+            refuse_training_changes(run.origin.config, config)
         # A training of other settings starts anew, so it may be shorter.
         known = run.stage(TRAIN.name).get("settings", {})
         if not differences(known, settings_of(TRAIN, config), ignore=TRAIN.extends):
@@ -88,6 +91,14 @@ def launch(
         name = config_file.stem if config_file else "synthetic"
         run = RunDirectory.create(run_dir or default_run_directory(name), config)
     echo(f"run: {run.path}")
+    see_through(run, config, asked=asked, echo=echo)
+    return run
+
+
+def see_through(
+    run: RunDirectory, config: RunConfig, *, asked: Mapping[str, Any] | None = None, echo: Echo = print
+) -> None:
+    """Run the pipeline to its end and show the headline, or say how to go on after whatever stops it."""
     stop_on_terminate()
     begun = {stage.name: run.stage(stage.name).get("started") for stage in STAGES}
     try:
@@ -104,7 +115,6 @@ def launch(
     lost = [file for name in again for file in run.stage(name).get("made_again") or ()]
     if lost:
         echo(f"Made again, because they were not as the run had left them: {', '.join(lost)}.")
-    return run
 
 
 def _resumed_config(run: RunDirectory, config_file: Path | None, layer: Layer) -> RunConfig:
@@ -164,15 +174,15 @@ def run_pipeline(
     run: RunDirectory,
     config: RunConfig,
     *,
-    stages: Sequence[Stage] = STAGES,
+    stages: Sequence[Stage] | None = None,
     notebooks: Path | None = None,
     asked: Mapping[str, Any] | None = None,
     echo: Echo = print,
 ) -> None:
     """Execute the stages' notebooks in order, skipping those whose result is there and unchanged, and write the report.
 
-    The settings become the run's; `notebooks` is their folder if it is not to be found, and `asked` what the user said
-    to get the settings: a ``file`` and what was ``set`` on top of it.
+    The settings become the run's; `stages` are by default all that it has, `notebooks` is their folder if it is not to
+    be found, and `asked` what the user said to get the settings: a ``file`` and what was ``set`` on top of it.
 
     Raises
     ------
@@ -182,6 +192,7 @@ def run_pipeline(
         For any other, with where it happened.
     """
     folder = notebooks or find_notebooks()
+    stages = stages_of(run) if stages is None else stages
     try:
         with run.lock():
             run.check_space()

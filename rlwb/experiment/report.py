@@ -18,8 +18,9 @@ from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders
+from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.run import Manifest, RunDirectory
-from rlwb.experiment.stages import BACKTEST, ORDERS, STAGES, TRAIN, Stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
@@ -342,7 +343,7 @@ def write_report(run: RunDirectory) -> Path:
         seed=config.seed,
         started=_time(manifest.get("started"))[:16],
         verdict=_verdict(run, config),
-        caveats=list(_caveats(config, data or {}, caveats["caveats"] if caveats else ())),
+        caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
         headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
         figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
@@ -398,6 +399,12 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     return {"answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
 
 
+def _warnings(run: RunDirectory) -> Iterator[str]:
+    """Say beside the answer whether an evaluation's test dates were known to its checkpoints."""
+    if (run.orders / "test.parquet").exists():
+        yield from (note for note in judged_on(run, run.config) if note.startswith(WARNING))
+
+
 def _caveats(config: RunConfig, data: Mapping[str, Any], caveats: Sequence[str]) -> Iterator[str]:
     """Say beside the answer what it holds for, and what in the data may void it."""
     if config.market.name == "synthetic":
@@ -424,7 +431,7 @@ def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:
 
 def _stages(run: RunDirectory) -> Iterator[list[str]]:
     """Yield how each stage ended, when it began and how long it took."""
-    for stage in STAGES:
+    for stage in stages_of(run):
         known = run.stage(stage.name)
         yield [stage.name, known.get("state", "not done"), _time(known.get("started")), str(known.get("seconds") or "")]
 

@@ -160,6 +160,12 @@ class RunDirectory:
         if self._is_foreign():
             raise ConfigError(f"{self.path} exists and is not a run; choose another directory.")
 
+    @property
+    def origin(self) -> RunDirectory | None:
+        """What an evaluation keeps of the run that it judges; None in a run that trains for itself."""
+        kept = RunDirectory(self.path / "origin")
+        return kept if (kept.path / "config.yaml").is_file() else None
+
     def check_space(self) -> None:
         """Refuse a directory that cannot be written to or that lies on a full disk."""
         try:

@@ -67,7 +67,7 @@ ORDERS = Stage(
     name="orders",
     notebook="01_orders.ipynb",
     depends=("market", "orders", "split", "seed", "execution.rules.lot_size", "execution.rules.price_field"),
-    inputs=(),
+    inputs=("origin/orders/*.parquet",),
     outputs=("orders",),
 )
 
@@ -89,7 +89,7 @@ BACKTEST = Stage(
     inputs=(
         *("orders/train.parquet", "orders/valid.parquet", "orders/test.parquet"),
         *("checkpoints/*.pt", "checkpoints/teacher/*.pt"),
-        *("metrics/validation.csv", "metrics/teacher/validation.csv"),
+        *("metrics/validation.csv", "metrics/teacher/validation.csv", "origin/backtest/*.json"),
     ),
     outputs=("backtest",),
     after=(ORDERS, TRAIN),
@@ -106,6 +106,11 @@ STABILITY = Stage(
 
 STAGES = (ORDERS, TRAIN, BACKTEST, STABILITY)
 """In the order of a run."""
+
+
+def stages_of(run: RunDirectory) -> tuple[Stage, ...]:
+    """Return the stages of a run; an evaluation does not train."""
+    return tuple(stage for stage in STAGES if stage is not TRAIN or run.origin is None)
 
 
 def settings_of(stage: Stage, config: RunConfig) -> dict[str, Any]:
@@ -263,6 +268,8 @@ def _note_hashes(stage: Stage, run: RunDirectory) -> None:
 
 def _require_earlier(stage: Stage, run: RunDirectory, config: RunConfig) -> None:
     for earlier in stage.after:
+        if earlier is TRAIN and run.origin is not None:  # another run did it
+            continue
         if is_unchanged(earlier, run, config):
             continue
         name, known = earlier.name, run.stage(earlier.name)

@@ -137,19 +137,24 @@ def verify_run(run: RunDirectory) -> Verification:
         if run.stage(ORDERS.name).get("state") != "finished":
             result.notes.append("orders and what follows; the stage orders is not finished")
             return result
+        if run.origin is not None:  # an evaluation, whose checkpoints another run has scored
+            for name in ("origin", "checkpoints", "metrics"):
+                shutil.copytree(run.path / name, again.path / name)
+            result.notes.append("the validation, which is that of the run that is judged")
         make_orders(again, config)
         found = read_json(again.path / "manifest.json")["data"]["market"]
         if known.get("data", {}).get("market") != found:
             stored = known.get("data", {}).get("market")
             result.disagreements.append(Disagreement("manifest.json", None, "data.market", stored, found))
         _compare_folder(run, again, "orders", result)
-        if run.stage(TRAIN.name).get("state") != "finished":
+        if run.origin is None and run.stage(TRAIN.name).get("state") != "finished":
             result.notes.append("validation and backtest; the stage train is not finished")
             return result
         shutil.rmtree(again.orders)
         shutil.copytree(run.orders, again.orders)
         try:
-            _score_validation(run, again, result)
+            if run.origin is None:
+                _score_validation(run, again, result)
             if run.stage(BACKTEST.name).get("state") != "finished":
                 result.notes.append("the backtest; its stage is not finished")
                 return result

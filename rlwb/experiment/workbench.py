@@ -29,7 +29,7 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
 from rlwb.parts import Part, load, make
-from rlwb.record import MARKET, ORIGIN, TrainingRecord, check_record, differences
+from rlwb.record import ACTING, MARKET, ORIGIN, TrainingRecord, check_record, differences
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
 
@@ -48,12 +48,14 @@ _OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_i
 class Workbench:
     """What a configuration asks for, each part made when it is first used.
 
-    Prepared panels are kept in the folder `cache_dir`; without one, bars are prepared anew each time.
+    Prepared panels are kept in the folder `cache_dir`; without one, bars are prepared anew each time. With
+    `is_elsewhere`, policies may have been trained under other rules (`rlwb.record.ACTING`).
     """
 
-    def __init__(self, config: RunConfig, *, cache_dir: Path | None = None) -> None:
+    def __init__(self, config: RunConfig, *, cache_dir: Path | None = None, is_elsewhere: bool = False) -> None:
         self.config = config
         self.cache_dir = cache_dir
+        self.is_elsewhere = is_elsewhere
         self._latest: MarketFeatures | None = None
 
     def make(self, kind: str, part: Part, **provided: Any) -> Any:
@@ -215,7 +217,7 @@ class Workbench:
         path: Path,
         *,
         teacher: bool = False,
-        names: Collection[str] = MARKET,
+        names: Collection[str] | None = None,
         origin: TrainingRecord | None = None,
     ) -> tuple[Learner, MarketFeatures]:
         """Return the policy of a checkpoint, or its `teacher`, and the features normalised as in its training.
@@ -223,8 +225,8 @@ class Workbench:
         Parameters
         ----------
         names
-            Names of the record that must agree with this workbench: `rlwb.record.MARKET` by default; ``ACTING`` there
-            lets a policy act under other rules than those of its training.
+            Names of the record that must agree with this workbench: by default `rlwb.record.MARKET`, or ``ACTING`` if
+            the workbench is elsewhere, which lets a policy act under other rules than those of its training.
         origin
             The training that the checkpoint must be of, where only that one will do.
 
@@ -259,6 +261,7 @@ class Workbench:
                     "trained with."
                 )
         here = record_of(self.simulator, self.state_interpreter(features), self.action_interpreter)
+        names = names or (ACTING if self.is_elsewhere else MARKET)
         check_record(record, here, what, names=names)
         learner = self.teacher(features) if teacher else self.learner(features)
         learner.load_state_dict(state["vessel"]["policy"])

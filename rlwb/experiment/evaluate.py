@@ -1,0 +1,129 @@
+"""``rlwb evaluate``: the checkpoints of a finished run judged on other dates, orders, bars or rules, without training.
+
+An evaluation is a directory like a run's, without the stage train. It keeps copies of what it judges: checkpoints and
+metrics in the places of a run, and in the folder ``origin`` the run's configuration and orders, what its baselines were
+told, and which checkpoints it chose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rlwb.errors import CheckpointError, ConfigError
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.origin import refuse_training_changes
+from rlwb.experiment.own_code import require_trust, trust
+from rlwb.experiment.pipeline import check_config, see_through
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import BACKTEST, inputs_of
+from rlwb.experiment.yamlfile import read_yaml
+from rlwb.files import atomic_path, write_json
+from rlwb.reading import read_json, read_table
+
+
+def launch_evaluation(
+    path: Path,
+    config_file: Path | None,
+    changes: Sequence[str],
+    run_dir: Path | None,
+    *,
+    trust_code: bool = False,
+    echo: Callable[[str], None] = print,
+) -> RunDirectory:
+    """Do what ``rlwb evaluate`` asks for: judge the run in `path`, whose files stay as they are, in another directory.
+
+    Parameters
+    ----------
+    config_file, changes
+        Parameters and assignments on top of the run's own.
+    run_dir
+        The evaluation's directory; None makes one beside the run.
+    trust_code
+        Run the code that the run names, wherever it is from.
+    """
+    run = RunDirectory.open(path)
+    layers = [] if config_file is None else [Layer(str(config_file), read_yaml(config_file), config_file.parent)]
+    config = evaluated(run, *layers, parse_assignments(changes))
+    trust(config, beside=run.config)
+    require_trust(config, given=trust_code)
+    check_config(config)
+    evaluation = begin_evaluation(run, config, run_dir)
+    echo(f"evaluation: {evaluation.path}")
+    see_through(evaluation, config, echo=echo)
+    return evaluation
+
+
+def evaluated(run: RunDirectory, *changes: Layer) -> RunConfig:
+    """Return the configuration of an evaluation of a run: the run's own, with `changes` of what judging depends on.
+
+    Without other test dates those of the run are kept.
+
+    Raises
+    ------
+    ConfigError
+        For a change of anything else, naming it, and for a run without a finished backtest.
+    """
+    if run.origin is not None:
+        raise ConfigError(f"{run.path} is an evaluation itself; name the run that it judges.")
+    known = run.stage(BACKTEST.name)
+    if known.get("state") != "finished" or known.get("inputs") != inputs_of(BACKTEST, run):
+        raise ConfigError(
+            f"{run.path} has no finished backtest of the files that are there, so no checkpoints are chosen; "
+            f"finish it first. {run.how_to_resume()}"
+        )
+    own = run.config
+    config = RunConfig.load(run.path / "config.yaml", *changes)
+    refuse_training_changes(own, config)
+    test: Any = config.split.test
+    if test == own.split.test:
+        dates = read_table(run.orders / "test.parquet", "order_id")["date"]
+        test = (f"{dates.min():%Y-%m-%d}", f"{dates.max():%Y-%m-%d}")
+    elif isinstance(test, (int, float)):
+        raise ConfigError(
+            f"split.test is {test}, a share; an evaluation needs the first and the last date to judge on."
+        )
+    return config.model_copy(update={"split": dataclasses.replace(config.split, test=test)})
+
+
+def begin_evaluation(run: RunDirectory, config: RunConfig, run_dir: Path | None = None) -> RunDirectory:
+    """Make the directory of an evaluation, with copies of what it judges.
+
+    Raises
+    ------
+    CheckpointError
+        When the checkpoints that the run chose are not there any more.
+    """
+    from rlwb.trainer import find_resumable
+
+    chosen = read_json(run.backtest / "selection.json")["chosen"]
+    last, _ = find_resumable(run.checkpoints)
+    names = {f"{int(name.rpartition('-')[2]):04d}.pt" for name in chosen} | ({last.name} if last else set())
+    missing = [name for name in sorted(names) if not (run.checkpoints / name).is_file()]
+    if missing:
+        raise CheckpointError(f"{run.checkpoints / missing[0]}, which the backtest chose, is gone; restore it.")
+    evaluation = RunDirectory.create(run_dir or _beside(run), config)
+    origin = RunDirectory(evaluation.path / "origin")
+    kept = {f"checkpoints/{name}": evaluation for name in names}
+    for folder in ("metrics", "checkpoints/teacher"):
+        files = (path for path in (run.path / folder).rglob("[!.]*") if path.is_file() and not path.is_symlink())
+        kept |= {path.relative_to(run.path).as_posix(): evaluation for path in files}
+    kept |= dict.fromkeys(("orders/train.parquet", "orders/valid.parquet"), origin)
+    kept |= dict.fromkeys(("backtest/baselines.json", "backtest/selection.json"), origin)
+    for name, place in kept.items():
+        with atomic_path(place.path / name) as target:
+            shutil.copyfile(run.path / name, target)
+    origin.save_config(run.config)
+    write_json(origin.path / "run.json", {"path": str(run.path)})
+    return evaluation
+
+
+def _beside(run: RunDirectory) -> Path:
+    """Return a new path beside a run, named after it."""
+    names = (f"{run.path.name}-evaluation{'' if number == 1 else f'-{number}'}" for number in count(1))
+    return next(path for name in names if not (path := run.path.parent / name).exists())
