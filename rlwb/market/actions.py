@@ -29,7 +29,9 @@ RATIOS = sorted(
 _PRICE_TOLERANCE = 0.04
 #: How far turnover in money may lie from the usual, as a factor: a split leaves it as it is, news does not.
 _TURNOVER_TOLERANCE = 3.0
-#: Earlier sessions that make the usual volume.
+#: How much wider than usual the ranges of bars may be, as a factor: on news they widen, after a split they do not.
+_RANGE_TOLERANCE = 2.0
+#: Earlier sessions that make the usual volume and range.
 _USUAL_SESSIONS = 5
 COLUMNS = ("instrument", "date", "previous_date", "split", "ratio", "close_before", "open_after", "volume_ratio")
 
@@ -71,9 +73,10 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
     """Return the sessions that open as after a split, a bonus issue or a joining of shares.
 
     A session is listed when its first price is within 4 % of the last close divided by a ratio of small whole numbers
-    (`RATIOS`), and its volume a tick, over the median of up to five sessions before, lies nearer to that ratio than to
-    no change and within a factor of 3 of it. So a price that halves on news, with many times the usual turnover, is not
-    listed, nor is anything that has no volume, nor what is explained by factors, where the sessions have them.
+    (`RATIOS`), its volume a tick, over the median of up to five sessions before, lies nearer to that ratio than to no
+    change and within a factor of 3 of it, and the ranges of its bars are less than twice the usual. So a price that
+    halves on news, with many times the usual turnover or wide bars, is not listed, nor is anything that has no volume,
+    nor what is explained by factors, where the sessions have them.
 
     Returns
     -------
@@ -92,10 +95,11 @@ def suspected_splits(sessions: Sessions, levels: Levels | None = None) -> pd.Dat
         steps = np.log(ratios)
         nearest = np.searchsorted((steps[1:] + steps[:-1]) / 2, fall)
         close_to = np.abs(fall - steps[nearest]) <= np.log1p(_PRICE_TOLERANCE)
-        grown = volume[later] / _usual(volume, later, sessions.first[later])
+        grown = volume[later] / usual_of(volume, later, sessions.first[later])
         turnover = np.abs(np.log(grown / ratios[nearest]))
+        wider = levels.range[later] / usual_of(levels.range, later, sessions.first[later])
         inverse = (turnover < np.abs(np.log(grown))) & (turnover <= np.log(_TURNOVER_TOLERANCE))
-    found = close_to & inverse
+    found = close_to & inverse & ~(wider > _RANGE_TOLERANCE)
     rows = later[found]
     values = (
         sessions.instruments[rows].astype(object),
@@ -122,8 +126,8 @@ def describe_splits(table: pd.DataFrame) -> str:
     return "\n".join([*lines, KINDS["split_suspected"].advice + "."])
 
 
-def _usual(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return the median volume of up to `_USUAL_SESSIONS` sessions of the instrument before each of `rows`."""
+def usual_of(volume: np.ndarray, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Return the median of up to `_USUAL_SESSIONS` sessions of the instrument before each of `rows`."""
     before = rows[:, None] - np.arange(1, _USUAL_SESSIONS + 1)[None, :]
     values = np.where(before >= first[:, None], volume[np.maximum(before, 0)], np.nan)
     values = np.sort(values, axis=1)  # NaN comes last

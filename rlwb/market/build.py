@@ -19,6 +19,10 @@ from rlwb.market.fitness import fitness_of_sessions
 from rlwb.market.references import Levels, levels_of
 from rlwb.market.sessions import Sessions, join_sessions
 from rlwb.market.soundness import coverage, inspect_sessions, inspect_ticks
+from rlwb.market.suspects import tell_suspects
+from rlwb.market.traits import traits_of
+
+_EDGES = (np.minimum, np.maximum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,8 @@ class PanelBuilder:
         self.report, self._files = report, files
         self._parts, self._calendar, self._building = parts, calendar, building
         self._levels: list[Levels] = []
+        self._traits: list[pd.DataFrame] = []
+        self._shifted: set[tuple[str, int]] = set()
         self._tables: list[pd.DataFrame] = []
         self._dropped_before: dict[str, int] = {}
         self._read_before = 0
@@ -105,12 +111,14 @@ class PanelBuilder:
             cleaning = self._clean(bars, self.report, check)
             first, count = (cleaning if count == 0 else None), count + 1
         ends = check.validate(self.report)
+        self._shifted = check.clock.shifted
         again = CalendarCheck(self._calendar)  # what it counts is known
         for cleaning in [first] if first else (self._clean(bars, Report(), again) for bars in self._parts()):
             cleaning.report = self.report
             part = self._lay(cleaning, ends)
             if len(part):
                 self._levels.append(levels_of(part))
+                self._traits.append(traits_of(part))
                 yield part
         self._refuse()
 
@@ -124,7 +132,10 @@ class PanelBuilder:
             dropped = {kind: count - self._dropped_before.get(kind, 0) for kind, count in dropped.items()}
         self.report.fitness = fitness_of_sessions(table, self._calendar, rows, dropped)
         levels = Levels(*map(np.concatenate, zip(*self._levels, strict=True)))
+        traits = pd.concat(self._traits, ignore_index=True)
         inspect_sessions(panel, levels, table, self.report, self._files)
+        shifted = [key in self._shifted for key in zip(table["instrument"], table["day"], strict=True)]
+        tell_suspects(table.assign(shifted=shifted), levels, traits, panel.factor, self._calendar, self.report)
         return self.report
 
     def coverage(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -132,7 +143,10 @@ class PanelBuilder:
         return coverage(self._table())
 
     def _table(self) -> pd.DataFrame:
-        columns = ("instrument", "day", "length", "bars", "priced", "zeros", "kept", "stamp", "source", "row")
+        columns = [
+            *("instrument", "day", "length", "bars", "priced", "zeros", "first", "last", "total", "exchanged", "kept"),
+            *("stamp", "source", "row"),
+        ]
         return pd.concat(self._tables or [pd.DataFrame(columns=columns)], ignore_index=True)
 
     def whole(self) -> Sessions:
@@ -171,7 +185,16 @@ class PanelBuilder:
 
         report.tell("sparse_session", np.flatnonzero(sparse), describe)
         columns = {"instrument": bars.names.astype(object)[bars.code[first]], "day": days, "length": length}
+        edges = np.where(bars.priced, tick, calendar.num_ticks), np.where(bars.priced, tick, -1)
+        begin, end = (
+            edge.reduceat(ticks, first) if len(first) else ticks for edge, ticks in zip(_EDGES, edges, strict=True)
+        )
         columns |= {"bars": np.bincount(row, minlength=len(first)), "priced": count, "zeros": zeros, "kept": ~sparse}
+        columns |= {"first": begin, "last": end}
+        columns |= {"total": np.bincount(row, np.nan_to_num(bars.values["volume"]), len(first))}
+        columns |= {
+            "exchanged": [cleaning.exchanged.get(key, "") for key in zip(names.tolist(), days.tolist(), strict=True)]
+        }
         columns |= {"stamp": bars.stamp[first], "source": bars.source[first], "row": bars.row[first]}
         self._tables.append(pd.DataFrame(columns))
         kept = np.flatnonzero(~sparse[row])

@@ -12,10 +12,13 @@ import numpy as np
 from rlwb.errors import DataError
 from rlwb.market.bars import DAY, Bars
 from rlwb.market.calendar import Calendar, text_of
+from rlwb.market.clocks import ClockCheck
 from rlwb.market.findings import Finding, Report
 from rlwb.market.schema import PRICES, QUOTES, SIZES, TRADE_PRICES
 
 _SECOND = 1_000_000
+#: Bars without a range, and their share of a session, from which on columns may be exchanged; share that must fit then.
+_FEWEST, _MANY, _MOSTLY = 3, 0.2, 0.98
 #: Share of bars between ticks from which on the bars are of another length than the ticks.
 _MAX_OFF_GRID = 0.2
 #: Share of sessions with a bar at an edge that is taken for all of them.
@@ -88,6 +91,10 @@ class Cleaning:
         self.report, self.files = report, files
         #: Bars whose high or low is not the source's own, bool of shape ``(bars,)``.
         self.widened = np.zeros(len(bars), dtype=bool)
+        #: By how many minutes each bar's session is late (`rlwb.market.clocks`), int of shape ``(bars,)``.
+        self.late = np.zeros(len(bars), dtype=np.int64)
+        #: What columns stand for each other, by instrument and day (since 1970) of the sessions where some do.
+        self.exchanged: dict[tuple[str, int], str] = {}
 
     def find(self, kind: str, mask: np.ndarray) -> None:
         """Count the bars of `mask`, and list them while there is room."""
@@ -104,7 +111,7 @@ class Cleaning:
             self.find(kind, mask)
             keep = np.flatnonzero(~mask)
             self.bars, self.at = self.bars.take(keep), Place(*(part[keep] for part in self.at))
-            self.widened = self.widened[keep]
+            self.widened, self.late = self.widened[keep], self.late[keep]
 
     def repair(self, volume_multiplier: float) -> None:
         """Make impossible prices, quotes and volumes missing, widen ranges, and bring volume to shares."""
@@ -124,6 +131,8 @@ class Cleaning:
         top, bottom = np.fmax.reduce(trade), np.fmin.reduce(trade)
         self.widened = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
         self.find("high_low", self.widened)
+        if self.widened.any():
+            self._see_columns(values)
         values["high"] = np.where(self.widened, top, values["high"])
         values["low"] = np.where(self.widened, bottom, values["low"])
         if "bid" in values and "ask" in values:
@@ -136,6 +145,22 @@ class Cleaning:
         self.find("volume_missing", np.isnan(values["volume"]) & np.isfinite(values["close"]))
         values["volume"] = values["volume"] * volume_multiplier
         self.bars = replace(self.bars, values=values)
+
+    def _see_columns(self, values: Mapping[str, np.ndarray]) -> None:
+        """Note sessions in many of whose bars the range is none, and would be with two columns exchanged.
+
+        `values` are those of the bars, before ranges are widened.
+        """
+        day, code = self.at.day, self.bars.code
+        begins = np.append(True, (np.diff(code) != 0) | (np.diff(day) != 0))
+        session, first = np.cumsum(begins) - 1, np.flatnonzero(begins)
+        wrong = np.bincount(session, self.widened, len(first))
+        sessions = np.flatnonzero(wrong >= np.maximum(_FEWEST, _MANY * np.bincount(session, minlength=len(first))))
+        for number in sessions.tolist():
+            bars = {name: values[name][session == number] for name in (*TRADE_PRICES, "volume")}
+            if text := _exchanged(bars):
+                at = first[number]
+                self.exchanged[str(self.bars.names[code[at]]), int(day[at])] = text
 
     def undo_adjustment(self) -> None:
         """Turn adjusted prices and sizes into those that were traded; bars without a factor lose both."""
@@ -152,6 +177,35 @@ class Cleaning:
         values |= {name: column / scale for name, column in values.items() if name in PRICES}
         values |= {name: column * scale for name, column in values.items() if name in SIZES}
         self.bars = replace(self.bars, values=values)
+
+
+def _exchanged(bars: Mapping[str, np.ndarray]) -> str:
+    """Return which columns of a session stand for others, in words; empty where no order fits nearly all bars."""
+    columns = {name: bars[name] for name in TRADE_PRICES}
+    for other in (None, *TRADE_PRICES):
+        tried = {name: bars["volume"] if name == other else values for name, values in columns.items()}
+        top, bottom = np.fmax.reduce([*tried.values()]), np.fmin.reduce([*tried.values()])
+        moved = (top > bottom) & (top < bottom * 2)
+        if moved.sum() < _FEWEST or moved.sum() < _MOSTLY * (top > bottom).sum():
+            continue
+        rank = {
+            name: (np.mean(tried[name][moved] >= top[moved]), np.mean(tried[name][moved] <= bottom[moved]))
+            for name in tried
+        }
+        high, low = max(rank, key=lambda name: rank[name][0]), max(rank, key=lambda name: rank[name][1])
+        if min(rank[high][0], rank[low][1]) < _MOSTLY:
+            continue
+        if other is not None:
+            return f"{other} and volume are exchanged"
+        rest = [name for name in TRADE_PRICES if name not in (high, low)]
+        joins = [np.nansum(np.abs(tried[a][1:] - tried[b][:-1])) for a, b in (rest, rest[::-1])]
+        opening, close = rest if joins[0] <= joins[1] else rest[::-1]
+        true = {high: "high", low: "low", opening: "open", close: "close"}
+        moved_names = [name for name in TRADE_PRICES if true[name] != name]
+        if len(moved_names) == 2:
+            return f"{moved_names[0]} and {moved_names[1]} are exchanged"
+        return ", ".join(f"{name} holds {true[name]}" for name in moved_names)
+    return ""
 
 
 def _wrong(kind: str, bar: Mapping[str, float]) -> tuple[str, float]:
@@ -177,10 +231,11 @@ def _wrong(kind: str, bar: Mapping[str, float]) -> tuple[str, float]:
 
 
 class CalendarCheck:
-    """The fit of all bars to a calendar's label, ticks, dates and closes: counted in parts, decided at last."""
+    """The fit of all bars to a calendar's hours, label, ticks, dates and closes: counted in parts, decided at last."""
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
+        self.clock = ClockCheck(calendar)
         self._count: Counter[Hashable] = Counter()
         self._first: dict[Hashable, str] = {}
         self._gaps = np.zeros(calendar.num_ticks + 1, dtype=np.int64)
@@ -203,6 +258,7 @@ class CalendarCheck:
             first, last = np.array(calendar.covers, dtype="datetime64[D]")
             self._see("outside", cleaning, (dates < first) | (dates > last))
         cleaning.drop("closed_day", ~calendar.is_open(dates))
+        cleaning.late = self.clock.see(cleaning)
         self._see_edges(cleaning)
         cleaning.drop("auction", cleaning.at.edge)
         cleaning.drop("off_session", ~cleaning.at.inside)
@@ -219,12 +275,13 @@ class CalendarCheck:
         """Count sessions, and by segment those with a bar at the edge of the other label, and at that of their own."""
         calendar, at = self._calendar, cleaning.at
         session = cleaning.bars.code.astype(np.int64) * 2**32 + at.day
-        self._count["sessions"] += len(np.unique(session))
+        on_time = np.abs(cleaning.late) * 60 <= calendar.tick_seconds  # the other label is a shift by one tick
+        self._count["sessions"] += len(np.unique(session[on_time]))
         for index in range(len(calendar.segments)):
             ticks = np.flatnonzero(calendar.segment == index)
-            foreign = at.edge & (at.segment == index)
+            foreign = at.edge & (at.segment == index) & on_time
             self._see(("foreign", index), cleaning, foreign, len(np.unique(session[foreign])))
-            own = at.inside & at.on_grid & (at.tick == (ticks[0] if calendar.label == "start" else ticks[-1]))
+            own = at.inside & at.on_grid & (at.tick == (ticks[0] if calendar.label == "start" else ticks[-1])) & on_time
             self._count["own", index] += len(np.unique(session[own]))
 
     def see_closes(self, cleaning: Cleaning) -> None:
@@ -237,8 +294,8 @@ class CalendarCheck:
         ticks = calendar.num_ticks if calendar.infer_early_close_minutes else 0
         breadth = np.zeros((len(days), 2, ticks), dtype=np.int32)
         if ticks:
-            priced, traded = cleaning.bars.priced, np.isfinite(cleaning.bars.values["close"])
-            traded &= cleaning.bars.values["volume"] != 0
+            priced, traded = cleaning.bars.priced & (cleaning.late == 0), np.isfinite(cleaning.bars.values["close"])
+            traded &= (cleaning.bars.values["volume"] != 0) & (cleaning.late == 0)
             key = np.searchsorted(days, cleaning.at.day) * ticks + cleaning.at.tick
             for layer, mask in enumerate((priced, traded)):
                 breadth[:, layer] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
@@ -288,10 +345,10 @@ class CalendarCheck:
                 other = "end" if calendar.label == "start" else "start"
                 report.add("label_suspect", foreign, f"{first['foreign', index]}, try label={other!r}", value=foreign)
         days = np.array(sorted(self._breadth), dtype=np.int64)
-        return days, self._closes(days, report, closing_auction)
+        return days, self._closes(days, report, closing_auction, self.clock.conclude(report))
 
-    def _closes(self, days: np.ndarray, report: Report, closing_auction: bool) -> np.ndarray:
-        """Return each day's ticks, and report early closes."""
+    def _closes(self, days: np.ndarray, report: Report, closing_auction: bool, shifted: np.ndarray) -> np.ndarray:
+        """Return each day's ticks, and report early closes; none is inferred on days whose bars are `shifted`."""
         calendar, dates = self._calendar, days.astype("datetime64[D]")
         stated, ends = self._stated(days)
         for row in np.flatnonzero(stated).tolist():
@@ -300,6 +357,7 @@ class CalendarCheck:
             priced, traded = np.stack([self._breadth[day] for day in days.tolist()], axis=1)
             silent = traded.sum(axis=1) == 0  # an index never has volume
             length, trusted = _early_lengths(np.where(silent[:, None], priced, traded), calendar, closing_auction)
+            trusted &= ~np.isin(days, shifted)
             ends = np.where(trusted & ~stated, length, ends)
             for row in np.flatnonzero(trusted & ~stated).tolist():
                 close = text_of(int(calendar.tick_start[ends[row] - 1]) + calendar.tick_seconds)

@@ -36,6 +36,17 @@ closed_day | bars | dropped | fault | on a weekend or a day the calendar calls c
 off_session | bars | dropped | note | outside the session's segments | correct the calendar if they belong to it
 auction | bars | dropped | note | stamped at the session's edge, outside its ticks (auctions) \
     | correct the calendar (hours, label) if they belong to the session
+off_session_many | bars | noted | fault | outside the session on days whose session lacks bars (which are counted \
+    by off_session too) | set the hours and the zone of the calendar, or --source-timezone at the import
+clock_shifted | sessions | noted | fault | lie earlier or later than the calendar's hours: as many bars outside at one \
+    end as are missing at the other | set the zone of the stamps (--source-timezone), and import the sessions again; \
+    an hour for months is summer time; if the hours of these days were others, leave the days out
+instrument_outside | instruments | noted | fault | no bar lies inside the session \
+    | set the calendar of its market or the zone of its stamps, or leave it out
+daily_bars | instruments | noted | fault | one bar a day: daily bars | leave it out, or fetch bars of the ticks' length
+hours_missing | days | noted | fault | hardly anybody trades in the first or the last half hour or more, not like an \
+    early close beside a holiday | fetch the days again, or check the clock; state the day in early_closes if it \
+    closed early
 off_grid | bars | dropped | fault | stamp not on the tick grid \
     | correct the calendar (label, bar length), or move near ones onto it (round_seconds)
 stamp_rounded | bars | repaired | note | stamp beside the tick grid (moved onto it, as round_seconds asks)
@@ -68,14 +79,34 @@ early_close_stated | dates | noted | note | closed early as the calendar states
 early_close_inferred | dates | noted | note | closed early (nothing traded later)
 no_volume | sessions | noted | note | nothing traded: all volumes are 0 or missing
 zero_volume | bars | noted | note | a price and a volume of 0 | nothing; a volume cap fills nothing there
+range_without_volume | bars | noted | fault | high above low and a volume of 0: volume was lost \
+    | ask another source for the volume; caps, VWAP and POV use it. Leave it empty for an index or a rate
+volume_lost | sessions | noted | fault | the price moves and all volumes are 0 or missing \
+    | ask another source for the volume; caps, VWAP and POV use it. Leave an index out
+volume_running_total | sessions | noted | fault | volume never falls within the session: a running total of the day \
+    | subtract the volume of the bar before
+volume_units | sessions | noted | fault | volume is on another scale than on the days around, and the price's range \
+    is not | bring it to one unit (lots of 100 to shares), or leave the days out
+session_copied | sessions | noted | fault | repeats another session of the instrument, bar for bar \
+    | fetch the day again
+session_twin | sessions | noted | fault | repeats that of another instrument, bar for bar, or up to a constant factor \
+    | leave one of the two out, or fetch it again; orders would count twice
+columns_exchanged | sessions | noted | fault | columns of prices or volume stand for each other \
+    | name the columns as they are (--column theirs=ours), and import again
+session_reversed | sessions | noted | fault | the bars run backwards in time | sort the source, or fetch the day again
+bars_missing | sessions | noted | fault | far fewer bars than the instrument usually has | fetch the days again
 stale | runs | noted | note | all prices of an hour or more in a row are one and the same \
     | see whether it was halted, locked at a price limit, or the feed stood still
 outlier | bars | noted | fault | a price far from its neighbours on both sides, which return \
     | compare with another source; a bad print moves the benchmark and is a price nobody could trade at
-jump | bars | noted | fault | the close moves over 10 % within a session and stays \
+jump | bars | noted | fault | the close moves over 10 % within a session and stays, with no more volume than usual \
     | compare with another source; leave the day out if it is not real
-price_jump | sessions | noted | fault | opens over 30 % away from the last close, not like a split \
-    | compare with another source; a change of units or of the instrument behind the id looks so
+price_jump | sessions | noted | fault | opens over 30 % away from the last close, not like a split, nor as busy as on \
+    news | compare with another source; a change of units or of the instrument behind the id looks so
+price_move | moves | noted | note | the price moves that far on a busy day or after weeks without trading, as on news \
+    | compare with another source if in doubt
+price_units | sessions | noted | fault | prices are on another scale than before and after \
+    | bring them to one unit (pence to pounds), or leave the days out
 factor_contradicted | sessions | noted | fault | the factor changes by a fifth or more and the price does not \
     (are prices adjusted?) | set prices='adjusted' if they are
 split_suspected | sessions | noted | fault | opens like after a split, by price and volume (not adjusted; see \
@@ -138,10 +169,12 @@ class Finding(NamedTuple):
     file: str | None = None  # where the bar came from
     row: int | None = None  # there, counted from 1
     value: float = float("nan")  # the price, volume, return, ratio or number that it is about
+    last: str | None = None  # the last date of several in a row, of which `date` is the first
 
     def place(self) -> str:
         """Return where it is and what it is, in words: ``A 2024-01-03 10:05:00 (a.csv row 6): close``."""
-        where = " ".join(part for part in (self.instrument, self.stamp or self.date) if part)
+        span = f"{self.date} to {self.last}" if self.last else self.stamp or self.date
+        where = " ".join(part for part in (self.instrument, span) if part)
         origin = f"{self.file or ''}{'' if self.row is None else f' row {self.row}'}"
         if origin:
             where = f"{where} ({origin})" if where else origin

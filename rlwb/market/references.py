@@ -59,6 +59,7 @@ class Levels(NamedTuple):
     close: np.ndarray  # last valid close
     volume: np.ndarray  # of all ticks, 0 where none is stated
     tick_volume: np.ndarray  # mean of the ticks that state one; NaN where it is 0
+    range: np.ndarray  # mean log of high over low of the ticks that have both; NaN where it is 0
 
 
 def levels_of(sessions: Sessions) -> Levels:
@@ -68,6 +69,7 @@ def levels_of(sessions: Sessions) -> Levels:
         _by_block(last_valid, sessions.fields["close"]),
         _by_block(lambda volume: np.nansum(volume, axis=1), sessions.fields["volume"]),
         _mean_volume(sessions),
+        _by_block(_mean_range, sessions.fields["high"], sessions.fields["low"]),
     )
 
 
@@ -116,6 +118,14 @@ def _mean_volume(sessions: Sessions) -> np.ndarray:
         return np.where(value > 0, value, np.nan)
 
     return _by_block(mean, sessions.fields["volume"])
+
+
+def _mean_range(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Return each row's mean log of high over low; NaN where it is 0."""
+    with np.errstate(invalid="ignore"):
+        span = np.log(high / low)
+        value = np.nansum(span, axis=1) / np.isfinite(span).sum(axis=1)
+    return np.where(value > 0, value, np.nan)
 
 
 def _earlier(sessions: Sessions, values: np.ndarray, *, shares: bool = False) -> np.ndarray:

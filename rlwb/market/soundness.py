@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from rlwb.market.actions import price_ratio, suspected_splits
+from rlwb.market.actions import price_ratio, suspected_splits, usual_of
 from rlwb.market.bars import Bars
 from rlwb.market.calendar import text_of
 from rlwb.market.findings import Finding, Report, counted
@@ -15,19 +15,28 @@ from rlwb.market.references import Levels
 from rlwb.market.schema import QUOTES
 from rlwb.market.sessions import Sessions
 
+#: Volume over the median of so many bars on either side from which on a move is one of news, unless it doubles the
+#: price or halves it.
+BUSY, _REACH = 3.0, 5
+BEYOND_NEWS = float(np.log(2.0))
 #: Log return within a session beyond which a move that stays is told: 10 %.
 JUMP = float(np.log(1.1))
 #: Move overnight beyond which it is told: 30 %.
 OVERNIGHT = 0.3
-#: A price is an outlier when it leaves both neighbours by this many robust deviations of the session's returns, and at
-#: least by 2 %. The deviation is 1.4826 times the median absolute return, that of a normal law.
+#: A price is an outlier when it leaves both neighbours by this many robust deviations of the session's returns, by 2 %,
+#: and by four times the widest bar around. The deviation is 1.4826 times the median absolute return that is not 0.
 OUTLIER_DEVIATIONS = 20.0
 OUTLIER_LEAST = float(np.log(1.02))
+#: Volume and range of a session over the usual from which on it is one of news; days after which any price may be.
+BUSY_DAY, WIDE_DAY, LONG_AWAY = 1.5, 1.2, 14
 #: Minutes after which a price that stands still is stale.
 STALE_MINUTES = 60.0
 #: Log ratio of volumes from one day to the next beyond which it is told, and of factors that are not in the price.
 _BREAK = float(np.log(8.0))
 _STATED = float(np.log(1.2))
+#: Share of a change in log volume by which ranges may change too: they do on busy days, not where the unit changes.
+_QUIET = 0.3
+_MARKET = 3
 #: Share of the instruments that must trade on a day for the others to be missing.
 _MOST_OTHERS = 0.5
 
@@ -63,6 +72,18 @@ def inspect_ticks(
         return bars.finding("zero_volume", at[row, np.argmax(idle[row])], files, what, zeros[row])
 
     report.tell("zero_volume", np.flatnonzero(zeros), zero_volume, count=zeros.sum())
+
+    some = (panel.fields["volume"] > 0).any(axis=1, keepdims=True)
+    unpaid = idle & (panel.fields["high"] > panel.fields["low"]) & some
+    ranges = unpaid.sum(axis=1)
+
+    def without_volume(row: int) -> Finding:
+        tick = np.argmax(unpaid[row])
+        high, low = panel.fields["high"][row, tick], panel.fields["low"][row, tick]
+        what = f"{counted(int(ranges[row]), 'bars')} of the session, this is the first: high {high:g}, low {low:g}"
+        return bars.finding("range_without_volume", at[row, tick], files, what, ranges[row])
+
+    report.tell("range_without_volume", np.flatnonzero(ranges), without_volume, count=ranges.sum())
 
     flat = priced & (panel.fields["high"] == panel.fields["low"])
     same = flat[:, 1:] & flat[:, :-1] & (close[:, 1:] == close[:, :-1])
@@ -104,30 +125,79 @@ def _inspect_moves(
     move, price = np.diff(close), np.exp(close)
     within = np.diff(row) == 0
     one = panel.instruments[row[1:]] == panel.instruments[row[:-1]]
-    usual = pd.Series(np.abs(move[within])).groupby(row[1:][within]).median()
+    real = within & (move != 0)  # where the tick is coarse most closes stay, and one step is a large move
+    usual = pd.Series(np.abs(move[real])).groupby(row[1:][real]).median()
     deviation = usual.reindex(range(len(panel)), fill_value=0.0).to_numpy() * 1.4826
     far = np.maximum(OUTLIER_DEVIATIONS * deviation, OUTLIER_LEAST)
+    beside = _Beside(fields, good, row)
     into, out = move[:-1], move[1:]
     size = np.minimum(np.abs(into), np.abs(out))
     back = np.where(within[:-1] & within[1:], 0.5, 0.2)  # overnight, prices move and return by themselves
     spike = (size > far[row[1:-1]]) & (into * out < 0) & (np.abs(into + out) < back * size)
     spike &= (within[:-1] | within[1:]) & one[:-1] & one[1:]
     outliers = np.flatnonzero(spike) + 1
+    outliers = outliers[beside.unlike(outliers, size[outliers - 1])]
     tell("outlier", bar[outliers], into[outliers - 1], "close", "before", price[outliers - 1])
-    top, bottom = np.fmax(fields["open"], fields["close"]), np.fmin(fields["open"], fields["close"])
-    for name, body in (("high", top), ("low", bottom)):
+    for name, sign in (("high", 1), ("low", -1)):
+        edge = np.log(fields[name].ravel()[good]) * sign
+        body = np.fmax(close * sign, np.log(fields["open"].ravel()[good]) * sign)
+        wick = edge - body
+        long = np.flatnonzero((wick > far[row]) & ~widened[bar])
+        near = np.fmax(body[long], beside.most(edge, long))
+        wick, bodies = edge[long] - near, np.exp(near * sign)
+        still = (wick > far[row[long]]) & beside.unlike(long, wick)
+        tell("outlier", bar[long[still]], wick[still] * sign, name, "open, close and the bars beside", bodies[still])
+    known = np.zeros(len(close), dtype=bool)
+    known[outliers] = True
+    jumps = np.flatnonzero((np.abs(move) > JUMP) & within & ~known[1:] & ~known[:-1])
+    busy = (beside.volume(jumps + 1) > BUSY) & (np.abs(move[jumps]) < BEYOND_NEWS)
+    tell("price_move", bar[jumps[busy] + 1], move[jumps[busy]], "close", "before", price[jumps[busy]])
+    tell("jump", bar[jumps[~busy] + 1], move[jumps[~busy]], "close", "before", price[jumps[~busy]])
+
+
+class _Beside:
+    """The bars beside others, of those in flat fields at `good`, whose sessions are `row`; both ``(bars,)``."""
+
+    def __init__(self, fields: Mapping[str, np.ndarray], good: np.ndarray, row: np.ndarray) -> None:
+        self._row = row
         with np.errstate(invalid="ignore", divide="ignore"):
-            wick = np.log(fields[name] / body)
-        long = (np.abs(wick) > far[:, None]) & ~widened[at]
-        tell("outlier", at[long], wick[long], name, "open and close", body[long])
-    beside = np.zeros(len(close), dtype=bool)
-    beside[outliers] = True
-    jumps = np.flatnonzero((np.abs(move) > JUMP) & within & ~beside[1:] & ~beside[:-1])
-    tell("jump", bar[jumps + 1], move[jumps], "close", "before", price[jumps])
+            self._range = np.log(fields["high"].ravel()[good] / fields["low"].ravel()[good])
+        self._volume = np.nan_to_num(fields["volume"].ravel()[good])
+
+    def _near(self, values: np.ndarray, at: np.ndarray, reach: int) -> np.ndarray:
+        """Return the values of up to `reach` ticks on each side within the session, ``(n, 2 * reach)``, else NaN."""
+        rows = at[:, None] + np.array([step for step in range(-reach, reach + 1) if step])
+        inside = (rows >= 0) & (rows < len(values))
+        rows = np.clip(rows, 0, len(values) - 1)
+        return np.where(inside & (self._row[rows] == self._row[at][:, None]), values[rows], np.nan)
+
+    def most(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Return the largest of the values on both sides."""
+        return np.fmax.reduce(self._near(values, at, 1), axis=1)
+
+    def volume(self, at: np.ndarray) -> np.ndarray:
+        """Return each tick's volume over the median of those before or after, whichever is less; 0 without any."""
+        if not len(at):
+            return np.zeros(0)
+        near = np.nan_to_num(self._near(self._volume, at, _REACH))
+        usual = np.minimum(np.median(near[:, :_REACH], axis=1), np.median(near[:, _REACH:], axis=1))
+        return self._volume[at] / np.maximum(usual, 1e-9 + 1e-3 * self._volume[at])
+
+    def unlike(self, at: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Tell whether moves are too large for the bars around: on news these are wide too, or the volume is."""
+        if not len(at):
+            return np.zeros(0, dtype=bool)
+        widest = np.nan_to_num(np.fmax.reduce(self._near(self._range, at, 3), axis=1))
+        busy = self.volume(at) > BUSY
+        return (size > 4 * widest) & (~busy | (size > 8 * np.maximum(widest, OUTLIER_LEAST / 2)))
 
 
 def inspect_sessions(
-    panel: Sessions, levels: Levels, table: pd.DataFrame, report: Report, files: Mapping[int, str]
+    panel: Sessions,
+    levels: Levels,
+    table: pd.DataFrame,
+    report: Report,
+    files: Mapping[int, str],
 ) -> None:
     """Count what the sessions of a whole panel show beside each other; fields of the panel are not read.
 
@@ -175,7 +245,21 @@ def inspect_sessions(
     def jump(at: int) -> Finding:
         return finding("price_jump", later[at], f"{close[at]:g} to {opening[at]:g} ({change[at]:+.1%})", change[at])
 
-    report.tell("price_jump", np.flatnonzero((np.abs(change) > OVERNIGHT) & ~np.isin(later, split_at)), jump)
+    def moved_far(at: int) -> Finding:
+        return jump(at)._replace(kind="price_move")
+
+    first = panel.first[later]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        busier = levels.tick_volume[later] / usual_of(levels.tick_volume, later, first)
+        wider = levels.range[later] / usual_of(levels.range, later, first)
+    away = (panel.dates[later] - panel.dates[before]).astype(int)
+    news = (busier > BUSY_DAY) & (wider > WIDE_DAY) & (np.abs(np.log1p(change)) < BEYOND_NEWS) | (away > LONG_AWAY)
+    nights = np.busday_count(
+        panel.dates[before], panel.dates[later], weekmask=np.isin(range(7), panel.calendar.weekdays)
+    )
+    far_off = (np.abs(np.log1p(change)) > _far(nights)) & ~np.isin(later, split_at)
+    report.tell("price_jump", np.flatnonzero(far_off & ~news), jump)
+    report.tell("price_move", np.flatnonzero(far_off & news), moved_far)
 
     priced = table.pivot(index="instrument", columns="day", values="priced")
     alive = _alive(priced)
@@ -191,11 +275,21 @@ def inspect_sessions(
     mean = levels.volume / panel.num_ticks
     traded = (mean[later] > 0) & (mean[before] > 0)
     ratio = pd.Series(np.log(mean[later[traded]] / mean[before[traded]])).groupby(panel.dates[later[traded]])
+    span = pd.Series(np.log(levels.range[later[traded]] / levels.range[before[traded]])).groupby(
+        panel.dates[later[traded]]
+    )
+    wider = span.median()
     for date, (median, count) in ratio.agg(["median", "size"]).iterrows():
-        if abs(median) > _BREAK:
+        busy = count < _MARKET and abs(wider[date]) > _QUIET * abs(median)  # of few, it may be their news
+        if abs(median) > _BREAK and not busy:
             times = float(np.exp(median))
             what = f"median volume a tick times {times:.3g} over {counted(int(count), 'instruments')}"
             report.add("volume_break", 1, what, date=f"{date:%Y-%m-%d}", value=times)
+
+
+def _far(nights: np.ndarray) -> np.ndarray:
+    """Return the log return that is far after so many nights: prices spread with the root of time."""
+    return np.log1p(OVERNIGHT) * np.sqrt(np.maximum(nights, 1))
 
 
 def coverage(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

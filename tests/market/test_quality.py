@@ -146,16 +146,17 @@ def test_missing_minutes_and_sessions(tmp_path: Path) -> None:
 
 
 def test_an_early_close_is_not_missing_minutes(tmp_path: Path) -> None:
-    clock = Calendar(segments=CLOCK.segments)
-    bars = calm("A", "B", "C")
+    """I05: early closes are listed; 5 January is a holiday, and so is 11 January, the day after the last."""
+    clock = Calendar(segments=CLOCK.segments, closed=("2024-01-11",))
+    bars = calm("A", "B", "C", days=["2024-01-03", "2024-01-04", "2024-01-08", "2024-01-09", "2024-01-10"])
     late = bars["datetime"].between("2024-01-04 11:10", "2024-01-04 12:00")
-    late |= bars["datetime"].between("2024-01-05 11:20", "2024-01-05 12:00")
+    late |= bars["datetime"].between("2024-01-10 11:20", "2024-01-10 12:00")
     early = bars[~late]
     early.to_csv(tmp_path / "bars.csv", index=False)
     quality = check_bars(tmp_path / "bars.csv", calendar=clock)
     assert quality.found.counts == {"early_close_inferred": 2}
     listed = quality.found.listed["early_close_inferred"]
-    assert [one.place() for one in listed] == ["2024-01-04: at 11:10", "2024-01-05: at 11:20"]
+    assert [one.place() for one in listed] == ["2024-01-04: at 11:10", "2024-01-10: at 11:20"]
     assert (quality.coverage == 1).all()
 
 
@@ -188,7 +189,7 @@ def test_outliers_come_back_and_jumps_stay(tmp_path: Path) -> None:
     assert place(quality, "outlier", 1) == ("B", "2024-01-04 11:00:00", "bars.csv", wick + 1)
     assert place(quality, "jump") == ("C", "2024-01-04 10:40:00", "bars.csv", jump + 1)
     assert quality.found.listed["outlier"][0].value == pytest.approx(10.5 / 10.01 - 1)
-    assert quality.found.listed["outlier"][1].what == "low 9, open and close 10 (-10.0%)"
+    assert quality.found.listed["outlier"][1].what == "low 9, open, close and the bars beside 10 (-10.0%)"
     shown = quality.windows["jump"][0]
     assert shown.close[shown.at] - shown.close[shown.at - 1] == pytest.approx(1.49)
     assert len(shown.close) == 81
