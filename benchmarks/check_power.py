@@ -81,7 +81,7 @@ MARKETS = {
 
 
 class Bars:
-    """Bars that faults are planted into, sorted by instrument and stamp, with each one's instrument, date and minute."""
+    """Bars that faults are planted into, sorted, with each one's instrument, day and minute."""
 
     def __init__(self, frame: pd.DataFrame, market: Market, rng: np.random.Generator) -> None:
         self.frame = frame.reset_index(drop=True)
@@ -150,7 +150,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Planted:
-    """Spoilt bars and what must be said of them: in each group of sessions, one of the kinds, and words of the finding."""
+    """Spoilt bars, and what must be said of each group of sessions: one of the kinds, with these words."""
 
     frame: pd.DataFrame
     groups: list[list[_Session]]
@@ -662,14 +662,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
         planted, caught = of["planted"].sum(), of["caught"].sum()
         lines.append(f"| {kind} | {name} | {planted} | {caught} | {caught / planted:.1%} |")
     for name, of in faults.groupby("set", sort=False):
-        lines.append(
-            f"| all | {name} | {of['planted'].sum()} | {of['caught'].sum()} | {of['caught'].sum() / of['planted'].sum():.1%} |"
-        )
+        planted, caught = of["planted"].sum(), of["caught"].sum()
+        lines.append(f"| all | {name} | {planted} | {caught} | {caught / planted:.1%} |")
     lines.append("")
     for row in table[table["planted"] == 0].to_dict("records"):
-        lines.append(
-            f"{row['set']}: {row['kind']}, {row['size']}: {row['false_alarms_per_1000']} false alarms a thousand {row.get('false_alarms') or ''}"
-        )
+        alarms = f"{row['false_alarms_per_1000']} false alarms a thousand {row['false_alarms'] or ''}"
+        lines.append(f"{row['set']}: {row['kind']}, {row['size']}: {alarms}")
     return "\n".join(lines)
 
 
@@ -685,10 +683,8 @@ def main() -> None:
         for row in measure(name, rounds=options.rounds, only=options.only):
             rows.append(row)
             if row["planted"] and row["caught"] < row["planted"]:
-                print(
-                    f"{row['set']}, {row['kind']}, {row['size']}: {row['caught']} of {row['planted']}, missed {row['missed']}",
-                    flush=True,
-                )
+                what = f"{row['caught']} of {row['planted']}, missed {', '.join(row['missed'])}"
+                print(f"{row['set']}, {row['kind']}, {row['size']}: {what}", flush=True)
     print(summary(rows))
     seconds = round(time.monotonic() - begun)
     print(f"{seconds} s")

@@ -24,6 +24,7 @@ from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
+from rlwb.market.findings import KINDS, counted
 from rlwb.reading import read_json, read_table
 
 CAPTIONS = {
@@ -47,11 +48,6 @@ CAPTIONS = {
 Figures appear in this order, others after them.
 """
 
-#: Findings of the data report that may void a result.
-_DOUBTS = {
-    "label_suspect": "stamps look as if the calendar's label, start or end of a bar, were the wrong one",
-    "volume_break": "the scale of volume breaks from one day to the next",
-}
 #: Column of a file to its title, where that is not the column's name without its underscores.
 _TITLES = {
     "validation_pa": "validation PA",
@@ -416,9 +412,10 @@ def _caveats(config: RunConfig, data: Mapping[str, Any], caveats: Sequence[str])
     for note in (*(one for one in data.get("notes", ()) if one == OWN_VOLUME), *caveats):
         yield f"{note[0].upper()}{note[1:]}."
     findings = data.get("report", {}).get("findings", {})
-    for name, doubt in _DOUBTS.items():
-        if found := findings.get(name):
-            yield f"Doubt about the data: {doubt} ({found.get('count', '?')}, first: {found.get('example', '')})."
+    for kind in (kind for kind in KINDS if KINDS[kind].severity == "fault" and kind in findings):
+        found = findings[kind]
+        what = f"{counted(int(found.get('count', 0)), KINDS[kind].unit)}: {KINDS[kind].text}"
+        yield f"Doubt about the data: {what} (first: {found.get('example', '')})."
 
 
 def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:

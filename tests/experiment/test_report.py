@@ -145,7 +145,8 @@ def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
     page = write_report(run).read_text()
     assert "The market is synthetic" in page
     assert "It holds under these rules: fills at close; " in page
-    assert "were the wrong one (3, first: AAA 2024-01-02)" in page
+    assert "label were the wrong one (first: AAA 2024-01-02)" in page
+    assert "Doubt about the data: 3 sessions: " in page
 
 
 def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:

@@ -11,15 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.market import (
-    Calendar,
-    Sessions,
-    SyntheticSettings,
-    build_sessions,
-    import_bars,
-    load_sessions,
-    synthetic_bars,
-)
+from rlwb.errors import DataError
+from rlwb.market import Calendar, Sessions, SyntheticSettings, import_bars, load_sessions, synthetic_bars
+from rlwb.market.bars import bars_of, merge, table_of
+from rlwb.market.build import Building, PanelBuilder
 from rlwb.market.dataset import stored
 from rlwb.market.findings import KINDS, Report
 from rlwb.market.quality import check_bars
