@@ -22,9 +22,14 @@ from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, te
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.calendar import DAY_SECONDS
+from rlwb.market.readers.qlib_pickle import read_pickled_table
 
 _SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)
+#: Levels of an index that are columns of orders.
+_LEVELS = (*COLUMNS, "datetime")
+#: What Qlib's ``order_type`` means.
+_ORDER_TYPES = {0: "SELL", 1: "BUY"}
 # A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
 _STAMP = (
     r"^(?P<date>\d{8}|\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2})?"
@@ -46,6 +51,7 @@ def order_table(
     orders
         `Order` values, or a table with at least instrument, direction and amount, and a date or a start with a date.
         Start and end may be times ("10:30"), stamps, or absent. Stamps with a zone are converted to the calendar's.
+        Qlib's ``order_type`` (0 sells, 1 buys) and ``datetime`` stand for direction and date, its index for columns.
     calendar
         The clock that times are read on.
     codes
@@ -96,6 +102,15 @@ def order_columns(
     return columns
 
 
+def _of_qlib(frame: pd.DataFrame, codes: Mapping[Any, str] | None) -> tuple[pd.DataFrame, Mapping[Any, str] | None]:
+    """Return a table with the names of its columns for Qlib's, ``order_type`` (0 sells, 1 buys) and ``datetime``."""
+    if "order_type" in frame and "direction" not in frame:
+        frame, codes = frame.rename(columns={"order_type": "direction"}), codes or _ORDER_TYPES
+    if "datetime" in frame and not {"date", "start"} & set(frame.columns):
+        frame = frame.rename(columns={"datetime": "date"})
+    return frame, codes
+
+
 def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.ndarray:
     """Return ids such as ``AAA-20240301-B``, object of the arrays' shape (N,)."""
     at, days = pd.factorize(date)
@@ -108,7 +123,9 @@ def _read_table(
     table: pd.DataFrame, calendar: Calendar, codes: Mapping[Any, str] | None, source: str
 ) -> dict[str, np.ndarray]:
     """Return the canonical columns of a table of people's own; ids may be empty."""
-    frame = table.reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    levels = [name for name in table.index.names if name in _LEVELS and name not in table.columns]
+    frame = table.reset_index(levels).reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    frame, codes = _of_qlib(frame, codes)
     doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
     if doubled:
         raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
@@ -247,15 +264,39 @@ def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Ma
 
 
 def read_orders(
-    path: str | os.PathLike[str], calendar: Calendar, *, codes: Mapping[Any, str] | None = None
+    path: str | os.PathLike[str],
+    calendar: Calendar,
+    *,
+    codes: Mapping[Any, str] | None = None,
+    trust_pickle: bool = False,
 ) -> pd.DataFrame:
-    """Read an order table from Parquet or CSV into the canonical form; see `order_table`."""
+    """Read an order table from Parquet, CSV or Qlib's pickles into the canonical form; see `order_table`.
+
+    Parameters
+    ----------
+    path
+        A file; a folder stands for the pickles in it, as in Qlib.
+    calendar, codes
+        As in `order_table`.
+    trust_pickle
+        Must be true for a pickle, which can be made to run anything when it is read.
+    """
     path = Path(path)
     kind = path.suffix.lower()
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix == ".pkl")
+        if not files:
+            raise OrderError(
+                f"{path} is a folder without a .pkl; give a file of orders, or a folder of Qlib's pickles."
+            )
+        frame = pd.concat([_unpickled(file, trust_pickle) for file in files])
+        return order_table(frame, calendar, codes=codes, source=str(path))
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
+    if kind == ".pkl":
+        return order_table(_unpickled(path, trust_pickle), calendar, codes=codes, source=str(path))
     if kind not in (".parquet", ".csv", ".gz"):
-        raise OrderError(f"{path} is neither Parquet nor CSV; convert it to one of them.")
+        raise OrderError(f"{path} is neither Parquet nor CSV, and no pickle of Qlib's; convert it to one of them.")
     try:
         if kind == ".parquet":
             frame = pd.read_parquet(path)
@@ -275,3 +316,9 @@ def read_orders(
             f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
         ) from error
     return order_table(frame, calendar, codes=codes, source=str(path))
+
+
+def _unpickled(path: Path, trust_pickle: bool) -> pd.DataFrame:
+    """Return a pickled table of orders, the levels of its index as columns."""
+    table = read_pickled_table(path, keys=(), trust_pickle=trust_pickle)
+    return table.reset_index([name for name in table.index.names if name in _LEVELS and name not in table.columns])

@@ -141,12 +141,15 @@ def generated_orders(
     return kept
 
 
-def own_orders(sessions: Sessions, source: str) -> pd.DataFrame:
+def own_orders(sessions: Sessions, source: str, *, trust_pickle: bool = False) -> pd.DataFrame:
     """Return an order table of your own.
 
     Parameters
     ----------
     source
-        Path of the table, Parquet or CSV. In a configuration file, a relative path starts at that file.
+        Path of the table, Parquet, CSV or a pickle of Qlib's orders, or a folder of such pickles. In a configuration
+        file, a relative path starts at that file.
+    trust_pickle
+        Must be true for a pickle, which can be made to run anything when it is read.
     """
-    return read_orders(source, sessions.calendar)
+    return read_orders(source, sessions.calendar, trust_pickle=trust_pickle)

@@ -8,6 +8,7 @@ from rlwb.market.feature_registry import feature, feature_names
 from rlwb.market.features import FeatureSettings, MarketFeatures, Normaliser
 from rlwb.market.findings import Report
 from rlwb.market.load import load_sessions, read_bars
+from rlwb.market.qlib_tables import read_qlib_features
 from rlwb.market.resample import resample
 from rlwb.market.sessions import Sessions
 from rlwb.market.synthetic import SyntheticSettings, sessions_to_bars, synthetic_bars, synthetic_sessions
@@ -27,6 +28,7 @@ __all__ = [
     "load_sessions",
     "read_bars",
     "read_conflicts",
+    "read_qlib_features",
     "read_state",
     "resample",
     "sessions_to_bars",

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.market import qlib_features as qlib
 from rlwb.market.calendar import Calendar
 from rlwb.market.references import References, first_valid, last_valid
 from rlwb.market.schema import PRICES, SIZES
@@ -32,7 +33,7 @@ class Block:
 
     def __init__(self, references: References, rows: np.ndarray) -> None:
         self.rows = np.asarray(rows)
-        self._references = references
+        self.references = references
         self._sessions = references.sessions
         self._kept: dict[str, np.ndarray] = {}
 
@@ -58,17 +59,17 @@ class Block:
     @cached_property
     def price_reference(self) -> np.ndarray:
         """`References.price`, float64 of shape ``(n, 1)``; in a first session known from the first price on."""
-        return self._references.price[self.rows][:, None]
+        return self.references.price[self.rows][:, None]
 
     @cached_property
     def previous_close(self) -> np.ndarray:
         """The last valid close of the instrument's earlier sessions, float64 of shape ``(n, 1)``; NaN where none is."""
-        return self._references.previous_close[self.rows][:, None]
+        return self.references.previous_close[self.rows][:, None]
 
     @cached_property
     def volume_reference(self) -> np.ndarray:
         """`References.volume`, float64 of shape ``(n, 1)``."""
-        return self._references.volume[self.rows][:, None]
+        return self.references.volume[self.rows][:, None]
 
     def earlier(self, field: str, days: int) -> np.ndarray:
         """Return a field of the instrument's session `days` (1 = the last) before, ``(n, T)``; NaN where none is.
@@ -102,6 +103,7 @@ class Feature:
     name: str  # in `FeatureSettings.columns` and in the observation
     needs: tuple[str, ...]  # names of the fields that it reads
     function: Callable[[Block], np.ndarray]  # to values of shape (n, T); what is not finite counts as missing
+    of_yesterday: Callable[[Block], np.ndarray] | None = None  # of yesterday's block, where it is not that of its day
 
     def __call__(self, block: Block) -> np.ndarray:
         """Return the raw values, float64 of shape ``(n, T)``, NaN where there is none."""
@@ -114,6 +116,12 @@ class Feature:
             )
         finite = np.isfinite(values)
         return values if finite.all() else np.where(finite, values, np.nan)
+
+    def yesterday(self) -> Feature:
+        """Return what stands in yesterday's block as a feature of today's sessions; raise `ConfigError` without."""
+        if self.of_yesterday is None:
+            raise ConfigError(f"feature {self.name} has yesterday's block from the session before; leave it out here.")
+        return Feature(self.name, self.needs, self.of_yesterday)
 
     def check_fields(self, fields: tuple[str, ...]) -> None:
         """Raise `DataError` unless all that it needs is among `fields`."""
@@ -199,6 +207,11 @@ def _time(block: Block) -> np.ndarray:
     return np.broadcast_to(np.arange(1, ticks + 1) / ticks, (len(block), ticks))
 
 
+SETS: dict[str, tuple[str, ...]] = {
+    "qlib": tuple(f"qlib_{name}" for name in ("open", "high", "low", "close", "volume"))
+}
+"""Names that stand for several features."""
+
 BUILT_IN: dict[str, Feature] = {
     feature.name: feature
     for feature in (
@@ -213,5 +226,10 @@ BUILT_IN: dict[str, Feature] = {
         Feature("gap", ("open", "close"), _gap),
         Feature("yesterday_return", ("open", "close"), _yesterday_return),
         Feature("yesterday_volatility", ("close",), _yesterday_volatility),
+        *(
+            Feature(f"qlib_{name}", (name, "close"), partial(qlib.price, name, 0), partial(qlib.price, name, 1))
+            for name in ("open", "high", "low", "close", "vwap")
+        ),
+        Feature("qlib_volume", ("volume",), partial(qlib.volume, 0), partial(qlib.volume, 1)),
     )
 }

@@ -6,14 +6,15 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.market.catalogue import Block, Feature
+from rlwb.market.catalogue import SETS, Block, Feature
 from rlwb.market.feature_registry import check_name, find_feature
 from rlwb.market.references import References, blocks
 from rlwb.market.sessions import Sessions
@@ -34,8 +35,9 @@ class FeatureSettings:
     ----------
     columns
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
-        volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility (docs/features.md
-        defines them), and your own as ``file.py:Name`` or ``package.module:Name``
+        volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility, and those of Qlib,
+        qlib_open, qlib_high, qlib_low, qlib_close, qlib_vwap, qlib_volume, of which ``qlib`` stands for all but vwap
+        (docs/features.md defines them), and your own as ``file.py:Name`` or ``package.module:Name``
         (`rlwb.market.feature_registry`), whose code is run when features are made.
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
@@ -43,24 +45,29 @@ class FeatureSettings:
         Normalised values are cut to ``[-clip, clip]``, so an unadjusted split cannot swamp a network.
     scaling
         What values are normalised by: ``standard``, mean and standard deviation; ``robust``, median and quartiles,
-        which wrong or wild values do not move.
+        which wrong or wild values do not move; ``qlib``, for its features alone, one mean for all prices and one for
+        the volume, yesterday's among them, and the standard deviation of the distances from it without their sign.
     """
 
     columns: tuple[str, ...] = ("open", "high", "low", "close", "volume")
     previous_day: bool = False
     clip: float = 20.0
-    scaling: Literal["standard", "robust"] = "standard"
+    scaling: Literal["standard", "robust", "qlib"] = "standard"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
+        named = (SETS.get(name, (name,)) for name in self.columns)
+        object.__setattr__(self, "columns", tuple(name for names in named for name in names))
         for name in self.columns:
             check_name(name)
         if not self.columns or len(set(self.columns)) != len(self.columns):
             raise ConfigError(f"feature columns {self.columns} must be one or more different names.")
         if not self.clip > 0:
             raise ConfigError(f"clip is {self.clip}; give a number above 0.")
-        if self.scaling not in ("standard", "robust"):
-            raise ConfigError(f"scaling is {self.scaling!r}; write 'standard' or 'robust'.")
+        if self.scaling not in ("standard", "robust", "qlib"):
+            raise ConfigError(f"scaling is {self.scaling!r}; write 'standard', 'robust' or 'qlib'.")
+        other = [name for name in self.columns if not name.startswith("qlib_")]
+        if self.scaling == "qlib" and other:
+            raise ConfigError(f"scaling 'qlib' is for features of Qlib, not for {', '.join(other)}; leave it out.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +169,20 @@ def _quartiles(values: np.ndarray) -> list[float]:
     return found
 
 
+def _fit_qlib(references: References, features: Sequence[Feature], rows: np.ndarray) -> Normaliser:
+    """Return one mean and scale for all prices, and one for the volume; see `FeatureSettings`."""
+    mean, scale = np.zeros(len(features)), np.ones(len(features))
+    for sizes in (False, True):
+        group = [place for place, one in enumerate(features) if one.name.endswith("volume") == sizes]
+        both = [kind for place in group for kind in (features[place], features[place].yesterday())]
+        source = partial(chain.from_iterable, [_raw_blocks(references, one, rows) for one in both])
+        if group:
+            with _present(features[group[0]].name, source) as values:
+                mean[group] = values.mean()
+                scale[group] = np.abs(values - values.mean()).std() or 1.0
+    return Normaliser(tuple(one.name for one in features), mean, scale)
+
+
 def _raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Return the raw values of `rows`, some sessions at a time, each float64 of shape ``(n, T)``."""
     return (feature(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
@@ -222,6 +243,8 @@ class MarketFeatures:
         Fingerprint of the sessions the features were made of.
     previous_day
         Whether observations hold yesterday; without it, whether any session has one.
+    yesterday
+        Yesterday's block of each session, like `values`, where it is not that of the session before.
     """
 
     def __init__(
@@ -233,6 +256,7 @@ class MarketFeatures:
         source: str = "",
         *,
         previous_day: bool | None = None,
+        yesterday: np.ndarray | _Computed | None = None,
     ) -> None:
         if len(values.shape) != 3 or values.shape[2] != len(columns) or previous.shape != values.shape[:1]:
             raise DataError(
@@ -243,6 +267,7 @@ class MarketFeatures:
         if isinstance(values, np.ndarray):
             self._values = values.astype(np.float32, copy=False)
             self._values.setflags(write=False)
+        self._yesterday = yesterday
         self.previous = previous.astype(np.int32, copy=False)
         self.normaliser = normaliser
         self.source = source
@@ -305,23 +330,33 @@ class MarketFeatures:
             )
         for feature in features:
             feature.check_fields(tuple(sessions.fields))
-        if normaliser is None:
-            rows = np.arange(len(sessions))[fit_rows]
+        apart = [feature.of_yesterday is not None for feature in features]
+        if settings.previous_day and any(apart) and not all(apart):
+            raise ConfigError("features of Qlib have yesterday's block of their own; name no others beside them.")
+        rows = np.arange(len(sessions))[fit_rows]
+        if normaliser is None and settings.scaling == "qlib":
+            normaliser = _fit_qlib(references, features, rows)
+        elif normaliser is None:
             normaliser = Normaliser.fit(
                 columns,
                 [partial(_raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",
             )
         computed = _Computed(references, features, normaliser, settings.clip)
+        yesterday = None
+        if settings.previous_day and all(apart):
+            yesterday = replace(computed, features=tuple(feature.yesterday() for feature in features))
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
+        every = np.arange(len(sessions))
         previous = sessions.previous if settings.previous_day else np.full(len(sessions), -1, dtype=np.int32)
         return cls(
             columns,
-            computed[np.arange(len(sessions))] if kept else computed,
+            computed[every] if kept else computed,
             previous,
             normaliser,
             sessions.fingerprint,
             previous_day=settings.previous_day,
+            yesterday=yesterday[every] if kept and yesterday is not None else yesterday,
         )
 
     def rows(self, sessions: np.ndarray) -> np.ndarray:
@@ -336,6 +371,8 @@ class MarketFeatures:
 
     def block_previous(self, rows: np.ndarray) -> np.ndarray:
         """Return yesterday: float32 of shape ``(N, T, C)``, 0 where there is none."""
+        if self._yesterday is not None:
+            return self._yesterday[np.asarray(rows)]
         before = self.previous[rows]
         known = before >= 0
         if known.all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from rlwb.errors import OrderError
+from rlwb.errors import DataError, OrderError
 from rlwb.execution import (
     Direction,
     align_orders,
@@ -191,3 +192,64 @@ def test_doubled_headings_and_other_things_than_orders_are_refused() -> None:
             order_table([thing], US)  # type: ignore[list-item]
     with pytest.raises(OrderError, match="instrument ' ' is not text"):
         order_table(order_rows(instrument=[" ", "A"]), US)
+
+
+def qlib_orders() -> pd.DataFrame:
+    """Orders as Qlib's example pickles them: by date and instrument, 0 sells and 1 buys."""
+    return pd.DataFrame(
+        {
+            "date": pd.to_datetime(["2024-03-01", "2024-03-01", "2024-03-04"]),
+            "instrument": ["SH600000", "000001", "SH600000"],
+            "amount": [100.0, 250.5, 30.0],
+            "order_type": [0, 1, 1],
+        }
+    ).set_index(["date", "instrument"])
+
+
+@pytest.mark.parametrize("form", ["pickle", "folder", "csv", "parquet", "datetime", "text dates", "table"])
+def test_l05_qlibs_orders_are_read_as_they_are(form: str, tmp_path: Path) -> None:
+    orders, path = qlib_orders(), tmp_path / "train.pkl"
+    if form == "table":
+        found = order_table(orders, US)
+    elif form == "csv":
+        orders.to_csv(path := tmp_path / "train.csv")
+        found = read_orders(path, US)
+    elif form == "parquet":
+        orders.to_parquet(path := tmp_path / "train.parquet")
+        found = read_orders(path, US)
+    elif form == "folder":
+        (tmp_path / "train").mkdir()
+        for day, some in orders.groupby(level="date"):
+            some.to_pickle(tmp_path / "train" / f"{day:%Y%m%d}.pkl")
+        found = read_orders(tmp_path / "train", US, trust_pickle=True)
+    else:
+        if form == "datetime":  # as newer ones have it
+            orders = orders.rename_axis(["datetime", "instrument"])
+        elif form == "text dates":
+            orders = orders.reset_index().astype({"date": str}).set_index(["date", "instrument"])
+        orders.to_pickle(path)
+        found = read_orders(path, US, trust_pickle=True)
+    assert found["instrument"].tolist() == ["SH600000", "000001", "SH600000"]
+    assert found["direction"].tolist() == ["SELL", "BUY", "BUY"]
+    assert found["amount"].tolist() == [100.0, 250.5, 30.0]
+    assert found["date"].tolist() == list(pd.to_datetime(["2024-03-01", "2024-03-01", "2024-03-04"]))
+
+
+def test_l05_a_pickle_is_read_only_if_trusted_and_holds_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "train.pkl"
+    qlib_orders().to_pickle(path)
+    with pytest.raises(DataError, match=r"train\.pkl is a pickle.*trust_pickle"):
+        read_orders(path, US)
+    path.write_bytes(pickle.dumps(Path("x")))
+    with pytest.raises(DataError, match=r"train\.pkl.*pathlib"):
+        read_orders(path, US, trust_pickle=True)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OrderError, match="empty is a folder without"):
+        read_orders(tmp_path / "empty", US, trust_pickle=True)
+
+
+def test_l05_an_order_type_of_ones_own_beside_a_direction_is_left_alone() -> None:
+    own = qlib_orders().assign(direction=["BUY", "SELL", "BUY"], order_type="limit")
+    assert order_table(own, US)["direction"].tolist() == ["BUY", "SELL", "BUY"]
+    with pytest.raises(OrderError, match="direction 2"):
+        order_table(qlib_orders().assign(order_type=2), US)

@@ -64,8 +64,9 @@ def test_features_are_those_of_adjusted_bars() -> None:
     traded = bars.assign(**{name: bars[name] / factor for name in ("open", "high", "low", "close")})
     traded = traded.assign(volume=bars["volume"] * factor, factor=factor)
     with_factor, adjusted = build(traded, min_coverage=0.0), build(bars, min_coverage=0.0)
-    for name in set(BUILT_IN) - {"bid", "ask", "bid_size", "ask_size", "vwap", "spread", "imbalance"}:
-        np.testing.assert_allclose(raw_column(with_factor, name), raw_column(adjusted, name), rtol=1e-9, atol=1e-12)
+    for name in set(BUILT_IN) - {"bid", "ask", "bid_size", "ask_size", "vwap", "spread", "imbalance", "qlib_vwap"}:
+        slack = 1e-6 if name.startswith("qlib_") else 1e-9  # float32 there
+        np.testing.assert_allclose(raw_column(with_factor, name), raw_column(adjusted, name), rtol=slack, atol=1e-12)
     rows = np.ones(len(adjusted), dtype=bool)
     one, other = (MarketFeatures.build(sessions, fit_rows=rows) for sessions in (with_factor, adjusted))
     np.testing.assert_allclose(one.block_previous(np.array([2, 5])), other.block_previous(np.array([2, 5])), atol=1e-6)

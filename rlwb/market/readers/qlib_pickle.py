@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,44 +67,74 @@ def read_qlib_pickle(
         A file that is larger is refused before it is read further.
     """
     files = pickles(source)
-    if not trust_pickle:
-        raise DataError(
-            f"{files[0]} is a pickle, which can be made to run anything when it is read; set trust_pickle=True if you "
-            "know where it comes from."
-        )
     features = []
     for path in files:
-        table = _unpickle(path, max_megabytes)
+        table = read_pickled_table(path, trust_pickle=trust_pickle, max_megabytes=max_megabytes)
         if any(name.endswith("_1") for name in table.columns):
             features.append(path.name)
         else:
             yield _bars(table, path, report)
     if len(features) == len(files):
-        raise DataError(f"{files[0]} holds normalised features (today and yesterday) and no prices; read backtest.")
+        raise DataError(
+            f"{files[0]} holds normalised features (today and yesterday) and no prices; read backtest as bars, and "
+            "these by rlwb.market.read_qlib_features."
+        )
     report.add("file_ignored", len(features), ", ".join(features[:5]))
+
+
+class _OfQlib(pickle.UnpicklingError):
+    """A pickle that holds an object of Qlib's."""
 
 
 class _Unpickler(pickle._Unpickler):  # the one in Python: the one in C reserves memory for any place that it reads
     """Looks up the names that a pickled table needs, and no other."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] == "qlib":
+            raise _OfQlib(f"{module}.{name}"[:80])
         if f"{module}:{name}" not in _ALLOWED.split():
-            raise pickle.UnpicklingError(f"it names {f'{module}.{name}'[:80]!r}, which no table of bars needs")
+            raise pickle.UnpicklingError(f"it names {f'{module}.{name}'[:80]!r}, which no table needs")
         return super().find_class(module, name)
 
 
-def _unpickle(path: Path, max_megabytes: int) -> pd.DataFrame:
+def read_pickled_table(
+    path: Path, *, keys: Sequence[str] = KEYS, trust_pickle: bool = False, max_megabytes: int = MEGABYTES
+) -> pd.DataFrame:
+    """Return a table that pandas has pickled, with text for names of columns.
+
+    Parameters
+    ----------
+    keys
+        Levels that its index must have.
+    trust_pickle, max_megabytes
+        As in `read_qlib_pickle`.
+
+    Raises
+    ------
+    DataError
+        When it is not trusted, damaged, or something else; one of Qlib's data sets by its name and with the way out.
+    """
+    if not trust_pickle:
+        raise DataError(
+            f"{path} is a pickle, which can be made to run anything when it is read; set trust_pickle=True if you "
+            "know where it comes from."
+        )
     content = read_file(path, max_megabytes)
     try:
         table = _Unpickler(io.BytesIO(content)).load()
         if not isinstance(table, pd.DataFrame):
             raise pickle.UnpicklingError(f"it holds a {type(table).__name__}")
-        if not set(KEYS) <= set(table.index.names):
-            raise pickle.UnpicklingError("its index lacks instrument and datetime")
+        if lacking := [name for name in keys if name not in table.index.names]:
+            raise pickle.UnpicklingError(f"its index lacks {' and '.join(lacking)}")
         table.columns = [str(name) for name in table.columns]
         return table
+    except _OfQlib as error:
+        raise DataError(
+            f"{path} is a pickled {error}, which Qlib alone can open; write its table where Qlib is installed, "
+            "dataset.handler.fetch().to_pickle(…), and read that (docs/qlib.md)."
+        ) from None
     except Exception as error:  # a damaged pickle may raise anything
-        raise DataError(f"{path} is not a table of bars pickled by pandas ({one_line(error)[:200]}).") from None
+        raise DataError(f"{path} is not a table pickled by pandas ({one_line(error)[:200]}).") from None
 
 
 def _bars(table: pd.DataFrame, path: Path, report: Report) -> pa.Table:
