@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data fuzz mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data agreement fuzz mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the
 
 bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, and whether Qlib's reader agrees
 	$(BIN)/python -m benchmarks.data --python $(PYTHON) $(ARGS)
+
+agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order (ARGS="--quick", ARGS="--record")
+	$(BIN)/python -m benchmarks.agreement --python $(PYTHON) $(ARGS)
 
 fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
