@@ -31,6 +31,18 @@ Kind = Annotated[
 Options = Annotated[
     list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="An option of that reader; may be repeated.")
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="THEIRS=OURS", help="A column by another name; may be repeated."),
+]
+SourceZone = Annotated[
+    str | None, typer.Option(metavar="ZONE", help="Zone of stamps without one, if not the exchange's.")
+]
+Pattern = Annotated[str | None, typer.Option(metavar="REGEX", help="Its group 1 is the instrument in a file's name.")]
+Format = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", help="strptime format of stamps, if not ISO 8601; or s, ms, us, ns since 1970."),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures there too.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go; what is there stays.")]
@@ -53,19 +65,10 @@ def _reading(
     ] = None,
     kind: Kind = None,
     option: Options = None,
-    column: Annotated[
-        list[str] | None, typer.Option(metavar="THEIRS=OURS", help="A column by another name; may be repeated.")
-    ] = None,
-    source_timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Zone of stamps without one, if not the exchange's.")
-    ] = None,
-    instrument_pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Its group 1 is the instrument in a file's name.")
-    ] = None,
-    datetime_format: Annotated[
-        str | None,
-        typer.Option(metavar="FORMAT", help="strptime format of stamps, if not ISO 8601; or s, ms, us, ns since 1970."),
-    ] = None,
+    column: Columns = None,
+    source_timezone: SourceZone = None,
+    instrument_pattern: Pattern = None,
+    datetime_format: Format = None,
     round_seconds: Annotated[
         float | None, typer.Option(metavar="N", help="Move stamps up to N seconds off the bars' grid onto it.")
     ] = None,
@@ -203,6 +206,32 @@ def diff(
     _tell(found, json)
     if not found.equal:
         raise typer.Exit(1)
+
+
+@app.command()
+def suggest(
+    source: Source,
+    kind: Kind = None,
+    option: Options = None,
+    column: Columns = None,
+    source_timezone: SourceZone = None,
+    instrument_pattern: Pattern = None,
+    datetime_format: Format = None,
+    debug: Debug = False,
+) -> None:
+    """Print a configuration to start from, with reasons: rlwb data suggest BARS > mine.yaml; rlwb run mine.yaml."""
+    from rlwb.experiment.suggest import suggest as suggested
+
+    text = suggested(
+        source,
+        kind=kind,
+        options=reader_options(option),
+        columns=pairs_of(column, "--column"),
+        source_timezone=source_timezone,
+        instrument_pattern=instrument_pattern,
+        datetime_format=datetime_format,
+    )
+    typer.echo(text, nl=False)
 
 
 @app.command()

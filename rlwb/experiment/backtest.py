@@ -334,7 +334,8 @@ def validation_noise(
     pairs = by_day.corr().to_numpy()[np.triu_indices(len(pas), 1)]
     correlation = float(np.clip(np.nanmean(pairs), 0.0, 1.0)) if np.isfinite(pairs).any() else 0.0
     error = float(np.nanmean(errors)) if np.isfinite(errors).any() else float("nan")
-    shrinkage = expected_shrinkage(error, candidates, chosen, correlation=correlation)
+    known = np.isfinite(error)  # not by a single day
+    shrinkage = expected_shrinkage(error, candidates, chosen, correlation=correlation) if known else error
     return {"standard_error": error, "correlation": correlation, "expected_shrinkage": shrinkage}
 
 
