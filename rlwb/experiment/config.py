@@ -113,6 +113,12 @@ class TrainConfig(Section):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
 
 
+def validated_checkpoints(train: TrainConfig) -> list[int]:
+    """Return the iterations that are validated and saved."""
+    every = range(train.validate_every, train.iterations + 1, train.validate_every)
+    return [number for number in every if number % train.checkpoint_every == 0 or number == train.iterations]
+
+
 class BacktestConfig(Section):
     """How the result is judged.
 
@@ -231,6 +237,34 @@ class RunConfig(Section):
                     f"algorithm.decay_updates is {within} and {name} {asked}, so the last {asked - within} would learn "
                     f"nothing; set it to {asked} or more."
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _is_judged(self) -> RunConfig:
+        train, own = self.train, self.algorithm.settings
+        taught = own.get("teacher_iterations")
+        for name, iterations in (("train.iterations", train.iterations), ("teacher_iterations", taught)):
+            if iterations is not None and train.validate_every > iterations:
+                raise ValueError(
+                    f"train.validate_every is {train.validate_every} and {name} {iterations}, so nothing would be "
+                    f"validated; set it to {iterations} or less."
+                )
+        if not validated_checkpoints(train):
+            raise ValueError(
+                f"train.checkpoint_every is {train.checkpoint_every} and train.validate_every {train.validate_every}, "
+                f"so no checkpoint of {train.iterations} iterations would be validated; make one a "
+                "multiple of the other."
+            )
+        if taught is not None and train.env != "native":
+            raise ValueError(
+                f"train.env is {train.env}, in which a teacher cannot see the rest of the day; set it to native."
+            )
+        size = own.get("replay_size")
+        if size is not None and size < train.episodes_per_iteration:
+            raise ValueError(
+                f"algorithm.replay_size is {size}, but a collect of train.episodes_per_iteration "
+                f"{train.episodes_per_iteration} has at least as many transitions; keep those of one."
+            )
         return self
 
     @classmethod

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import RunDirectory
@@ -72,6 +73,8 @@ def open_stage(
         hint = f"did you mean {run.path.with_name(near)}? Else" if near else "correct it, or"
         raise ConfigError(f"run_dir: {run.path} holds no run; {hint} run {first.notebook} there first.")
     else:
+        if not run.path.exists():  # where something lies, that is told first
+            check_feasible(config, run.path)
         RunDirectory.create(run.path, config)
     print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
     return NotebookStage(stage, run, config)

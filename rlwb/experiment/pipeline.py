@@ -23,6 +23,7 @@ import rlwb
 from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import Layer, RunConfig, parse_assignments
+from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.report import write_report
@@ -88,6 +89,8 @@ def launch(
     else:
         config = RunConfig.load(config_file, layer)
         check_config(config)
+        if run_dir is None or not run_dir.exists():  # where something lies, that is told first
+            check_feasible(config, run_dir)
         name = config_file.stem if config_file else "synthetic"
         run = RunDirectory.create(run_dir or default_run_directory(name), config)
     echo(f"run: {run.path}")

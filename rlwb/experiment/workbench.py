@@ -108,6 +108,28 @@ class Workbench:
         for part in self.config.baselines:
             self.make("baseline", part)
 
+    def try_out(self) -> None:
+        """Make all parts and all orders and take one through, so that what can be refused is so before any work."""
+        from rlwb.trainer import TrainingVessel
+
+        self.check()
+        tables, _ = self.make_orders()
+        orders = {name: self.align(tables[name]) for name in ("train", "valid", "test")}
+        features = self.features(tables["train"])
+        teacher = self.teacher(features) if self.is_taught else None
+        TrainingVessel(
+            simulator=self.simulator,
+            state_interpreter=self.state_interpreter(features),
+            action_interpreter=self.action_interpreter,
+            policy=self.learner(features, teacher),
+            reward=self.reward,
+            train_initial_states=orders["train"],
+            val_initial_states=orders["valid"],
+            test_initial_states=orders["test"],
+            episode_per_iter=self.config.train.episodes_per_iteration,
+            seed=self.config.seed,
+        ).check_env()
+
     def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
         """Return the order tables of all parts, and in words what was noticed on the way."""
         table = self.make("orders", self.config.orders)

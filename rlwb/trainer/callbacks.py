@@ -159,6 +159,8 @@ class Checkpoint(Callback):
         for name, value in {"every_n_iters": every_n_iters, "keep_best": keep_best, "keep_last": keep_last}.items():
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1, or none.")
+        if time_interval is not None and not time_interval > 0:
+            raise ConfigError(f"time_interval is {time_interval}; it must be above 0 seconds, or none.")
         self.dirpath = Path(dirpath)
         self.every_n_iters = every_n_iters
         self.time_interval = time_interval

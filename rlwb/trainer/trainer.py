@@ -130,6 +130,11 @@ class Trainer:
                 raise ConfigError(f"fast_dev_run is {fast_dev_run}; run at least 1 iteration, or give none.")
             max_iters = fast_dev_run
             val_every_n_iters = None if val_every_n_iters is None else 1
+        if max_iters is not None and val_every_n_iters is not None and val_every_n_iters > max_iters:
+            raise ConfigError(
+                f"val_every_n_iters is {val_every_n_iters} and max_iters {max_iters}, so nothing would be validated; "
+                f"validate every {max_iters} or fewer, or give none."
+            )
         self.max_iters = max_iters
         self.val_every_n_iters = val_every_n_iters
         self.callbacks = sorted(callbacks or (), key=lambda callback: callback.rank)
@@ -180,6 +185,11 @@ class Trainer:
             state = load_checkpoint(Path(ckpt_path))
             check_record(recorded_in(state), record, f"the checkpoint {ckpt_path}", do=_TO_GO_ON)
             self.load_state_dict(state)
+            if self.max_iters is not None and self.current_iter > self.max_iters:
+                raise ConfigError(
+                    f"max_iters is {self.max_iters}, but {ckpt_path} is of iteration {self.current_iter}; give at "
+                    "least as many."
+                )
         vessel.policy.trained_for = record
         self.should_stop &= not train_on
         self._tell(lambda callback: callback.on_fit_start(self, vessel))
