@@ -371,7 +371,8 @@ def make_env(
     ----------
     finite_env_type
         ``"native"`` steps all episodes together, by arrays; ``"dummy"``, ``"subproc"`` and ``"shmem"`` run
-        `concurrency` environments of one episode side by side, see `vectorize_env`. All give the same numbers.
+        `concurrency` environments of one episode side by side, see `vectorize_env`. For the same
+        actions all give the same numbers.
     seed
         Episode number e may draw random numbers seeded by (seed, e).
 

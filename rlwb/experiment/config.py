@@ -94,7 +94,9 @@ class TrainConfig(Section):
         Validations without improvement until training stops; none trains to the end.
     env
         Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
-        one simulator an order, in this process or in workers. All give the same numbers.
+        one simulator an order, in this process or in workers. These three give the same weights, to the last bit;
+        ``native``, which reads a session once for all its decisions, sums gradients in another order, so its weights
+        are equal to theirs up to rounding. For the same weights all give the same figures.
     concurrency
         Orders in progress at a time with ``dummy``, workers with ``subproc`` and ``shmem``; ``native`` takes all orders
         at once and has no use for it.
@@ -199,7 +201,8 @@ class RunConfig(Section):
         Of orders, weights, actions and minibatches; the synthetic market has its own.
     threads
         Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
-        other work shares the machine.
+        other work shares the machine. Another number rounds sums in another order, so that weights are equal up to
+        rounding alone; a training goes on with the number that it was begun with, and refuses another.
     """
 
     market: Annotated[Part, _complete("market")] = Part(name="synthetic")
@@ -235,7 +238,8 @@ class RunConfig(Section):
             if within is not None and asked is not None and asked > within:
                 raise ValueError(
                     f"algorithm.decay_updates is {within} and {name} {asked}, so the last {asked - within} would learn "
-                    f"nothing; set it to {asked} or more."
+                    f"nothing; set it to {asked} or more, which begins a training anew, since all its rates change, or "
+                    f"leave {name} at {within}."
                 )
         return self
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import CheckpointError, DataError
+from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment import backtest, report
@@ -316,6 +316,31 @@ def test_a_policy_above_the_ceiling_stops_the_backtest_before_any_figure(
     table = pd.read_parquet(copied.backtest / "orders" / "last.parquet")
     assert table["pa"].max() == 4321.0, "the evidence is kept"
     assert not list(copied.backtest.glob("*.csv"))
+
+
+def test_k13_the_advice_for_a_longer_training_with_a_falling_rate_works(tmp_path: Path) -> None:
+    """Rates of all updates change with decay_updates, so the training begins anew, and says so before and after."""
+    fall = {"algorithm.decay_updates": 2, "train.iterations": 2}
+    run = RunDirectory.create(tmp_path / "run", tiny(**fall))
+    train = partial(train_policy, progress="none")
+    for stage, task in ((ORDERS, make_orders), (TRAIN, train)):
+        run_stage(stage, run, run.config, task)
+    with pytest.raises(ConfigError, match="set it to 4 or more, which begins a training anew") as refused:
+        tiny(**{**fall, "train.iterations": 4})
+    assert "leave train.iterations at 2" in str(refused.value)
+    longer, said = tiny(**{"algorithm.decay_updates": 4, "train.iterations": 4}), []
+    run_stage(TRAIN, run, longer, train, echo=said.append)
+    assert "algorithm.decay_updates 2 there, 4 now" in said[-1]
+    fresh = RunDirectory.create(tmp_path / "fresh", longer)
+    make_orders(fresh, longer)
+    train_policy(fresh, longer, progress="none")
+    assert (run.checkpoints / "0004.pt").read_bytes() == (fresh.checkpoints / "0004.pt").read_bytes()
+
+
+def test_k33_a_run_that_goes_on_with_other_threads_is_refused_by_name(copied: RunDirectory) -> None:
+    with pytest.raises(CheckpointError, match="threads 1 there, 2 here"):
+        train_policy(copied, tiny(threads=2, **{"train.iterations": 4}), progress="none")
+    assert list(list_checkpoints(copied.checkpoints)) == [1, 2, 3]
 
 
 DISTILLED = {"algorithm": "opd", "algorithm.teacher_iterations": 3, "head.mask_actions": True}

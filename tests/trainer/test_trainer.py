@@ -344,6 +344,26 @@ def test_e15_orders_give_the_same_run_for_every_environment_type() -> None:
             assert a[name] == pytest.approx(b[name], rel=1e-3, abs=1e-5)
 
 
+def test_k17_before_the_first_update_all_types_give_the_same_bits_and_after_it_three_do() -> None:
+    """Native reads a session once for all decisions in it, so only the gradients of what reads bars are summed so."""
+    updated: dict[str, Any] = {}
+    for kind in ("native", "dummy", "subproc", "shmem"):
+        policy = small_ppo(previous_day=True, repeat=1, batch_size=10**6)  # one step
+        trainer = Trainer(max_iters=1, finite_env_type=kind, concurrency=2)
+        trainer.fit(small_vessel(policy=policy))
+        figures = {name: value for name, value in trainer.metrics.items() if name != "seconds"}
+        updated[kind] = weights(policy), figures
+    for kind in ("subproc", "shmem"):
+        np.testing.assert_equal(updated[kind], updated["dummy"])
+    (native, figures), (slots, others) = updated["native"], updated["dummy"]
+    assert figures == others, "losses and figures of the first iteration"
+    for name, value in native.items():
+        if name.startswith("trunk.market."):
+            np.testing.assert_allclose(value, slots[name], rtol=0, atol=1e-6, err_msg=name)
+        else:
+            np.testing.assert_array_equal(value, slots[name], err_msg=name)
+
+
 def test_e15_a_users_subject_gives_the_same_run_for_every_environment_type() -> None:
     def make():
         return corridor_vessel(simulator=corridor(GustyWalker))
