@@ -125,6 +125,14 @@ def config(config: ConfigFile = None, changes: Changes = None, debug: Debug = Fa
     typer.echo(RunConfig.load(config, parse_assignments(changes or [])).as_yaml(describe=True), nl=False)
 
 
+@app.command()
+def columns(debug: Debug = False) -> None:
+    """Print the data dictionary: name, unit and meaning of every column of a run's tables."""
+    from rlwb.evaluation.dictionary import as_markdown
+
+    typer.echo(as_markdown(), nl=False)
+
+
 @app.callback(invoke_without_command=True)
 def _root(context: typer.Context, version: Version = False) -> None:
     if version:

@@ -173,3 +173,10 @@ def test_every_yaml_block_is_yaml() -> None:
     for page in PAGES:
         for text in blocks(page, "yaml"):
             assert isinstance(yaml.safe_load(text), dict), page
+
+
+def test_k27_the_page_of_results_is_the_data_dictionary() -> None:
+    from rlwb.evaluation.dictionary import as_markdown
+
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert page[page.index("## ") :] == as_markdown(), "write the output of `rlwb columns` there"

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.output": set(),
-    "rlwb.cli": BASE | {"rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
+    "rlwb.cli": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
 }
 
 

@@ -1,6 +1,7 @@
 """Evaluation of policies: results and metrics with intervals, selection of checkpoints; plots are in `.plots`."""
 
 from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
+from rlwb.evaluation.dictionary import COLUMNS
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.groups import group_labels, group_table
 from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_table, metric_values, summary
@@ -10,6 +11,7 @@ from rlwb.evaluation.select import Selection, read_validation, select_checkpoint
 from rlwb.evaluation.tables import Table, comparison, headline, headline_groups
 
 __all__ = [
+    "COLUMNS",
     "METRICS",
     "SUMMARY_COLUMNS",
     "Interval",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.metrics import metric_table, wide
+from rlwb.evaluation.metrics import metric_table, wide, wide_name
 from rlwb.evaluation.results import PolicyResult
 from rlwb.execution import Engine, OrderBatch
 from rlwb.execution.likeness import size_of
@@ -18,8 +18,8 @@ from rlwb.execution.likeness import size_of
 _MOST_WINDOWS = 6
 _METRICS = ("pa", "over_twap", "pa_net", "net_over_twap")
 GROUP_COLUMNS = (
-    *("by", "group", "policy", "kind", "n", "orders", "days", "pa_missing"),
-    *(f"{name}{end}" for name in _METRICS for end in ("", "_lo", "_hi")),
+    *("by", "group", "policy", "title", "kind", "n", "orders", "days", "pa_missing"),
+    *(wide_name(name, end) for name in _METRICS for end in ("", "_lo", "_hi")),
     *("win_rate", "ffr", "untraded"),
 )
 """The columns of ``backtest/groups.csv``: `by` (``side``, ``size`` or ``window``), `group`, and those of

@@ -39,6 +39,12 @@ def _ratio_of_means(sums: np.ndarray) -> np.ndarray:
     return ratio(np.stack([ratio(sums[:, :2]), ratio(sums[:, 2:])], axis=1))
 
 
+#: Numbers smaller than this are rounding around 0, in basis points and in shares alike.
+ROUNDING = 1e-9
+
+#: Name of the group of all chosen checkpoints.
+CHECKPOINTS = "checkpoints"
+
 _OVER_TWAP = "less that of the policy twap on the same order"
 
 METRICS: dict[str, Metric] = {
@@ -105,7 +111,12 @@ def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dic
 
 
 def metric_table(
-    groups: Mapping[str, Sequence[PolicyResult]], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    groups: Mapping[str, Sequence[PolicyResult]],
+    *,
+    titles: Mapping[str, str] | None = None,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Return one row a group and metric, with estimate and interval; every other table is a view of this one.
 
@@ -114,6 +125,8 @@ def metric_table(
     groups
         Name to results, usually one each; a group's metric is the mean over its members. All are of the same orders.
         The policy called ``twap`` among them, if any, is the reference of metrics over TWAP.
+    titles
+        What people read in place of a group's name; by default, for a policy's own name, that of `PolicyResult`.
     level, resamples, seed
         Settings of the day-clustered bootstrap (`rlwb.evaluation.bootstrap`). All groups share the same resampled days,
         so a group's rows do not depend on the others, and row differences are not resampling noise.
@@ -121,11 +134,11 @@ def metric_table(
     Returns
     -------
     DataFrame
-        Columns: `policy` (the group), `kind`, `n` (members), `distinct` (how many differ in any order's figures),
-        `iteration`, `validation_pa` (mean over members), `orders`, `days`, `pa_missing` (orders without a PA,
-        left out of every PA metric), `std_orders` (standard deviation of the PA over the orders of a single member),
-        `metric` (a key of `METRICS`), `estimate`, `lo`, `hi`, `standard_error` and `std` (standard deviation of the
-        metric over members). What cannot be computed is NaN.
+        Columns: `policy` (the group), `title`, `kind`, `n` (members), `distinct`, `iteration`, `validation_pa` (mean
+        over members), `orders`, `days`, `pa_missing`, `pa_std` (over the orders of a single member), `metric` (a key of
+        `METRICS`), `estimate`, `lo`, `hi`, `standard_error` and `std_checkpoints` (over members);
+        `rlwb.evaluation.COLUMNS` says what each means. What cannot be computed is NaN; what is within rounding of 0 is
+        0.
     """
     everyone = [result for members in groups.values() for result in members]
     check_same_orders(everyone)
@@ -137,6 +150,7 @@ def metric_table(
         values = [metric_values(one, twap) for one in members]
         about = {
             "policy": name,
+            "title": (titles or {}).get(name, _title(name, members)),
             "kind": first.kind,
             "n": len(members),
             "distinct": len({_figures(one, first) for one in members}),
@@ -145,7 +159,7 @@ def metric_table(
             "orders": len(first.orders),
             "days": len(np.unique(first.dates)),
             "pa_missing": int(sum(np.isnan(one.pa).sum() for one in members)),
-            "std_orders": standard_deviation(first.pa) if is_single else math.nan,
+            "pa_std": standard_deviation(first.pa) if is_single else math.nan,
         }
         for key, metric in METRICS.items():
             rng = np.random.default_rng(seed)
@@ -153,8 +167,25 @@ def metric_table(
             found = statistic_interval(terms, dates, rng, metric.statistic, level=level, resamples=resamples)
             ends = {"estimate": found.estimate, "lo": found.lo, "hi": found.hi, "standard_error": found.standard_error}
             std = standard_deviation(np.array([value[key] for value in values]))
-            rows.append({**about, "metric": key, **ends, "std": std})
-    return pd.DataFrame(rows).astype({"iteration": "Int64"})
+            rows.append({**about, "metric": key, **ends, "std_checkpoints": std})
+    table = pd.DataFrame(rows).astype({"iteration": "Int64"})
+    numbers = [*table.columns[table.columns.get_loc("estimate") :], "validation_pa", "pa_std"]
+    return table.assign(**table[numbers].mask(table[numbers].abs() < ROUNDING, 0.0))
+
+
+#: What follows a metric's name in tables of one row a policy, by the column of the tidy table.
+_ENDS = {"estimate": "", "lo": "_lo", "hi": "_hi", "standard_error": "_se", "std_checkpoints": "_std_checkpoints"}
+
+
+def wide_name(metric: str, end: str = "") -> str:
+    """Return the column of a metric, or of an end of its interval, in tables of one row a policy."""
+    return "pa_mean" if (metric, end) == ("pa", "") else f"{metric}{end}"
+
+
+def _title(name: str, members: Sequence[PolicyResult]) -> str:
+    if name == CHECKPOINTS:
+        return f"best checkpoints by validation (n = {len(members)})"
+    return members[0].display_name if name == members[0].policy else name
 
 
 def _figures(result: PolicyResult, like: PolicyResult) -> bytes:
@@ -163,13 +194,12 @@ def _figures(result: PolicyResult, like: PolicyResult) -> bytes:
 
 
 def wide(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a policy of the table, each metric as ``<name>``, ``<name>_lo``, ``_hi``, ``_se`` and ``_std``."""
+    """Return one row a policy of the table, its metrics with their intervals in columns; see `COLUMNS`."""
     about = table.columns[: table.columns.get_loc("metric")]
     frame = table.drop_duplicates("policy")[about].reset_index(drop=True)
-    ends = {"estimate": "", "lo": "_lo", "hi": "_hi", "standard_error": "_se", "std": "_std"}
     for metric in METRICS:
         rows = table[table["metric"] == metric].reset_index(drop=True)
-        frame = frame.assign(**{f"{metric}{end}": rows[column] for column, end in ends.items()})
+        frame = frame.assign(**{wide_name(metric, end): rows[column] for column, end in _ENDS.items()})
     return frame
 
 
@@ -182,12 +212,9 @@ SUMMARY_COLUMNS = (
     *("net_over_twap", "net_over_twap_lo", "net_over_twap_hi"),
     "untraded",
 )
-"""The columns of ``backtest/summary.csv``: those of `metric_table`, metrics, and the ends ``_lo`` and ``_hi`` of their
-day-clustered intervals. `pa_mean` is the metric `pa`, `pa_se` its standard error, `pa_std` the standard deviation of
-the PA over orders."""
+"""The columns of ``backtest/summary.csv``: a selection of those of `wide`."""
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row a policy of the table, with the columns of `SUMMARY_COLUMNS`."""
-    frame = wide(table).assign(pa_mean=lambda every: every["pa"], pa_std=lambda every: every["std_orders"])
-    return frame[list(SUMMARY_COLUMNS)]
+    return wide(table)[list(SUMMARY_COLUMNS)]

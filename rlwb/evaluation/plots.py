@@ -21,6 +21,7 @@ from scipy.special import ndtr
 from rlwb.errors import DataError
 from rlwb.evaluation import style
 from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
+from rlwb.evaluation.metrics import wide_name
 from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
 from rlwb.files import atomic_path
@@ -244,18 +245,19 @@ def method_intervals(comparison: Table) -> Figure:
     title = "Methods on the same orders"
     frame = comparison.frame
     name = next(one for one in _METHOD_AXES if one == "pa" or is_informative(frame, one))
-    rows = frame[~frame["kind"].isin(["ceiling", "unattainable"]) & np.isfinite(frame[name])]
+    estimate = wide_name(name)
+    rows = frame[~frame["kind"].isin(["ceiling", "unattainable"]) & np.isfinite(frame[estimate])]
     if rows.empty:
         return style.note_figure(title, "No method has a PA.")
     subtitle = f"mean and {100 * comparison.level:g} % interval over days; grey: fixed policies"
     figure, (axis,) = style.canvas(title, subtitle, height=1.6 + 0.34 * len(rows))
     for at, row in enumerate(rows.to_dict("records")):
         color = style.GREY if row["kind"] == "baseline" else style.BLUE
-        axis.plot(row[name], at, "o", color=color, markersize=6, markeredgecolor="white", zorder=3)
+        axis.plot(row[estimate], at, "o", color=color, markersize=6, markeredgecolor="white", zorder=3)
         if np.isfinite(row[f"{name}_lo"]):
             axis.plot([row[f"{name}_lo"], row[f"{name}_hi"]], [at, at], color=color, linewidth=2, alpha=0.6)
     axis.set_xlabel(_METHOD_AXES[name])
-    style.name_rows(axis, rows["policy"].tolist())
+    style.name_rows(axis, rows["title"].tolist())
     return figure
 
 

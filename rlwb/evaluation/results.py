@@ -26,6 +26,9 @@ ZERO_BP = 1e-6
 #: left, which is worth 1e-5 bp where the price doubles within the window.
 ROUNDING_BP = 1e-4
 
+#: Shares of an order's amount smaller than this are rounding.
+ZERO_SHARE = 1e-6
+
 _DISPLAY_NAMES = {
     "twap": "TWAP",
     "vwap": "VWAP",
@@ -112,6 +115,18 @@ class PolicyResult:
     def dates(self) -> np.ndarray:
         """Trading day of each order, datetime64[D] of shape ``(orders,)``."""
         return self.orders["date"].to_numpy(dtype="datetime64[D]")
+
+    def fixed_schedule(self) -> np.ndarray | None:
+        """Return the share left after each step, float of shape ``(steps + 1,)``, where it is the same for all orders.
+
+        None where orders differ, or where it is not known. Only orders with the most steps are compared.
+        """
+        if self.inventory is None or not len(self.inventory):
+            return None
+        steps = self.values("num_steps")
+        alike = self.inventory[steps == np.nanmax(steps)] if np.isfinite(steps).any() else self.inventory
+        first = np.asarray(alike[0], dtype=np.float64)
+        return first if len(alike) > 1 and (np.abs(alike - first) <= ZERO_SHARE).all() else None
 
     @property
     def display_name(self) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
-from rlwb.evaluation.metrics import METRICS, metric_table, wide
+from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
-from rlwb.evaluation.results import ZERO_BP, Kind, PolicyResult, mean, of_kind, standard_deviation
+from rlwb.evaluation.results import ZERO_BP, ZERO_SHARE, Kind, PolicyResult, mean, of_kind, standard_deviation
 
 _ABSENT = "-"
 
@@ -63,13 +64,12 @@ class Table:
 
 
 def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:
-    """Return title to results of the headline's rows: the selected checkpoints together, and all others alone."""
+    """Return name to results of the headline's rows: the selected checkpoints together, and all others alone."""
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
         raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
     kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
-    groups = {f"best checkpoints by validation (n = {len(checkpoints)})": checkpoints}
-    return groups | {one.display_name: [one] for kind in kinds for one in of_kind(results, kind)}
+    return {CHECKPOINTS: checkpoints} | {one.policy: [one] for kind in kinds for one in of_kind(results, kind)}
 
 
 def headline(
@@ -95,7 +95,7 @@ def headline(
         Settings of the bootstrap.
     """
     groups = headline_groups(results)
-    checkpoints = next(iter(groups.values()))
+    checkpoints = groups[CHECKPOINTS]
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     records = frame.to_dict("records")
@@ -105,7 +105,7 @@ def headline(
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
         (
-            *(row["policy"], _count(row), _estimate(row, "pa", spread=True), _ends(row, "pa") or _ABSENT),
+            *(row["title"], _count(row), _estimate(row, "pa", spread=True), _ends(row, "pa") or _ABSENT),
             *(_cell(row, name, spread=name == "pa_net") for name in with_interval),
             *(_estimate(row, name) for name in plain),
         )
@@ -125,19 +125,21 @@ def headline(
         twap_is_off="over_twap" in with_interval,
         too_few_days=too_few_days(records[0]["days"], level),
         untraded=untraded,
-        missing=[f"{row.policy}: {row.pa_missing}" for row in missing.itertuples()],
+        missing=[f"{row.title}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
+        schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
         unattainable=[one.policy for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
-    titles = (METRICS[name].title for name in (*with_interval, *plain))
-    return Table((*header, *titles), rows, tuple(filter(None, notes.splitlines())), metrics, level)
+    shown = (METRICS[name].title for name in (*with_interval, *plain))
+    return Table((*header, *shown), rows, tuple(filter(None, notes.splitlines())), metrics, level)
 
 
 def comparison(
     results: Mapping[str, PolicyResult],
     *,
+    titles: Mapping[str, str] | None = None,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -146,19 +148,41 @@ def comparison(
     """Return methods, by name, side by side on the same orders, every metric with its interval.
 
     The form is that of Fang et al. (AAAI 2021, arXiv 2103.10860), who give reward, PA, gain-loss ratio and share of
-    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. `notes` are
-    sentences to add to those below the table; the other settings are those of the bootstrap.
+    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. `titles` are what
+    people read in place of a name, `notes` sentences to add to those below the table; the other settings are those of
+    the bootstrap.
     """
     groups = {method: [one] for method, one in results.items()}
-    metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
+    metrics = metric_table(groups, titles=titles, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     names = [name for name in METRICS if name != "pa_value_weighted" and is_informative(frame, name)]
-    rows = tuple((row["policy"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
+    rows = tuple((row["title"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
     orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
     basis = f"{orders:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
     header = ("method", *(METRICS[name].title for name in names))
-    return Table(header, rows, (basis, *([few] if few else []), *notes), metrics, level)
+    said = (
+        basis,
+        *([few] if few else []),
+        *schedule_notes(dict(zip(frame["title"], results.values(), strict=True))),
+        *notes,
+    )
+    return Table(header, rows, said, metrics, level)
+
+
+def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
+    """Return a sentence for each trained policy, by its title, that trades every order by one fixed schedule."""
+    notes = []
+    for title, one in results.items():
+        left = one.fixed_schedule()
+        if left is None or one.kind not in ("checkpoint", "last", "unattainable"):
+            continue
+        steps = int(np.argmax(left <= ZERO_SHARE)) or len(left) - 1
+        traded = ", ".join(f"{100 * share:.0f} %" for share in -np.diff(left[: steps + 1]))
+        penalty = mean(one.values("reward/penalty"))
+        paid = "" if math.isnan(penalty) else f"; the reward's penalty for that is {penalty:z.2f} an order"
+        notes.append(f"{title} is a fixed schedule: whatever it sees, its steps trade {traded} of an order{paid}.")
+    return notes
 
 
 def is_informative(frame: pd.DataFrame, name: str) -> bool:
@@ -172,8 +196,8 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
         return bool((frame[name] > 0).any())
     compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
     policies = frame[frame["kind"] != "ceiling"]
-    differs = name not in compared or ((policies[compared[name]] - policies["pa"]).abs() > ZERO_BP).any()
-    return bool(differs and frame[name].notna().any())
+    differs = name not in compared or ((policies[compared[name]] - policies["pa_mean"]).abs() > ZERO_BP).any()
+    return bool(differs and frame[wide_name(name)].notna().any())
 
 
 def _count(row: Mapping[Any, Any]) -> str:
@@ -187,8 +211,8 @@ def _cell(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
 
 def _estimate(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str:
     """Return the estimate, with the standard deviation over checkpoints if asked for."""
-    text = _number(row[name], name)
-    return f"{text} ± {_number(row[f'{name}_std'])}" if spread and row["kind"] == "checkpoint" else text
+    text = _number(row[wide_name(name)], name)
+    return f"{text} ± {_number(row[f'{name}_std_checkpoints'])}" if spread and row["kind"] == "checkpoint" else text
 
 
 def _ends(row: Mapping[Any, Any], name: str) -> str:

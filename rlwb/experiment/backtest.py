@@ -238,10 +238,25 @@ def _write_tables(
     alone = metric_table({one.policy: [one] for one in results}, **interval)
     for name, frame in {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics}.items():
         with atomic_path(folder / f"{name}.csv") as target:
-            frame.to_csv(target, index=False)
+            with_settings(frame, config).to_csv(target, index=False)
     write_text(folder / "headline.md", head.to_markdown() + "\n")
     write_text(folder / "headline.txt", head.to_text() + "\n")
     write_json(folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
+
+
+def with_settings(
+    frame: pd.DataFrame, config: RunConfig, learners: Mapping[str, RunConfig] | None = None
+) -> pd.DataFrame:
+    """Return a table of policies with what each row says of its run, so that tables of many runs can be joined.
+
+    `config` is that of the run, `learners` those of single rows, by policy. What was not trained has no algorithm.
+    """
+    rows = []
+    for policy, kind in zip(frame["policy"], frame["kind"], strict=True):
+        own, is_trained = (learners or {}).get(policy, config), kind in ("checkpoint", "last")
+        trained = {"algorithm": label(own.algorithm), "network": label(own.network)} if is_trained else {}
+        rows.append({"seed": own.seed, "algorithm": None, "network": None, "reward_part": label(own.reward), **trained})
+    return frame.join(pd.DataFrame(rows, index=frame.index))
 
 
 def read_summary(run: RunDirectory) -> pd.DataFrame:
@@ -315,7 +330,7 @@ def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult],
     ids = orders.table["order_id"].to_numpy()
     frame = group_table(rows, group_labels(bench.engine, orders), ids, **_interval(bench.config))
     with atomic_path(path) as target:
-        frame.to_csv(target, index=False)
+        with_settings(frame, bench.config).to_csv(target, index=False)
 
 
 def validation_noise(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
-from rlwb.experiment.backtest import backtest_policies, read_results
-from rlwb.experiment.config import SLOTS, RunConfig, parse_assignments
+from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
+from rlwb.experiment.config import SLOTS, RunConfig, label, parse_assignments
 from rlwb.experiment.layers import Layer, build, nested
 from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
@@ -29,12 +29,14 @@ from rlwb.experiment.stages import settings_of as settings_of_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
 from rlwb.files import atomic_path, is_temporary, write_text
-from rlwb.parts import names, settings_of
+from rlwb.parts import Part, names, settings_of
 from rlwb.values import shown, suggestion
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Table
 
+#: Parts that make one method another.
+_TOLD = ("algorithm", "network", "reward", "state_interpreter", "action_interpreter", "simulator")
 #: What a comparison was begun with: methods, their settings, and the words that said so.
 _MEMORY = "comparison.yaml"
 _WORK = {ORDERS: make_orders, TRAIN: train_policy, BACKTEST: backtest_policies}
@@ -101,13 +103,25 @@ def method_configs(
         configs[name] = config
     for number, layer in enumerate(shared):
         for slot, given in layer.values.items():
-            for key in given if slot in SLOTS and isinstance(given, Mapping) else ():
-                if not any(key in fitted[number].values[slot] for fitted in fitting):
+            for key, value in given.items() if slot in SLOTS and isinstance(given, Mapping) else ():
+                reached = [fitted[number].values[slot] for fitted in fitting]
+                if not any(key in one and (key != "name" or one[key] == value) for one in reached):
+                    said = f"{slot}={value}" if key == "name" else f"{slot}.{key}"
                     raise ConfigError(
-                        f"{layer.origin}: {slot}.{key} has no effect on any of {', '.join(methods)}; drop it or "
+                        f"{layer.origin}: {said} has no effect on any of {', '.join(methods)}; drop it or "
                         "compare a method that uses it."
                     )
     return configs
+
+
+def title(name: str, config: RunConfig) -> str:
+    """Return what tables call a method: its title, and each part of the run that the title does not say."""
+    known, default = METHODS.get(name, Method(name)), RunConfig()
+    expected = {slot: Part.model_validate(known.changes.get(slot, getattr(default, slot))) for slot in _TOLD}
+    own = [
+        f"{slot} {label(getattr(config, slot))}" for slot in _TOLD if getattr(config, slot).name != expected[slot].name
+    ]
+    return f"{known.title} ({', '.join(own)})" if own else known.title
 
 
 def _fitting(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,13 +161,12 @@ def launch_comparison(
         "methods": list(methods),
     }
     if folder is not None and resume and not (config_file or changes or methods):
-        configs, titles, asked = remembered(folder)
+        configs, asked = remembered(folder)
     else:
         if folder is not None and resume and not _runs(folder) and not (folder / _MEMORY).is_file():
             raise ConfigError(f"{folder} holds no comparison; correct the path, or begin one there without --resume.")
         chosen = parse_methods(methods) if methods else METHODS
         configs = method_configs(chosen, config_file, parse_assignments(changes))
-        titles = {name: one.title for name, one in chosen.items()}
     for config in configs.values():
         if resume:
             require_trust(config, given=trust_code)
@@ -166,7 +179,7 @@ def launch_comparison(
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:
-        table = compare(folder, configs, titles=titles, asked=asked, echo=echo)
+        table = compare(folder, configs, asked=asked, echo=echo)
     except BaseException as error:
         is_input = isinstance(error, RlwbError) and type(error) is not RlwbError
         words = asked if is_input else {"file": None, "set": [], "methods": []}
@@ -196,8 +209,8 @@ def _runs(folder: Path) -> dict[str, RunDirectory]:
     return {path.parent.name: RunDirectory(path.parent) for path in sorted(folder.glob("*/status.json"))}
 
 
-def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, str], dict[str, Any]]:
-    """Return configurations and titles by method, and the words, that the comparison in a folder was begun with.
+def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, Any]]:
+    """Return configurations by method, and the words, that the comparison in a folder was begun with.
 
     A folder that has none, or whose file is not as it was written, is a `ConfigError`.
     """
@@ -212,7 +225,7 @@ def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, str], dict
     known = read_yaml(path)
     stored = {name: Layer(str(path), one["config"], folder) for name, one in known["methods"].items()}
     configs = {name: RunConfig.load(None, layer) for name, layer in stored.items()}
-    return configs, {name: one["title"] for name, one in known["methods"].items()}, known["asked"]
+    return configs, known["asked"]
 
 
 def _refuse_others(folder: Path, configs: Mapping[str, RunConfig]) -> None:
@@ -236,14 +249,14 @@ def compare(
     folder: Path,
     configs: Mapping[str, RunConfig],
     *,
-    titles: Mapping[str, str] | None = None,
     asked: Mapping[str, Any] | None = None,
     echo: Callable[[str], None] = print,
 ) -> Table:
     """Train and judge every method on the same orders; write ``comparison.csv``, ``comparison.md`` and ``.html``.
 
-    Each method's run is the folder of its name; what is there and unchanged is not done again. `titles` are what the
-    table calls the methods, by default as in `METHODS`, else their names. `asked` are the words that said all this.
+    Each method's run is the folder of its name; what is there and unchanged is not done again. The table calls methods
+    as in `METHODS`, others by their names, and says which parts are not those of the name. `asked` are the words that
+    said all this.
 
     Returns
     -------
@@ -260,14 +273,13 @@ def compare(
     from rlwb.evaluation.plots import method_intervals
     from rlwb.evaluation.results import PA_TITLES
 
-    known = {name: one.title for name, one in METHODS.items()} | dict(titles or {})
-    methods = {name: known.get(name, name) for name in configs}
     _refuse_others(folder, configs)
-    held = {name: {"title": methods[name], "config": keep_code(one, folder)} for name, one in configs.items()}
+    titles = {name: title(name, config) for name, config in configs.items()}
+    held = {name: {"config": keep_code(one, folder)} for name, one in configs.items()}
     said = dict(asked or {"file": None, "set": [], "methods": []})
     write_sealed(folder / _MEMORY, {"methods": held, "asked": said})
     for name, config in configs.items():
-        echo(f"{name}: {methods[name]}")
+        echo(f"{name}: {titles[name]}")
         path = folder / name
         run = RunDirectory.open(path) if RunDirectory(path).is_run() else RunDirectory.create(path, config)
         with recorded(run, list(_WORK)):
@@ -276,8 +288,10 @@ def compare(
 
     config = RunDirectory.open(folder / next(iter(configs))).config
     settings, rules = config.backtest, config.execution.rules
+    results = {**_beside(folder, configs), **best_results(folder, configs)}
     table = comparison(
-        {**_beside(folder, configs), **best_results(folder, methods)},
+        results,
+        titles=titles,
         level=settings.confidence,
         resamples=settings.bootstrap_samples,
         seed=config.seed,
@@ -289,7 +303,7 @@ def compare(
         ],
     )
     with atomic_path(folder / "comparison.csv") as target:
-        table.frame.rename(columns={"policy": "method"}).to_csv(target, index=False)
+        with_settings(table.frame, config, configs).to_csv(target, index=False)
     write_text(folder / "comparison.md", table.to_markdown())
     shown = {"header": table.header, "rows": table.rows, "notes": table.notes}
     figure = encoded(method_intervals(table))
@@ -298,18 +312,18 @@ def compare(
 
 
 def _beside(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:
-    """Return title to result of what stands beside the learners: schedules, the same in every run, then ceilings."""
+    """Return name to result of what stands beside the learners: schedules, the same in every run, then ceilings."""
     beside: dict[str, PolicyResult] = {}
     for name in methods:
         for result in read_results(RunDirectory.open(folder / name)):
             if result.kind not in ("checkpoint", "last"):
-                beside.setdefault(result.display_name, result)
+                beside.setdefault(result.policy, result)
     return dict(sorted(beside.items(), key=lambda item: item[1].kind != "baseline"))
 
 
-def best_results(folder: Path, methods: Mapping[str, str]) -> dict[str, PolicyResult]:
-    """Return title to result of each learner's checkpoint with the best validation PA, from name to title."""
-    return {title: _best(RunDirectory.open(folder / name)) for name, title in methods.items()}
+def best_results(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:
+    """Return method to result of each learner's checkpoint with the best validation PA."""
+    return {name: _best(RunDirectory.open(folder / name)) for name in methods}
 
 
 def _best(run: RunDirectory) -> PolicyResult:
@@ -318,12 +332,29 @@ def _best(run: RunDirectory) -> PolicyResult:
 
 
 def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
-    """Execute one test order again by a method of the table, a learner, a baseline or ``teacher``, tick by tick."""
+    """Execute one test order again by a policy of the table, tick by tick.
+
+    `method` is a learner, whose best checkpoint acts, a baseline, ``teacher``, or a learner's policy such as
+    ``ppo/checkpoint-0003``.
+    """
     learners = sorted(path.parent.name for path in folder.glob("*/status.json"))
     if not learners:
         raise CheckpointError(f"{folder} holds no comparison; make one first.")
-    tables = {name: folder / name / "backtest" / "orders" / f"{method}.parquet" for name in learners}
-    beside = [name for name, table in tables.items() if table.is_file()]  # a teacher is in its student's run alone
-    run = RunDirectory.open(folder / (method if method in learners else [*beside, learners[0]][0]))
-    policy = _best(run).policy if method in learners else method
-    return audit_order(run, workbench(run), policy, order_id)
+    learner, _, policy = method.rpartition("/")
+    owners = [learner] if learner else [name for name in learners if policy in (name, *_policies(folder / name))]
+    if len(owners) > 1 and not _is_shared(folder / owners[0], policy):
+        raise CheckpointError(
+            f"{policy} is a policy of {', '.join(owners)}; name one, for example {owners[0]}/{policy}."
+        )
+    run = RunDirectory.open(folder / (owners or learners)[0])
+    return audit_order(run, workbench(run), _best(run).policy if policy in owners else policy, order_id)
+
+
+def _policies(path: Path) -> dict[str, str]:
+    """Return policy to kind of a learner's backtest."""
+    return dict(read_summary(RunDirectory.open(path))[["policy", "kind"]].itertuples(index=False))
+
+
+def _is_shared(path: Path, policy: str) -> bool:
+    """Tell whether a policy of a learner's backtest is the same in all of them."""
+    return _policies(path)[policy] in ("baseline", "ceiling")

@@ -189,13 +189,15 @@ def groups_table(run: RunDirectory) -> pd.DataFrame:
     """Return the chosen checkpoints' results by side, size and window of the orders, one row a group."""
     path = _there(run.backtest / "groups.csv", BACKTEST)
     table = read_table(
-        path, numbers=["pa", "pa_net", "over_twap", "net_over_twap", "ffr"], texts=["by", "group", "kind"]
+        path, numbers=["pa_mean", "pa_net", "over_twap", "net_over_twap", "ffr"], texts=["by", "group", "kind"]
     )
+    from rlwb.evaluation.metrics import wide_name
+
     net = "net_" if run.config.execution.rules.have_costs else ""
     own = "pa_net" if net else "pa"
-    columns = ["by", "group", own, f"{own}_lo", f"{own}_hi", f"{net}over_twap", "ffr", "orders", "days"]
+    columns = ["by", "group", wide_name(own), f"{own}_lo", f"{own}_hi", f"{net}over_twap", "ffr", "orders", "days"]
     low, high = f"{own}_lo", f"{own}_hi"
-    return _titled(table[table["kind"] == "checkpoint"], columns, **{low: "low", high: "high"})
+    return _titled(table[table["kind"] == "checkpoint"], columns, pa_mean="PA", **{low: "low", high: "high"})
 
 
 def rules_gap(run: RunDirectory) -> pd.DataFrame:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ def test_hand_computed_row():
     even = baseline([1.0, 0.0, 0.0, 0.0], days=2)
     row = comparison({"ours": method, "TWAP": even}, resamples=200).frame.iloc[0]
     assert (row["policy"], row["kind"], row["orders"], row["days"]) == ("ours", "checkpoint", 4, 2)
-    assert row["pa"] == pytest.approx(1.0)
+    assert row["pa_mean"] == pytest.approx(1.0)
     assert row["over_twap"] == pytest.approx((3.0 - 2.0 + 1.0) / 3)
     assert row["glr"] == pytest.approx(2.5 / 2)
     assert row["win_rate"] == pytest.approx(2 / 3)
@@ -34,7 +35,9 @@ def test_the_interval_of_a_mean_is_that_of_the_day_bootstrap():
     method = checkpoint(pa, days=20)
     row = comparison({"ours": method}, level=0.9, resamples=500, seed=5).frame.iloc[0]
     known = day_interval(method.pa, method.dates, np.random.default_rng(5), level=0.9, resamples=500)
-    assert (row["pa"], row["pa_lo"], row["pa_hi"]) == pytest.approx((known.estimate, known.lo, known.hi), rel=1e-12)
+    assert (row["pa_mean"], row["pa_lo"], row["pa_hi"]) == pytest.approx(
+        (known.estimate, known.lo, known.hi), rel=1e-12
+    )
 
 
 def test_the_interval_of_a_ratio_equals_that_of_drawn_orders():
@@ -91,3 +94,25 @@ def test_over_twap_shows_only_where_it_says_more_than_pa():
 def test_methods_must_have_traded_the_same_orders():
     with pytest.raises(DataError, match="did not trade the same orders"):
         comparison({"a": checkpoint([1.0]), "b": checkpoint([1.0, 2.0])})
+
+
+def test_k25_a_learner_that_trades_by_a_fixed_schedule_is_named_with_its_penalty() -> None:
+    """It sells all at once; each gain has its loss, so the PA alone reads like TWAP's."""
+    pa, left = [5.0, -5.0, 3.0, -3.0], np.tile([1.0, 0.0, 0.0], (4, 1))
+    hasty = replace(checkpoint(pa, days=2, **{"reward/penalty": [-20.0] * 4}), inventory=left)
+    notes = " ".join(comparison({"mine": hasty, "twap": baseline([0.0] * 4, days=2)}, titles={"mine": "Mine"}).notes)
+    assert "Mine is a fixed schedule" in notes
+    assert "100 % of an order" in notes
+    assert "-20.00 an order" in notes
+    assert "TWAP is a fixed schedule" not in notes, "a baseline is known to be one"
+
+    even = replace(hasty, inventory=np.tile([1.0, 0.5, 0.0], (4, 1)))
+    assert "50 %, 50 % of an order" in " ".join(comparison({"mine": even}).notes)
+    looks = replace(hasty, inventory=np.array([[1.0, 0.0, 0.0], [1.0, 0.5, 0.0]] * 2))
+    assert "fixed schedule" not in " ".join(comparison({"mine": looks}).notes)
+    # An order of a shorter window has fewer steps, and the rest of its row is its last value.
+    mixed = replace(
+        checkpoint(pa, days=2, num_steps=[2, 2, 1, 2]),
+        inventory=np.array([[1.0, 0.5, 0.0], [1.0, 0.5, 0.0], [1.0, 0.0, 0.0], [1.0, 0.5, 0.0]]),
+    )
+    assert "fixed schedule" in " ".join(comparison({"mine": mixed}).notes)

@@ -84,7 +84,7 @@ def test_j05_each_groups_figures_are_those_of_its_orders(sessions: Sessions) -> 
     ]
     best = table[table["policy"] == "best"].set_index("group")
     # Buys: the mean of 2 and 4; sells: of 15 and 1. Over TWAP: 3 - 1 and, on the first day alone, (9 + -1) / 2.
-    assert best["pa"].tolist() == [3.0, 8.0, 5.5, 5.5]
+    assert best["pa_mean"].tolist() == [3.0, 8.0, 5.5, 5.5]
     assert best.loc[["buy", "sell"], "over_twap"].tolist() == [2.0, 4.0]
     assert best["orders"].tolist() == [2, 2, 4, 4]
     assert table[table["policy"] == "TWAP"].set_index("group")["pa_missing"].tolist() == [0, 1, 1, 1]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rlwb.evaluation import METRICS, SUMMARY_COLUMNS, PolicyResult, metric_table, metric_values
+from rlwb.evaluation import COLUMNS, METRICS, SUMMARY_COLUMNS, PolicyResult, metric_table, metric_values, summary
+from rlwb.evaluation.metrics import wide
 from rlwb.evaluation.results import ZERO_BP, mean, standard_deviation
 from tests.evaluation.tables import baseline, checkpoint, order_table, summarise
 
@@ -75,7 +76,7 @@ def test_the_table_is_tidy():
     assert table["metric"].tolist() == list(METRICS)
     row = table[table["metric"] == "pa"].iloc[0]
     assert (row["policy"], row["n"], row["estimate"], row["validation_pa"]) == ("both", 2, 3.0, 2.0)
-    assert row["std"] == pytest.approx(np.sqrt(2.0))
+    assert row["std_checkpoints"] == pytest.approx(np.sqrt(2.0))
     assert table["iteration"].isna().all()
 
 
@@ -175,3 +176,22 @@ def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean()
     table = metric_table(groups={"one": [one]}, resamples=100).set_index("metric")
     assert np.isfinite(table.loc["pa", "lo"])
     assert np.isnan(table.loc["pa_value_weighted", "lo"]), "five days are too few for 95 %"
+
+
+def test_k27_what_is_within_rounding_of_zero_is_zero_and_no_more() -> None:
+    rounding = metric_table({"twap": [baseline([-1.56e-13, 1e-13] * 10, days=20)]}, resamples=100).set_index("metric")
+    assert rounding.loc["pa", ["estimate", "lo", "hi"]].tolist() == [0.0, 0.0, 0.0]
+    small = metric_table({"twap": [baseline([1e-6, 1e-6], days=2)]}, resamples=100).set_index("metric")
+    assert small.loc["pa", "estimate"] == pytest.approx(1e-6)
+
+
+def test_k27_every_column_of_a_table_of_policies_has_a_unit_and_a_meaning() -> None:
+    table = metric_table({"both": [checkpoint([1.0, 3.0], 1, days=2), checkpoint([3.0, 5.0], 2, days=2)]})
+    for frame in (table, wide(table), summary(table)):
+        assert not set(frame) - set(COLUMNS)
+    assert COLUMNS["win_rate"].unit == COLUMNS["ffr_lo"].unit == "share"
+    assert COLUMNS["pa_mean"].unit == COLUMNS["pa_net_hi"].unit == "bp"
+    assert all(one.meaning for one in COLUMNS.values())
+    assert wide(table).loc[0, "pa_std_checkpoints"] == pytest.approx(np.sqrt(2.0)), "over checkpoints"
+    alone = wide(metric_table({"one": [checkpoint([1.0, 3.0], days=2)]}))
+    assert alone.loc[0, "pa_std"] == pytest.approx(np.sqrt(2.0)), "over orders"

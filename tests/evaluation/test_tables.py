@@ -20,15 +20,16 @@ def example():
 
 def test_hand_computed_table():
     frame = headline(example()).frame.set_index("policy")
-    assert list(frame.index) == ["best checkpoints by validation (n = 2)", "last checkpoint", "TWAP"]
+    assert list(frame.index) == ["checkpoints", "last", "twap"]
+    assert list(frame["title"]) == ["best checkpoints by validation (n = 2)", "last checkpoint", "TWAP"]
     best = frame.iloc[0]
     assert best["n"] == 2
-    assert best["pa"] == pytest.approx((1.0 + 3.0) / 2)
-    assert best["pa_std"] == pytest.approx(math.sqrt(2.0))
+    assert best["pa_mean"] == pytest.approx((1.0 + 3.0) / 2)
+    assert best["pa_std_checkpoints"] == pytest.approx(math.sqrt(2.0))
     assert best["validation_pa"] == pytest.approx(4.5)
     assert best["win_rate"] == pytest.approx(0.75)
     assert (best["orders"], best["days"]) == (4, 2)
-    assert math.isnan(frame.loc["TWAP", "pa_std"])
+    assert math.isnan(frame.loc["twap", "pa_std_checkpoints"])
 
 
 def test_text_and_markdown_say_what_a_reader_must_know():
@@ -77,7 +78,7 @@ def test_where_rules_cut_twap_its_own_pa_is_the_mark_to_beat():
     # TWAP made 3 and 1, the checkpoint 2 and 2: each beats 0, and the checkpoint has nothing over TWAP.
     table = headline([checkpoint([2.0, 2.0], days=2), baseline([3.0, 1.0], days=2)], level=0.5)
     row = table.frame.iloc[0]
-    assert row["pa"] == 2.0
+    assert row["pa_mean"] == 2.0
     assert row["over_twap"] == pytest.approx(0.0)
     assert row["over_twap_lo"] < 0 < row["over_twap_hi"]
     assert "over TWAP, bp" in table.to_text()
@@ -109,9 +110,9 @@ def test_a_mean_of_exactly_zero_is_explained():
 def test_what_sees_the_future_is_the_last_row_and_called_unattainable():
     oracle = unattainable([40.0, 60.0], days=2)
     table = headline([oracle, checkpoint([2.0, 4.0], days=2), baseline([0.0, 0.0], days=2)])
-    assert table.frame["policy"].tolist()[1:] == ["TWAP", "teacher (sees the future)"]
+    assert table.frame["title"].tolist()[1:] == ["TWAP", "teacher (sees the future)"]
     assert table.frame["kind"].iloc[-1] == "unattainable"
-    assert table.frame["pa"].tolist() == [3.0, 0.0, 50.0]
+    assert table.frame["pa_mean"].tolist() == [3.0, 0.0, 50.0]
     for text in (table.to_text(), table.to_markdown()):
         assert "Not attainable by trading: teacher." in text
     assert "attainable" not in headline(example()).to_text()
@@ -121,8 +122,8 @@ def test_a_ceiling_is_the_last_row_and_told_from_policies():
     bounds = [ceiling([40.0, 60.0], days=2), ceiling([50.0, 60.0], "hindsight_uncapped", days=2)]
     table = headline([*bounds, checkpoint([2.0, 4.0], days=2), baseline([0.0, 0.0], days=2)])
     names = ["TWAP", "hindsight (ceiling)", "hindsight without cap (ceiling)"]
-    assert table.frame["policy"].tolist()[1:] == names
-    assert table.frame["pa"].tolist() == [3.0, 0.0, 50.0, 55.0]
+    assert table.frame["title"].tolist()[1:] == names
+    assert table.frame["pa_mean"].tolist() == [3.0, 0.0, 50.0, 55.0]
     assert table.frame["over_twap"].tolist() == [3.0, 0.0, 50.0, 55.0]
     text = table.to_text()
     assert "no policy passes it on any order" in text
@@ -145,7 +146,7 @@ def test_with_costs_a_net_column_and_what_it_has_over_twap_stand_beside_the_pa()
     ours = checkpoint([3.0, 1.0], days=2, pa_net=[1.0, -1.0])
     table = headline([ours, baseline([0.0, 0.0], days=2, pa_net=[-2.0, -2.0])], level=0.5)
     row = table.frame.iloc[0]
-    assert (row["pa"], row["pa_net"], row["net_over_twap"]) == (2.0, 0.0, 2.0)
+    assert (row["pa_mean"], row["pa_net"], row["net_over_twap"]) == (2.0, 0.0, 2.0)
     assert row["pa_net_lo"] < 0.0 < row["pa_net_hi"]
     head = table.to_text().splitlines()[0]
     assert "net PA, bp  " in head

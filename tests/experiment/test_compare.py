@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import CheckpointError, ConfigError
+from rlwb.evaluation import COLUMNS
 from rlwb.experiment.backtest import read_results
-from rlwb.experiment.compare import METHODS, audit_method, compare, method_configs, parse_methods
+from rlwb.experiment.compare import METHODS, audit_method, compare, method_configs, parse_methods, title
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
@@ -66,7 +67,7 @@ def test_every_baseline_and_ceiling_stands_beside_the_learners_unless_some_are_n
 
 def test_k16_a_method_is_called_as_its_algorithm() -> None:
     for name in names("algorithm"):
-        if name != "tianshou":  # which needs its learner named
+        if name not in ("tianshou", "qlib"):  # one needs its learner named, one is trained already
             (config,) = method_configs(parse_methods([name]), None, said()).values()
             assert config.algorithm.name == name
 
@@ -104,7 +105,8 @@ def test_a_setting_of_one_part_goes_to_the_methods_that_have_it(tmp_path: Path) 
     [
         ({"algorithm.distillation": 0.05}, ["test", "algorithm.distillation", "dqn, ppo"]),
         ({"algorithm.n_stop": 2}, ["test", "algorithm.n_stop", "dqn, ppo"]),
-        ({"algorithm": {"name": "opd", "distillation": 0.1}}, ["algorithm.distillation", "dqn, ppo"]),
+        ({"algorithm": {"name": "opd", "distillation": 0.1}}, ["algorithm=opd", "dqn, ppo"]),
+        ({"algorithm": "opd"}, ["test", "algorithm=opd", "dqn, ppo"]),
         ({"algorithm": ["ppo"]}, ["algorithm", "['ppo']"]),
         ({"train.iteratons": 2}, ["train.iteratons", "train.iterations"]),
     ],
@@ -121,24 +123,40 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     orders = [pd.read_parquet(tmp_path / name / "orders" / "test.parquet") for name in ("ppo", "ppo_sparse")]
     pd.testing.assert_frame_equal(*orders)
     methods = table.frame["policy"].to_list()
-    assert methods[0] == "TWAP"
-    twap = table.frame.set_index("policy").loc["TWAP"]
+    assert methods[0] == "twap"
+    twap = table.frame.set_index("policy").loc["twap"]
     assert twap["reward"] == pytest.approx(-config().reward.penalty / 48), "paid by the reward of the first method"
-    assert methods[-2:] == ["PPO", "PPO, sparse reward"]
-    written = pd.read_csv(tmp_path / "comparison.csv").rename(columns={"method": "policy"})
-    pd.testing.assert_frame_equal(written, table.frame, check_dtype=False)
+    assert methods[-2:] == ["ppo", "ppo_sparse"]
+    assert table.frame["title"].to_list()[-2:] == ["PPO", "PPO, sparse reward"]
+    written = pd.read_csv(tmp_path / "comparison.csv")
+    pd.testing.assert_frame_equal(written[list(table.frame)], table.frame, check_dtype=False)
+    learners = written.set_index("policy").loc[["ppo", "ppo_sparse"], ["seed", "algorithm", "network", "reward_part"]]
+    assert learners.to_numpy().tolist() == [[0, "ppo", "recurrent", "pa_penalty"], [0, "ppo", "recurrent", "sparse"]]
+    # K27: each column of every table stands in the data dictionary, but for the learner's own figures.
+    own = {"policy_loss", "value_loss", "entropy"}
+    tables = [*tmp_path.rglob("*.csv"), *tmp_path.rglob("orders/*.parquet")]
+    assert len(tables) > 20
+    for path in tables:
+        read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
+        found = {name.removesuffix("_count") for name in read(path) if not name.startswith("reward/")}
+        assert found <= {*COLUMNS, *own}, path
     assert "PPO, sparse reward" in (tmp_path / "comparison.html").read_text()
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
-    row = table.frame.set_index("policy").loc["PPO"]
+    row = table.frame.set_index("policy").loc["ppo"]
     summary = pd.read_csv(tmp_path / "ppo" / "backtest" / "summary.csv").set_index("policy")
     best = summary[summary["kind"] == "checkpoint"]["validation_pa"].idxmax()
-    assert row["pa"] == pytest.approx(summary.loc[best, "pa_mean"])
+    assert row["pa_mean"] == pytest.approx(summary.loc[best, "pa_mean"])
     assert (row["pa_lo"], row["pa_hi"]) == pytest.approx(tuple(summary.loc[best, ["pa_lo", "pa_hi"]]))
 
     order_id = orders[0]["order_id"].iloc[0]
     for method in ("ppo", "ppo_sparse", "twap", "bertsimas_lo"):
         checks = audit_method(tmp_path, method, order_id).checks()
         np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
+
+    for name in ("ppo/checkpoint-0001", "ppo_sparse/last"):
+        assert len(audit_method(tmp_path, name, order_id).ticks)
+    with pytest.raises(CheckpointError, match=r"of ppo, ppo_sparse.*ppo/checkpoint-0001"):
+        audit_method(tmp_path, "checkpoint-0001", order_id)
 
     again: list[str] = []
     compare(tmp_path, configs, echo=again.append)
@@ -152,7 +170,7 @@ def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) ->
     configs = method_configs(parse_methods(["ppo", "opd"]), None, said(**{"algorithm.distillation": 0.5}))
     assert configs["ppo"] == alone("ppo")
     table = compare(tmp_path, configs, echo=lambda line: None)
-    assert table.frame["policy"].to_list()[-3:] == ["teacher (sees the future)", "PPO", "OPD"]
+    assert table.frame["policy"].to_list()[-3:] == ["teacher", "ppo", "opd"]
     assert table.frame["policy"].is_unique
     assert RunDirectory(tmp_path / "opd").config.algorithm.settings["distillation"] == 0.5
 
@@ -169,3 +187,18 @@ def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) ->
 def test_an_audit_without_a_comparison_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no comparison; make one first"):
         audit_method(tmp_path, "ppo", "x")
+
+
+def test_k24_a_part_that_a_method_has_itself_is_refused_and_rows_say_which_parts_are_not_those_of_the_name() -> None:
+    with pytest.raises(ConfigError, match="algorithm=dqn has no effect on any of ppo"):
+        method_configs(parse_methods(["ppo"]), None, own_of(algorithm="dqn"))
+    with pytest.raises(ConfigError, match="network=mlp has no effect on any of ppo_attention"):
+        method_configs(parse_methods(["ppo_attention"]), None, own_of(network="mlp"))
+    configs = method_configs(parse_methods(["ppo", "ppo_sparse"]), None, said(reward="sparse"))
+    assert {name: title(name, one) for name, one in configs.items()} == {
+        "ppo": "PPO (reward sparse)",
+        "ppo_sparse": "PPO, sparse reward",
+    }
+    own = method_configs(parse_methods(["mine={network: mlp}"]), None, said())["mine"]
+    assert title("mine", own) == "mine (network mlp)"
+    assert title("ppo", RunConfig.load(None, own_of(algorithm="dqn"))) == "PPO (algorithm dqn)"

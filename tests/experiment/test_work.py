@@ -82,7 +82,7 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     assert list(files) == sorted(f"{policy}.parquet" for policy in chosen["policy"])
     assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 4, "ceiling"]
     assert chosen["policy"].tolist()[3:] == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
-    assert chosen.columns.tolist() == list(SUMMARY_COLUMNS)
+    assert chosen.columns.tolist() == [*SUMMARY_COLUMNS, "seed", "algorithm", "network", "reward_part"]
     backtest_policies(copied, config)
     assert (copied.backtest / "summary.csv").read_text() == summary
     orders = load_orders(copied, workbench(copied, config), "test")
@@ -97,12 +97,12 @@ def test_j05_the_backtest_writes_results_by_side_size_and_window(copied: RunDire
     summary = pd.read_csv(copied.backtest / "summary.csv").set_index("policy")
     assert table["by"].unique().tolist() == ["side", "size", "window"]
     assert set(table["kind"]) == {"checkpoint", "last", "baseline"}
-    sides = table[(table["policy"] == "last checkpoint") & (table["by"] == "side")].set_index("group")
+    sides = table[(table["policy"] == "last") & (table["by"] == "side")].set_index("group")
     # Every session has a buy and a sell, so the mean over all orders is the mean of the two.
-    assert sides.loc[["buy", "sell"], "pa"].mean() == pytest.approx(summary.loc["last", "pa_mean"], abs=1e-9)
-    whole = table[(table["policy"] == "last checkpoint") & (table["by"] == "window")]
-    assert whole["pa"].tolist() == pytest.approx([summary.loc["last", "pa_mean"]], abs=1e-9)
-    sizes = table[(table["policy"] == "TWAP") & (table["by"] == "size")]
+    assert sides.loc[["buy", "sell"], "pa_mean"].mean() == pytest.approx(summary.loc["last", "pa_mean"], abs=1e-9)
+    whole = table[(table["policy"] == "last") & (table["by"] == "window")]
+    assert whole["pa_mean"].tolist() == pytest.approx([summary.loc["last", "pa_mean"]], abs=1e-9)
+    sizes = table[(table["policy"] == "twap") & (table["by"] == "size")]
     assert sizes["orders"].sum() == summary.loc["twap", "orders"]
     assert sizes["orders"].max() - sizes["orders"].min() <= 1
     shown = report.groups_table(copied)

@@ -1,0 +1,130 @@
+"""The data dictionary: name, unit and meaning of every column of a run's tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rlwb.evaluation.metrics import METRICS, wide_name
+
+
+class Column(NamedTuple):
+    """A column of a table on disk: its unit (empty for texts) and what it means."""
+
+    unit: str
+    meaning: str
+
+
+_ORDER = {
+    "order_id": Column("", "unique name of an order; the key that joins tables of orders"),
+    "instrument": Column("", "name of the instrument"),
+    "date": Column("day", "trading day"),
+    "direction": Column("", "BUY or SELL"),
+    "amount": Column("shares", "what is to be traded, above 0"),
+    "start": Column("time of day", "first moment of the order's window"),
+    "end": Column("time of day", "end of the window, not part of it"),
+}
+_RESULT = {
+    "filled": Column("shares", "what was traded"),
+    "price": Column("price", "average price of the fills, before costs"),
+    "price_net": Column("price", "average price of the fills after spread, impact, commission and tax"),
+    "twap": Column("price", "mean price of the order's window, each bar counting the same"),
+    "vwap": Column("price", "mean price of the window, weighted by volume"),
+    "arrival": Column("price", "price when the order arrives"),
+    "pa": Column("bp", "price advantage over the window's TWAP; above 0 is good for buys and sells alike"),
+    "pa_net": Column("bp", "price advantage after costs"),
+    "pa_vwap": Column("bp", "price advantage over the window's VWAP"),
+    "pa_arrival": Column("bp", "price advantage over the arrival price (implementation shortfall, negated)"),
+    "ffr": Column("share", "fulfilment rate: filled / amount"),
+    "num_steps": Column("steps", "decisions that the order's window has"),
+    "participation": Column("share", "filled / volume of the window"),
+    "reward": Column("reward", "sum of the order's rewards; a column reward/NAME is one summand of it"),
+}
+_ITERATION = {
+    "iteration": Column("", "training iteration, from 1; also that of a checkpoint"),
+    "episodes": Column("orders", "orders traded in the iteration; a column NAME_count is how many of them have NAME"),
+    "length": Column("steps", "mean decisions of an order"),
+    "transitions": Column("steps", "decisions that were learned from"),
+    "gradient_steps": Column("", "updates of the weights"),
+    "seconds": Column("s", "duration of the iteration"),
+    "loss": Column("", "what the learner minimises; others of the learner's own figures are described with it"),
+}
+_POLICY = {
+    "policy": Column("", "name of the policy; the key that joins tables of policies"),
+    "title": Column("", "the policy's name for people"),
+    "kind": Column("", "checkpoint, last, baseline, unattainable (knows the future) or ceiling (a bound, no policy)"),
+    "n": Column("", "results in the row: the chosen checkpoints together, else 1"),
+    "distinct": Column("", "how many of these n differ in the figures of any order"),
+    "seed": Column("", "seed of the run"),
+    "algorithm": Column("", "part that learns; empty where nothing was trained"),
+    "network": Column("", "part that reads the observation; empty where nothing was trained"),
+    "reward_part": Column("", "part that pays the reward; all rows of a run share it"),
+    "validation_pa": Column("bp", "mean PA (net PA under costs) on the validation orders; the mean over n checkpoints"),
+    "orders": Column("orders", "orders traded"),
+    "days": Column("days", "trading days of these orders"),
+    "pa_missing": Column("orders", "orders without a PA, left out of every PA metric; the sum over n checkpoints"),
+    "pa_std": Column("bp", "standard deviation of the PA over orders; empty for several checkpoints together"),
+    "metric": Column("", "name of the metric in a table of one row a policy and metric"),
+    "estimate": Column("of the metric", "its value"),
+    "lo": Column("of the metric", "lower end of its interval, by resampling whole days"),
+    "hi": Column("of the metric", "upper end of its interval"),
+    "standard_error": Column("of the metric", "standard error over days"),
+    "std_checkpoints": Column("of the metric", "standard deviation over the n checkpoints"),
+}
+_PARTS = {
+    "part": Column("", "all, train, valid or test"),
+    "instruments": Column("", "instruments that have orders"),
+    "first": Column("day", "first trading day"),
+    "last": Column("day", "last trading day"),
+    "mean_amount": Column("shares", "mean amount of an order"),
+}
+_GROUPS = {
+    "by": Column("", "what orders are grouped by: side, size or window"),
+    "group": Column("", "name of the group of orders"),
+}
+_GAP = {
+    "cause": Column("", "rule that was added to those of the row before"),
+    "difference": Column("bp", "net PA less that of the row before; difference_lo and _hi are its interval over days"),
+    "left_out": Column("orders", "orders without a PA under some rule, left out of all rows"),
+}
+
+
+def _metric_columns() -> dict[str, Column]:
+    """Return the columns of tables of one row a policy: each metric and the ends of its interval."""
+    columns: dict[str, Column] = {}
+    for name, metric in METRICS.items():
+        unit = "share" if metric.is_share else "bp" if metric.title.endswith("bp") else name if name == "reward" else ""
+        about = {
+            "": metric.meaning,
+            "_lo": "lower end of the interval over days",
+            "_hi": "upper end of the interval over days",
+            "_se": "standard error over days",
+            "_std_checkpoints": "standard deviation over the n checkpoints",
+        }
+        columns |= {wide_name(name, end): Column(unit, f"{name}: {what}") for end, what in about.items()}
+    return columns
+
+
+TABLES: dict[str, dict[str, Column]] = {
+    "orders/*.parquet": _ORDER,
+    "orders/summary.csv": _PARTS,
+    "metrics/*.csv": _ITERATION,
+    "backtest/orders/*.parquet": {**_ORDER, **_RESULT},
+    "backtest/summary.csv, headline.csv, metrics.csv; comparison.csv": {**_POLICY, **_metric_columns()},
+    "backtest/groups.csv": _GROUPS,
+    "backtest/gap.csv": _GAP,
+}
+"""Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
+
+COLUMNS: dict[str, Column] = {name: one for columns in TABLES.values() for name, one in columns.items()}
+"""Every column by its name; a name means the same in all tables, alone or as the mean over a row's orders."""
+
+
+def as_markdown() -> str:
+    """Return the dictionary as one Markdown table a file, a column once, where it appears first."""
+    told: set[str] = set()
+    blocks = []
+    for files, columns in TABLES.items():
+        rows = [f"| `{name}` | {one.unit} | {one.meaning} |" for name, one in columns.items() if name not in told]
+        told |= set(columns)
+        blocks.append("\n".join([f"## {files}", "", "| column | unit | meaning |", "|---|---|---|", *rows]))
+    return "\n\n".join(blocks) + "\n"
