@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,6 +45,14 @@ def test_l01_l04_every_recorded_order_is_equal_or_explained(recorded: tuple[list
     assert sum(count > 10 for count in found["decisions_by_action"]) >= 3  # the policy does not always do the same
     named = Counter(name for causes in found["explained"] for name in causes.split(", "))
     assert set(named) <= {*CAUSES, "tolerance", "empty"}
+
+
+def test_the_figures_that_are_told_of_add_up() -> None:
+    told = json.loads((Path(agreement.__file__).parent / "results" / "agreement.json").read_text())
+    assert told["unexplained"] == 0
+    assert told["compared"] == told["equal"] + sum(told["explained"].values()) >= 3000
+    assert sum(row["compared"] for row in told["markets"]) == told["compared"]
+    assert {name for causes in told["explained"] for name in causes.split(", ")} <= told["causes"].keys()
 
 
 @pytest.mark.parametrize("changed", ["fills", "fill", "price", "reward", "action", "today", "position", "order_twap"])
