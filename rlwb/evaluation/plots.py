@@ -110,6 +110,30 @@ def pa_by_month(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: 
 
 
 @style.styled
+def pa_by_window(windows: pd.DataFrame, *, is_net: bool = False) -> Figure:
+    """Draw the mean PA of each window of a walk-forward, or the net PA, with its day-clustered interval.
+
+    Parameters
+    ----------
+    windows
+        One row a window: `window`, `test_first`, `days`, and `pa` or `pa_net` in basis points with the ends of its
+        interval, `_lo` and `_hi`.
+    """
+    name, title = ("pa_net", "net PA") if is_net else ("pa", "PA")
+    figure, (axis,) = style.canvas(f"{title} by window", "mean of each window's chosen checkpoints on its test days")
+    axis.vlines(range(len(windows)), windows[f"{name}_lo"], windows[f"{name}_hi"], color=style.BLUE, alpha=0.5)
+    axis.plot(range(len(windows)), windows[name], "o", markersize=6, color=style.BLUE, markeredgecolor="white")
+    labels = [f"{row.window}\n{row.test_first}\n{row.days} d" for row in windows.itertuples()]
+    step = max(1, -(-len(labels) // 8))
+    axis.set_xticks(range(0, len(labels), step), labels[::step])
+    axis.set_xlim(-0.6, len(windows) - 0.4)
+    axis.grid(visible=False, axis="x")
+    axis.set(ylabel=f"mean {title}, bp", xlabel="window, its first test day and its test days")
+    style.zero_line(axis)
+    return figure
+
+
+@style.styled
 def pa_by_instrument(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
     """Draw the mean PA of the selected checkpoints by instrument, best first, with day-clustered intervals.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
+from rlwb.execution.rolling import RollingSettings
 from rlwb.execution.table import made_ids
 from rlwb.market import Sessions
 from rlwb.market.actions import price_ratio
@@ -84,11 +85,19 @@ class SplitSettings:
     ----------
     train, valid, test
         Either three shares of the dates, in time order, or three ``(first, last)`` pairs of ISO dates.
+    rolling
+        Windows that walk over the dates in place of those, each trained and tested by itself: ``{train: 120, valid: 20,
+        test: 20}``; further settings are step, window (sliding, expanding) and gap.
     """
 
     train: float | tuple[str, str] = 0.6
     valid: float | tuple[str, str] = 0.2
     test: float | tuple[str, str] = 0.2
+    rolling: RollingSettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.rolling is not None and (self.train, self.valid, self.test) != (0.6, 0.2, 0.2):
+            raise ConfigError("split has dates or shares and rolling windows; keep one of the two.")
 
 
 def generate_orders(
@@ -256,6 +265,8 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
 
 def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarray]:
     """Return for each part which of the sorted `dates` it takes, bool of shape (D,)."""
+    if settings.rolling is not None:
+        raise ConfigError("split.rolling is for a whole run, each of whose windows has dates of its own; use rlwb run.")
     given: Sequence[Any] = (settings.train, settings.valid, settings.test)
     if all(isinstance(value, (int, float)) for value in given):
         if not all(share > 0 for share in given) or sum(given) > 1 + 1e-9:

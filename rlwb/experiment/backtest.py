@@ -149,15 +149,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
 
     write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
-    for one in results:
-        with atomic_path(folder / "orders" / f"{one.policy}.parquet") as target:
-            one.orders.to_parquet(target, index=False)
-        if one.inventory is not None:
-            with atomic_path(folder / "inventory" / f"{one.policy}.npy") as target:
-                np.save(target, np.asarray(one.inventory, dtype=np.float32))
+    write_results(folder, results)
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
-    _write_tables(folder, results, selection, damaged, config, judged_on(run, config))
+    lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
+    write_headline(folder, results, config, candidates=selection.ranked, about=judged_on(run, config), lost=lost)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
     if origin is None:
@@ -217,21 +213,41 @@ def _interval(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _write_tables(
+def write_results(folder: Path, results: Sequence[PolicyResult]) -> None:
+    """Write the table of orders of each policy, and what is left of them after each step."""
+    for one in results:
+        with atomic_path(folder / "orders" / f"{one.policy}.parquet") as target:
+            one.orders.to_parquet(target, index=False)
+        if one.inventory is not None:
+            with atomic_path(folder / "inventory" / f"{one.policy}.npy") as target:
+                np.save(target, np.asarray(one.inventory, dtype=np.float32))
+
+
+def write_headline(
     folder: Path,
     results: Sequence[PolicyResult],
-    selection: Selection,
-    damaged: Mapping[str, str],
     config: RunConfig,
-    about: Sequence[str],
+    *,
+    candidates: int | None = None,
+    about: Sequence[str] = (),
+    lost: Sequence[str] = (),
 ) -> None:
-    """Write the tables; `about` are notes that stand before the headline's own."""
+    """Write the headline, the summary and their tidy form.
+
+    Parameters
+    ----------
+    candidates
+        How many checkpoints the best were chosen from.
+    about
+        Notes that stand before the headline's own.
+    lost
+        Checkpoints that cannot be read.
+    """
     from rlwb.evaluation import headline, metric_table, summary
 
     interval = _interval(config)
-    head = headline(results, requested=config.backtest.top, candidates=selection.ranked, **interval)
+    head = headline(results, requested=config.backtest.top, candidates=candidates, **interval)
     head = dataclasses.replace(head, notes=(*about, *head.notes))
-    lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     if lost:
         told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."
         head = dataclasses.replace(head, notes=(*head.notes, told))

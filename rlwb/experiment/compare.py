@@ -15,6 +15,7 @@ from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
 from rlwb.experiment.report import OrderAudit, audit_order
+from rlwb.experiment.rolling import walk
 from rlwb.experiment.run import (
     RunDirectory,
     asked_words,
@@ -282,9 +283,7 @@ def compare(
         echo(f"{name}: {titles[name]}")
         path = folder / name
         run = RunDirectory.open(path) if RunDirectory(path).is_run() else RunDirectory.create(path, config)
-        with recorded(run, list(_WORK)):
-            for stage, work in _WORK.items():
-                run_stage(stage, run, config, work, echo=lambda line: echo(f"  {line}"))
+        _do(run, config, lambda line: echo(f"  {line}"))
 
     config = RunDirectory.open(folder / next(iter(configs))).config
     settings, rules = config.backtest, config.execution.rules
@@ -309,6 +308,18 @@ def compare(
     figure = encoded(method_intervals(table))
     write_text(folder / "comparison.html", render("comparison.html", title=folder.name, figure=figure, **shown))
     return table
+
+
+def _do(run: RunDirectory, config: RunConfig, echo: Callable[[str], None]) -> None:
+    """Do the stages of a run, or of each of its windows."""
+    if config.split.rolling is not None:
+        with recorded(run, ()):
+            run.save_config(config)
+            walk(run, config, lambda window, own: _do(window, own, lambda line: echo(f"  {line}")), echo=echo)
+        return
+    with recorded(run, list(_WORK)):
+        for stage, work in _WORK.items():
+            run_stage(stage, run, config, work, echo=echo)
 
 
 def _beside(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:

@@ -71,6 +71,8 @@ def evaluated(run: RunDirectory, *changes: Layer) -> RunConfig:
     """
     if run.origin is not None:
         raise ConfigError(f"{run.path} is an evaluation itself; name the run that it judges.")
+    if run.config.split.rolling is not None:
+        raise ConfigError(f"{run.path} is a run over windows; name the run of one of them, in {run.path / 'windows'}.")
     known = run.stage(BACKTEST.name)
     if known.get("state") != "finished" or known.get("inputs") != inputs_of(BACKTEST, run):
         raise ConfigError(

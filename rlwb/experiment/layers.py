@@ -195,7 +195,7 @@ def _merge(tree: dict[str, Any], new: Mapping[str, Any], slots: Mapping[str, str
         elif name == "execution" and "preset" in value:
             tree[name] = _joined({key: one for key, one in old.items() if key != "rules"}, value)
         else:
-            tree[name] = _joined(old, value, {"rules"})
+            tree[name] = _joined(old, value, {"rules", "rolling"})
 
 
 def _joined(old: Mapping[str, Any], new: Mapping[str, Any], groups: Container[str] = ()) -> dict[str, Any]:

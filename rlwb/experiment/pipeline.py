@@ -27,6 +27,7 @@ from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.report import write_report
+from rlwb.experiment.rolling import walk
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
 from rlwb.experiment.training import refuse_shorter
@@ -195,7 +196,8 @@ def run_pipeline(
         For any other, with where it happened.
     """
     folder = notebooks or find_notebooks()
-    stages = stages_of(run) if stages is None else stages
+    if stages is None:
+        stages = stages_of(run) if config.split.rolling is None else ()
     try:
         with run.lock():
             run.check_space()
@@ -203,6 +205,12 @@ def run_pipeline(
             if asked is not None:
                 run.update_status(asked=asked)
             with recorded(run, stages):
+                if config.split.rolling is not None:
+
+                    def one_window(window: RunDirectory, own: RunConfig) -> None:
+                        run_pipeline(window, own, notebooks=folder, echo=lambda line: echo(f"  {line}"))
+
+                    walk(run, config, one_window, echo=echo)
                 for stage in stages:
                     _run_notebook(stage, run, folder / stage.notebook, echo)
                 echo(f"report: {write_report(run)}")

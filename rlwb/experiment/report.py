@@ -35,6 +35,8 @@ CAPTIONS = {
     "noise alone.",
     "pa_distribution": "Single orders, by policy. They scatter far more than the mean is large; a mean and a median on "
     "different sides of 0 say that a few orders carry the result.",
+    "pa_by_window": "By window, each trained by itself, with day-clustered intervals over its test days. Be wary of a "
+    "gain that one window carries, or that fades from window to window.",
     "pa_by_month": "By month, with day-clustered intervals. Be wary of an edge that fades or that one month carries; a "
     "month with too few days has no interval.",
     "pa_by_instrument": "By instrument, with day-clustered intervals, sorted by the mean: the slope is there by "
@@ -71,6 +73,10 @@ _SUMMARY = (
     *("win_rate", "glr", "ffr", "untraded", "orders", "days"),
 )
 _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
+_WINDOWS = (
+    *("window", "train_first", "train_last", "test_first", "test_last", "orders", "days"),
+    *("validation_pa", "pa", "pa_lo", "pa_hi", "pa_net", "last_pa", "ffr"),
+)
 _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
 
 
@@ -353,6 +359,7 @@ def write_report(run: RunDirectory) -> Path:
         gap=_file_cells(run.backtest / "gap.csv", "cause", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
+        windows=_file_cells(run.backtest / "windows.csv", "window", _WINDOWS),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.
@@ -430,9 +437,10 @@ def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:
 
 def _stages(run: RunDirectory) -> Iterator[list[str]]:
     """Yield how each stage ended, when it began and how long it took."""
-    for stage in stages_of(run):
-        known = run.stage(stage.name)
-        yield [stage.name, known.get("state", "not done"), _time(known.get("started")), str(known.get("seconds") or "")]
+    names = [*run.status["stages"]] if run.config.split.rolling else [stage.name for stage in stages_of(run)]
+    for name in names:
+        known = run.stage(name)
+        yield [name, known.get("state", "not done"), _time(known.get("started")), str(known.get("seconds") or "")]
 
 
 def _time(stamp: str | None) -> str:

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
+from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.own_code import require_trust
+from rlwb.experiment.rolling import pool, windows_of
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, file_hashes, settings_of
 from rlwb.files import as_json
@@ -131,6 +133,8 @@ def verify_run(run: RunDirectory) -> Verification:
     config, known = run.config, read_json(run.path / "manifest.json")
     if run.state == "running":
         raise ConfigError(f"another process works on {run.path}; verify the run when it is done.")
+    if config.split.rolling is not None:
+        return _verify_windows(run, config)
     with tempfile.TemporaryDirectory(prefix="rlwb-verify-") as place:
         again = RunDirectory(Path(place) / run.path.name)
         _compare_hashes(run, known, result)
@@ -163,6 +167,26 @@ def verify_run(run: RunDirectory) -> Verification:
             _note(Disagreement("backtest", None, None, "done", f"refused: {error}"), False, result)
         else:
             _compare_folder(run, again, "backtest", result)
+    return result
+
+
+def _verify_windows(run: RunDirectory, config: RunConfig) -> Verification:
+    """Verify the run of each window, and pool their results again."""
+    result, windows = Verification(run.path), windows_of(run)
+    for window in windows:
+        one, place = verify_run(window), window.path.relative_to(run.path).as_posix()
+        result.disagreements += [replace(found, file=f"{place}/{found.file}") for found in one.disagreements]
+        result.notes += [f"{note} ({place})" for note in one.notes]
+        result.values += one.values
+        result.rounded += one.rounded
+    if run.state != "finished":
+        result.notes.append("the pooled results; the run is not finished")
+        return result
+    with tempfile.TemporaryDirectory(prefix="rlwb-verify-") as folder:
+        again = RunDirectory(Path(folder) / run.path.name)
+        pool(again, config, windows)
+        for name in ("orders", "backtest"):
+            _compare_folder(run, again, name, result)
     return result
 
 
