@@ -52,7 +52,11 @@ def suggest(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> str:
     clock = None
     if not (is_dataset(path) or is_panel(path)):
         label = open_source(path, **reading).reader.label
-        clock = recognise_clock(read_bars(path, **reading), label)
+        bars = read_bars(path, **reading)
+        try:
+            clock = recognise_clock(bars, label)
+        except DataError as error:
+            raise DataError(f"{source}: {error}") from None
         options = {**(reading.get("options") or {})}
         options |= {
             name: reading[name] for name in ("columns", "instrument_pattern", "datetime_format") if reading.get(name)
@@ -84,7 +88,8 @@ def suggest(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> str:
             "validation and test, after a first day that sizes them. Bring more days."
         )
     values["split"] = _split(dates.tolist())
-    return _text(values, bench.sessions, clock, len(dates), sorted(set(names) - set(traded)))
+    rules = bench.config.execution.rules.describe()
+    return _text(values, bench.sessions, clock, rules, len(dates), sorted(set(names) - set(traded)))
 
 
 def _bench(values: dict[str, Any]) -> Workbench:
@@ -118,7 +123,9 @@ def _split(dates: list[str]) -> dict[str, list[str]]:
     return {name: [dates[cuts[at]], dates[cuts[at + 1] - 1]] for at, name in enumerate(("train", "valid", "test"))}
 
 
-def _text(values: dict[str, Any], sessions: Sessions, clock: Clock | None, dates: int, silent: list[str]) -> str:
+def _text(
+    values: dict[str, Any], sessions: Sessions, clock: Clock | None, rules: str, dates: int, silent: list[str]
+) -> str:
     """Return the configuration as YAML, with a comment above what was chosen."""
     market, recipe, calendar = values["market"], OrderSettings(), sessions.calendar
     steps = int(calendar.cells(values["execution"]["ticks_per_step"])[-1]) + 1
@@ -135,8 +142,8 @@ def _text(values: dict[str, Any], sessions: Sessions, clock: Clock | None, dates
         f"{np.exp(recipe.log_mean):.1%} of the mean volume of a bar (log_mean, log_std). Where volume is in lots, say "
         "so: market.volume_multiplier: 100.",
         "execution": f"{steps} decisions in a session of {calendar.num_ticks} bars. Costs and market rules are left at "
-        "their default: none, fills at the close, no cap. preset: us (cn, crypto) brings those of a market, "
-        "rules: {volume_limit: 0.1} a cap.",
+        f"their default ({rules}). preset: us (cn, crypto) brings those of a market, rules: {{volume_limit: 0.1}} a "
+        "cap.",
         "split": f"{dates} dates with orders, in time: some 60 % to train, 20 % to choose a policy, 20 % to judge it.",
     }
     lines = [

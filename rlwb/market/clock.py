@@ -21,6 +21,8 @@ _MULTIPLES, _NEARLY_ALL, _HALF = 0.98, 0.95, 0.5
 #: Volume outside a session that does not count: in all, and of a bar beside those inside.
 _LITTLE, _THIN = 0.02, 0.3
 _HALF_HOUR = 1800
+#: Ticks that a session has at least.
+_FEWEST_TICKS = 10
 #: By how much another zone than the exchange's must fit better to be believed.
 _BETTER = 0.05
 
@@ -181,7 +183,7 @@ def _session(moments: pd.DatetimeIndex, step: int, label: str | None) -> tuple[l
         often[begin:end] |= (end - begin) * step < _HALF_HOUR
     edges = np.flatnonzero(np.diff(np.concatenate([[0], often.astype(np.int8), [0]])))
     runs = [(begin * step, end * step) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
-    if not 1 <= len(runs) <= 4 or sum(end - begin for begin, end in runs) < 2 * _HALF_HOUR:
+    if not 1 <= len(runs) <= 4 or sum(end - begin for begin, end in runs) < _FEWEST_TICKS * step:
         raise DataError(
             f"the bars show no regular session ({len(runs)} parts of a day have bars on most days); write "
             "market.calendar yourself, see docs/data/calendars.md."

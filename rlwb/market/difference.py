@@ -279,9 +279,14 @@ def _plain_id(name: str) -> str:
 
 
 def _returns(one: _Side) -> np.ndarray:
-    """Return the log return of each bar from the one before it; NaN for the first of a session, and where it is 0."""
+    """Return the log return of each bar's close, or mid without closes, from the bar before it.
+
+    NaN for the first bar of a session, and where nothing moved.
+    """
+    lacking = np.full(len(one.stamp), np.nan)
+    mid = (one.values.get("bid", lacking) + one.values.get("ask", lacking)) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        close = np.log(one.values.get("close", np.full(len(one.stamp), np.nan)))
+        close = np.log(one.values.get("close", mid))
     move = np.append(np.nan, np.diff(close))
     begins = np.append(True, (one.names[1:] != one.names[:-1]) | (np.diff(one.day) != 0))
     move[begins | ~np.isfinite(move) | (move == 0)] = np.nan
@@ -372,7 +377,7 @@ def _shift_cause(a: _Side, shift: np.ndarray, by: int, step: int) -> Cause:
 def _decimals(values: np.ndarray) -> float:
     """Return half a unit of the last decimal place that nearly all values need; 0 where that is beyond the sixth."""
     known = values[np.isfinite(values)]
-    for digits in range(7):
+    for digits in range(7 if len(known) else 0):
         if np.isclose(np.round(known, digits), known, rtol=1e-12, atol=1e-12).mean() > 0.999:
             return 0.5 * 10.0**-digits
     return 0.0

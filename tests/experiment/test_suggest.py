@@ -174,6 +174,12 @@ def test_the_command_writes_a_file_with_what_it_was_read_by(tmp_path: Path, caps
     runs(text, tmp_path)
 
 
+def test_what_shows_no_clock_is_named(tmp_path: Path) -> None:
+    frame(Calendar.preset("us", tick_minutes=30)).iloc[::13].to_csv(tmp_path / "daily.csv", index=False)
+    with pytest.raises(DataError, match=r"daily\.csv: the bars are a day apart"):
+        suggest(tmp_path / "daily.csv")
+
+
 def test_too_few_days_are_said(tmp_path: Path) -> None:
     frame(Calendar.preset("us", tick_minutes=30), days=DAYS[:3]).to_csv(tmp_path / "bars.csv", index=False)
     with pytest.raises(DataError, match=r"bars\.csv gives orders on 2 dates; a run needs 3"):

@@ -136,6 +136,13 @@ def test_one_instrument_or_one_day_an_hour_late(tmp_path: Path) -> None:
     assert "60 min later" in one.text
 
 
+def test_the_quotes_alone_tell_a_shift(tmp_path: Path) -> None:
+    book = A[["instrument", "datetime"]].assign(bid=A["close"] - 0.01, ask=A["close"] + 0.01)
+    found = compare(tmp_path, book.assign(datetime=book["datetime"] - pd.Timedelta(hours=1)), book)
+    assert (found.shared, cause(found, "stamps").bars) == (len(A), len(A))
+    assert {one.name: one.equal for one in found.fields} == {"bid": len(A), "ask": len(A)}
+
+
 def test_stamps_of_other_bars_are_not_shifted(tmp_path: Path) -> None:
     other = random_bars(US, ["AAA", "BBB", "CCC"], DAYS, seed=5)
     found = compare(tmp_path, other)
