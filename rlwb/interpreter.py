@@ -103,6 +103,23 @@ def row_of(batch: Any, row: int, space: gym.Space[Any]) -> Any:
     return np.asarray(value) if isinstance(space, gym.spaces.Box) else value
 
 
+def check_rows_in_space(space: gym.Space[Any], values: np.ndarray, name: str) -> None:
+    """Raise `InterpreterError` naming the first row of N values, of shape ``(N, ...)``, that is not in `space`."""
+    if isinstance(space, gym.spaces.Box):
+        fits = values.shape[1:] == space.shape and values.dtype == space.dtype
+        inside = (values >= space.low) & (values <= space.high) if fits else np.zeros(len(values), dtype=bool)
+    elif isinstance(space, gym.spaces.Discrete):
+        fits = values.ndim == 1 and values.dtype.kind in "iu"
+        inside = (
+            (values >= space.start) & (values < space.start + space.n) if fits else np.zeros(len(values), dtype=bool)
+        )
+    else:
+        inside = np.array([space.contains(value) for value in values], dtype=bool)
+    if not inside.all():
+        row = int(np.argmin(inside.reshape(len(values), -1).all(axis=1)))
+        check_in_space(space, values[row], f"{name}, row {row},")
+
+
 def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
     """Raise `InterpreterError` naming the first entry of `value` that is not in `space`."""
     if isinstance(space, gym.spaces.Dict):

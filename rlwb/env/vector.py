@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_rows_in_space
 from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator, State
@@ -145,6 +145,7 @@ class NativeVectorEnv(FiniteVectorEnv):
         self.simulator = simulator
         self.initial_states = initial_states
         self.action_interpreter = action_interpreter
+        self._action_space = action_interpreter.action_space
         self.reward = reward
         self.aux_info_collector = aux_info_collector
         self.seed = seed
@@ -164,8 +165,10 @@ class NativeVectorEnv(FiniteVectorEnv):
         return self._active()
 
     def step(self, action: np.ndarray) -> tuple[StepResult, Active]:
-        rows = self._rows
-        amounts = self.action_interpreter.interpret(self.state.known, check_actions(action, len(rows)))
+        rows, acts = self._rows, self.action_interpreter
+        actions = check_actions(action, len(rows))
+        check_rows_in_space(self._action_space, actions, f"the actions given to {type(acts).__name__}")
+        amounts = acts.interpret(self.state.known, actions)
         self.state = self.simulator.step(self.state, amounts)
         outcome, done = self.state.outcome, self.state.done
         reward = np.zeros(len(rows))

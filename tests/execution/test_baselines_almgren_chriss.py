@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from rlwb.errors import ConfigError
-from rlwb.execution import AlmgrenChriss, Engine, ExecutionRules, ImpactParameters
+from rlwb.execution import AlmgrenChriss, Engine, ExecutionRules, ImpactParameters, align_orders
 from rlwb.execution.baselines.almgren_chriss import holding, risk_aversion_of, urgency_of
 from rlwb.execution.state import ExecutionState
 from tests.execution.markets import order, run, sessions_of
@@ -177,6 +178,57 @@ def test_the_typical_order_gets_the_wanted_urgency() -> None:
     assert kappa[0] > kappa[1] > kappa[2] > 0
     half = float(holding(np.array(0.25), np.array(6.0), np.array(12.0)))
     assert half == pytest.approx(0.2125, abs=5e-5), "a fifth is left after half of the window"
+
+
+@pytest.mark.parametrize("urgency", [30_000.0, 34_079.0, 34_081.0, 40_000.0, 1e6, 1e9, 1e154, 1e300, 1.7e308])
+@pytest.mark.parametrize("amounts", [(500.0,), (50.0, 5000.0), (1e-6, 500.0, 1e9)])
+def test_j12_every_large_urgency_trades_at_once(urgency: float, amounts: tuple[float, ...]) -> None:
+    """kappa of 48 ticks overflows a sinh from an urgency of 48 * 710 on; nothing may warn there or turn even."""
+    sessions = sessions_of([[10.0] * 48])
+    engine = Engine(sessions, 1)
+    orders = align_orders([order(amount) for amount in amounts], sessions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = AlmgrenChriss(engine, urgency=urgency, impact=parameters())
+        policy.fit(orders)
+        assert policy.risk_aversion is not None
+        assert math.isfinite(policy.risk_aversion)
+        asked = policy.act(ExecutionState.start(engine, orders).known)
+    np.testing.assert_allclose(asked, orders.amount, rtol=1e-9)
+
+
+@pytest.mark.parametrize("urgency", [1e-300, 1e-160, 1e-9])
+def test_j12_every_small_urgency_trades_evenly(urgency: float) -> None:
+    sessions = sessions_of([[10.0] * 48])
+    engine, orders = Engine(sessions, 1), align_orders([order(500.0)], sessions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = AlmgrenChriss(engine, urgency=urgency, impact=parameters())
+        policy.fit(orders)
+        asked = policy.act(ExecutionState.start(engine, orders).known)
+    np.testing.assert_allclose(asked, 500.0 / 48, rtol=1e-9)
+
+
+def test_j12_urgency_between_goes_over_without_a_step() -> None:
+    """What is kept after the first of 48 ticks is exp(-urgency / 48), as far as a number can hold it."""
+    sessions = sessions_of([[10.0] * 48])
+    engine, orders = Engine(sessions, 1), align_orders([order(500.0)], sessions)
+    for urgency in (200.0, 500.0, 1000.0, 1500.0):
+        policy = AlmgrenChriss(engine, urgency=urgency, impact=parameters())
+        policy.fit(orders)
+        kept = 1.0 - policy.act(ExecutionState.start(engine, orders).known)[0] / 500.0
+        assert kept == pytest.approx(math.exp(-urgency / 48), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("risk_aversion", [1e290, 1e308])
+def test_j12_a_risk_aversion_of_any_size_trades_at_once(risk_aversion: float) -> None:
+    sessions = sessions_of([[10.0] * 48])
+    engine, orders = Engine(sessions, 1), align_orders([order(500.0)], sessions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = AlmgrenChriss(engine, risk_aversion=risk_aversion, impact=parameters())
+        asked = policy.act(ExecutionState.start(engine, orders).known)
+    np.testing.assert_allclose(asked, 500.0, rtol=1e-9)
 
 
 def test_orders_that_tell_no_risk_aversion_give_0() -> None:

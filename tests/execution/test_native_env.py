@@ -5,13 +5,15 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from rlwb.env import DataQueue, EnvWrapper, NativeVectorEnv, vectorize_env
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, InterpreterError
 from rlwb.execution import (
+    AmountActionInterpreter,
     CategoricalActionInterpreter,
     Engine,
     ExecutionRules,
@@ -20,8 +22,10 @@ from rlwb.execution import (
     OrderExecution,
     Outcome,
     PAPenaltyReward,
+    TwapRelativeActionInterpreter,
     generate_orders,
 )
+from rlwb.interpreter import ActionInterpreter
 from rlwb.market import MarketFeatures, SyntheticSettings, synthetic_sessions
 from rlwb.reward import AuxiliaryInfoCollector, RewardCombination
 from rlwb.seeds import uniform
@@ -187,3 +191,51 @@ def test_j09_one_action_for_several_orders_and_a_step_after_the_end_are_refused(
         _, active = env.step(np.full(len(active.episode), 4))
     with pytest.raises(ConfigError, match="call reset"):
         env.step(np.zeros(count, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("acts", "action"),
+    [
+        ("categorical", np.int64(5)),
+        ("categorical", np.int64(-1)),
+        ("categorical", 1.5),
+        ("ratio", np.float32("nan")),
+        ("ratio", np.float32(10.5)),
+        ("ratio", np.float32(-0.5)),
+        ("ratio", np.float32("inf")),
+        ("amount", np.float64("nan")),
+        ("amount", np.float64(-1.0)),
+        ("several", np.array([0, 3])),
+    ],
+)
+def test_j09_the_native_environment_refuses_the_actions_that_a_single_one_refuses(acts: str, action: Any) -> None:
+    parts = Parts()
+    made: dict[str, ActionInterpreter[Any]] = {
+        "categorical": CategoricalActionInterpreter(4),
+        "ratio": TwapRelativeActionInterpreter(parts.simulator.engine),
+        "amount": AmountActionInterpreter(),
+        "several": Several(),
+    }
+    parts.act = made[acts]  # type: ignore[assignment]
+    one = EnvWrapper(parts.simulator, parts.observe, parts.act, DataQueue(parts.orders, repeat=-1), parts.reward)
+    one.reset()
+    with pytest.raises(InterpreterError, match=type(parts.act).__name__):
+        one.step(action)
+    env = parts.native()
+    count = len(env.reset().episode)
+    fine = np.stack([np.asarray(parts.act.action_space.sample())] * count)
+    wrong = fine.astype(np.asarray(action).dtype)
+    wrong[2] = action
+    with pytest.raises(InterpreterError, match=f"{type(parts.act).__name__}, row [02],"):
+        env.step(wrong)
+    _, active = env.step(fine)  # a refused step has changed nothing
+    assert len(active.episode) <= count
+
+
+class Several(ActionInterpreter[Any]):
+    """Two choices an order, of which the first counts."""
+
+    action_space = gym.spaces.MultiDiscrete([5, 3])  # type: ignore[assignment]
+
+    def interpret(self, known: Any, action: np.ndarray) -> np.ndarray:
+        return np.asarray(known.position * action[:, 0] / 4)

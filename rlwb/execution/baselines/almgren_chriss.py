@@ -17,6 +17,8 @@ from rlwb.execution.order import OrderBatch
 from rlwb.execution.state import Known
 
 Number = float | np.ndarray
+#: A risk aversion that floating point can hold, with others of its size added up; it leaves nothing after a tick.
+_MOST = 1e300
 
 
 def urgency_of(
@@ -29,7 +31,8 @@ def urgency_of(
     The arguments are lambda, the weight of the variance of the cost beside its mean; sigma, eta and gamma in units that
     agree; and the length of an interval of trading.
     """
-    squared = risk_aversion * np.square(volatility) / (temporary - np.multiply(permanent, tau / 2))
+    with np.errstate(over="ignore"):
+        squared = risk_aversion * np.square(volatility) / (temporary - np.multiply(permanent, tau / 2))
     # cosh(2 y) - 1 = 2 sinh(y)**2 keeps every digit of a small kappa.
     return np.asarray(2.0 / tau * np.arcsinh(tau / 2.0 * np.sqrt(squared)))
 
@@ -37,9 +40,11 @@ def urgency_of(
 def risk_aversion_of(
     kappa: Number, volatility: Number, temporary: Number, permanent: Number, tau: float = 1.0
 ) -> np.ndarray:
-    """Return the risk aversion that `urgency_of` turns into `kappa`, float64."""
-    squared = np.square(2.0 / tau * np.sinh(np.multiply(kappa, tau / 2)))
-    return np.asarray(squared * (temporary - np.multiply(permanent, tau / 2)) / np.square(volatility))
+    """Return the risk aversion that `urgency_of` turns into `kappa`, float64; at most `_MOST`."""
+    with np.errstate(over="ignore"):
+        squared = np.square(2.0 / tau * np.sinh(np.multiply(kappa, tau / 2)))
+        found = squared * (temporary - np.multiply(permanent, tau / 2)) / np.square(volatility)
+    return np.minimum(found, _MOST)
 
 
 def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndarray:
@@ -47,6 +52,7 @@ def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndar
 
     ``left / horizon`` where kappa is 0; NaN where the horizon is 0 or an argument NaN.
     """
+    kappa = np.minimum(kappa, 1e3)  # exp(-1e3) is 0, and an infinite kappa would leave what is no number
     a, b = np.asarray(kappa * left), np.asarray(kappa * horizon)
     with np.errstate(invalid="ignore", divide="ignore"):
         # sinh alone would overflow beyond 710.
@@ -114,10 +120,10 @@ class AlmgrenChriss(Baseline):
             own = self.impact.of(engine.sessions, orders.session)
             ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
             size = orders.amount / own.volume
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore"):
                 kappa = self.urgency / ticks
                 each = risk_aversion_of(kappa, own.volatility, own.temporary * size, own.permanent * size)
-            known = each[np.isfinite(each)]
+            known = each[np.isfinite(each) & (own.volatility > 0) & (ticks > 0)]
             # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
             self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
