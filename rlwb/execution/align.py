@@ -12,7 +12,7 @@ from rlwb.errors import OrderError
 from rlwb.execution.kernel import window_prices
 from rlwb.execution.order import COLUMNS, Order, OrderBatch
 from rlwb.execution.rules import ExecutionRules, check_data, tick_prices
-from rlwb.execution.table import order_columns
+from rlwb.execution.table import MOST_TOLD, order_columns
 from rlwb.market import Sessions
 
 _BLOCK = 4096  # orders looked at together
@@ -36,12 +36,12 @@ def align_orders(
     rules
         Refuse amounts below one lot; the default rules have no lots.
     on_refused
-        ``"raise"`` stops at the first reason found; ``"drop"`` leaves the orders out, as `OrderBatch.refused` says.
+        ``"raise"`` refuses them all; ``"drop"`` leaves the orders out, as `OrderBatch.refused` says.
 
     Raises
     ------
     OrderError
-        Naming the order, the reason and how many orders share it; also when no order is left.
+        Naming the first ten orders with their reasons and the number of the others; also when no order is left.
     """
     rules = rules or ExecutionRules()
     calendar = sessions.calendar
@@ -64,13 +64,7 @@ def align_orders(
         return rows
 
     def refuse(mask: np.ndarray, reason: str) -> None:
-        rows = note(mask, reason, refused)
-        if len(rows) and on_refused == "raise":
-            raise OrderError(
-                f"order {order_id[rows[0]]} ({instrument[rows[0]]}, {date[rows[0]]}) cannot be executed: "
-                f"{reason} ({len(rows)} such orders); correct it or leave it out."
-            )
-        alive[rows] = False
+        alive[note(mask, reason, refused)] = False
 
     if (row < 0).any():
         refuse(~pd.Index(instrument).isin(sessions.index.names), "the instrument is not in the data")
@@ -89,6 +83,16 @@ def align_orders(
     refuse(np.isnan(twap), "its window holds no bar with a price")
     note(late, "the window ends at the early close")
     note(amount > volume, "the amount exceeds the whole volume of its window")
+    if refused and on_refused == "raise":
+        dead = np.flatnonzero(~alive)
+        why = {name: reason for reason, ids in refused.items() for name in ids}
+        told = [
+            f"order {order_id[i]} ({instrument[i]}, {date[i]}): {why[order_id[i]]}" for i in dead[:MOST_TOLD].tolist()
+        ]
+        more = [f"and {len(dead) - MOST_TOLD} more"] if len(dead) > MOST_TOLD else []
+        raise OrderError(
+            "\n  ".join([f"{len(dead)} of {len(row)} orders cannot be executed; correct or drop them:", *told, *more])
+        )
     if not alive.any():
         reasons = "; ".join(f"{reason} ({len(ids)}, first {ids[0]})" for reason, ids in refused.items())
         raise OrderError(f"none of the {len(row)} orders can be executed: {reasons}.")

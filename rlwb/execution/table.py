@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +32,9 @@ _DAY = pd.Timedelta(days=1)
 _LEVELS = (*COLUMNS, "datetime")
 #: What Qlib's ``order_type`` means.
 _ORDER_TYPES = {0: "SELL", 1: "BUY"}
+MOST_TOLD = 10  # wrong rows that are told one by one
+OnRefused = Literal["raise", "drop"]
+PlaceOf = Callable[[int], str]
 # A date and a time with a zone, each of which may be absent. The year comes first: 01/03/2024 is two different days.
 _STAMP = (
     r"^(?P<date>\d{8}|\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2})?"
@@ -43,6 +48,7 @@ def order_table(
     *,
     codes: Mapping[Any, str] | None = None,
     source: str = "orders",
+    on_refused: OnRefused = "raise",
 ) -> pd.DataFrame:
     """Return orders in the canonical form.
 
@@ -58,19 +64,37 @@ def order_table(
         Meaning of the table's own direction codes; see `parse_direction`.
     source
         Name of the table in errors, for example its file.
+    on_refused
+        ``"raise"`` refuses a table with wrong rows; ``"drop"`` leaves them out.
 
     Returns
     -------
     DataFrame
         Columns order_id (str), instrument (str), date (datetime64[ns]), direction ("BUY"/"SELL"),
         amount (float64), start and end (datetime64[ns], session-local; NaT means open or close).
+        ``attrs["notes"]`` says in words which rows were left out.
 
     Raises
     ------
     OrderError
-        Naming the first row at fault, its instrument and value.
+        Naming the first ten wrong rows, counted from 0, with instrument and value, and the number of the others.
     """
-    return pd.DataFrame(order_columns(orders, calendar, codes, source))
+    return _read(orders, calendar, codes, source, on_refused)
+
+
+def _read(
+    orders: pd.DataFrame | Iterable[Order],
+    calendar: Calendar,
+    codes: Mapping[Any, str] | None,
+    source: str,
+    on_refused: OnRefused,
+    place_of: PlaceOf = "row {}".format,
+) -> pd.DataFrame:
+    notes: list[str] = []
+    columns = order_columns(orders, calendar, codes, source, on_refused, place_of, notes)
+    table = pd.DataFrame(columns)
+    table.attrs["notes"] = notes
+    return table
 
 
 def order_columns(
@@ -78,10 +102,16 @@ def order_columns(
     calendar: Calendar,
     codes: Mapping[Any, str] | None = None,
     source: str = "orders",
+    on_refused: OnRefused = "raise",
+    place_of: PlaceOf = "row {}".format,
+    notes: list[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the columns of `order_table`; of a few `Order` values in a fraction of the time that a table takes."""
+    """Return the columns of `order_table`; of a few `Order` values in a fraction of the time that a table takes.
+
+    `place_of` names a row by its number; to `notes` is added what was left out.
+    """
     if isinstance(orders, pd.DataFrame):
-        columns = _read_table(orders, calendar, codes, source)
+        columns = _read_table(orders, calendar, codes, source, on_refused, place_of, notes)
     else:
         given = [orders] if isinstance(orders, Order) else list(orders)
         for order in given:
@@ -120,7 +150,13 @@ def made_ids(instrument: np.ndarray, date: np.ndarray, buy: np.ndarray) -> np.nd
 
 
 def _read_table(
-    table: pd.DataFrame, calendar: Calendar, codes: Mapping[Any, str] | None, source: str
+    table: pd.DataFrame,
+    calendar: Calendar,
+    codes: Mapping[Any, str] | None,
+    source: str,
+    on_refused: OnRefused,
+    place_of: PlaceOf,
+    notes: list[str] | None,
 ) -> dict[str, np.ndarray]:
     """Return the canonical columns of a table of people's own; ids may be empty."""
     levels = [name for name in table.index.names if name in _LEVELS and name not in table.columns]
@@ -134,13 +170,15 @@ def _read_table(
     if missing:
         raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
     frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
-    cells = _Cells(frame, calendar, source)
+    cells = _Cells(frame, calendar, place_of)
     instrument = frame["instrument"].to_numpy(dtype=object)
     wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
     cells.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
+    ids = frame["order_id"].astype(object).map(text_of)
+    cells.refuse(ids.duplicated() & (ids != ""), "order_id", "occurs more than once; ids must be unique in a table")
     date = cells.dates(dated)
     columns = {
-        "order_id": frame["order_id"].astype(object).map(text_of),
+        "order_id": ids,
         "instrument": instrument,
         "date": date,
         "direction": cells.directions(codes),
@@ -148,36 +186,55 @@ def _read_table(
         "start": cells.times("start", date),
         "end": cells.times("end", date),
     }
-    return {name: np.array(values, dtype=COLUMNS[name]) for name, values in columns.items()}
+    if cells.faults and on_refused == "raise":
+        raise OrderError(f"{source}{cells.told(len(frame))}")
+    if cells.faults and notes is not None:
+        notes.append(f"left out of {source}{cells.told(len(frame))}")
+    good = np.setdiff1d(np.arange(len(frame)), list(cells.faults))
+    return {name: np.array(values, dtype=COLUMNS[name])[good] for name, values in columns.items()}
 
 
 @dataclass(frozen=True)
 class _Cells:
-    """The columns of one table, read into their canonical types or refused by row."""
+    """The columns of one table, read into their canonical types; `faults` has a text for each row that is wrong."""
 
     frame: pd.DataFrame
     calendar: Calendar
-    source: str
+    place_of: PlaceOf
+    faults: dict[int, str] = field(default_factory=dict)
 
-    def refuse(self, bad: Any, name: str, why: str) -> None:
-        rows = np.flatnonzero(bad)
-        if len(rows):
-            instrument, value = (self.frame[column].tolist()[rows[0]] for column in ("instrument", name))
+    def refuse(self, bad: Any, name: str, why: str | Callable[[int], str]) -> None:
+        """Note what is wrong with a column where `bad` is true, of shape (rows,); the first fault of a row counts."""
+        for row in np.flatnonzero(bad).tolist():
+            value = self.frame[name].iloc[row]
+            value = value.item() if isinstance(value, np.generic) else value
             shown = value if isinstance(value, (str, int, float)) else str(value)
-            raise OrderError(
-                f"{self.source}, row {rows[0]} ({instrument}): {name} {shown!r} {why} ({len(rows)} such rows)."
-            )
+            self.faults.setdefault(row, f"{name} {shown!r} {why if isinstance(why, str) else why(row)}")
+
+    def told(self, count: int) -> str:
+        """Return the first faults in words that follow the name of the table, and how many more there are."""
+        rows = sorted(self.faults)
+        lines = [
+            f"{self.place_of(row)} ({self.frame['instrument'].iloc[row]}): {self.faults[row]}"
+            for row in rows[:MOST_TOLD]
+        ]
+        if len(rows) == 1:
+            return f", {lines[0]}."
+        more = [f"and {len(rows) - MOST_TOLD} more"] if len(rows) > MOST_TOLD else []
+        return "\n  ".join([f": {len(rows)} of {count} rows are wrong:", *lines, *more])
 
     def directions(self, codes: Mapping[Any, str] | None) -> np.ndarray:
         values = self.frame["direction"].astype(object)
         labels = pd.factorize(values.map(repr))[0]  # repr tells 1, "1" and True apart
         first = np.unique(labels, return_index=True)[1]
         names = []
-        for row in first.tolist():
+        for label, row in enumerate(first.tolist()):
             try:
                 names.append(parse_direction(values.iloc[row], codes).name)
             except OrderError as error:
-                raise OrderError(f"{self.source}, row {row} ({self.frame['instrument'].iloc[row]}): {error}") from None
+                names.append("")
+                why = str(error).partition(" is not ")[2].rstrip(".")
+                self.refuse(labels == label, "direction", f"is not {why}")
         return np.array(names, dtype=object)[labels]
 
     def amounts(self) -> np.ndarray:
@@ -214,8 +271,7 @@ class _Cells:
         local = stamps["local"].where(stamps["dated"], date + time).where(given)
         self.refuse(local.isna() & given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
         moved = (local < date) | (local > date + _DAY)
-        if moved.any():
-            self.refuse(moved, name, f"is not on the order's date {date[moved].iloc[0]:%Y-%m-%d}")
+        self.refuse(moved, name, lambda row: f"is not on the order's date {date.iloc[row]:%Y-%m-%d}")
         return local
 
     def stamps(self, name: str) -> pd.DataFrame:
@@ -269,19 +325,24 @@ def read_orders(
     *,
     codes: Mapping[Any, str] | None = None,
     trust_pickle: bool = False,
+    on_refused: OnRefused = "raise",
 ) -> pd.DataFrame:
     """Read an order table from Parquet, CSV or Qlib's pickles into the canonical form; see `order_table`.
+
+    Errors and notes name the rows of a CSV file by their line, the header's being 1, and those of other files counted
+    from 0.
 
     Parameters
     ----------
     path
         A file; a folder stands for the pickles in it, as in Qlib.
-    calendar, codes
+    calendar, codes, on_refused
         As in `order_table`.
     trust_pickle
         Must be true for a pickle, which can be made to run anything when it is read.
     """
     path = Path(path)
+    place_of: PlaceOf = "row {}".format
     kind = path.suffix.lower()
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix == ".pkl")
@@ -290,11 +351,11 @@ def read_orders(
                 f"{path} is a folder without a .pkl; give a file of orders, or a folder of Qlib's pickles."
             )
         frame = pd.concat([_unpickled(file, trust_pickle) for file in files])
-        return order_table(frame, calendar, codes=codes, source=str(path))
+        return _read(frame, calendar, codes, str(path), on_refused)
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
     if kind == ".pkl":
-        return order_table(_unpickled(path, trust_pickle), calendar, codes=codes, source=str(path))
+        return _read(_unpickled(path, trust_pickle), calendar, codes, str(path), on_refused)
     if kind not in (".parquet", ".csv", ".gz"):
         raise OrderError(f"{path} is neither Parquet nor CSV, and no pickle of Qlib's; convert it to one of them.")
     try:
@@ -309,16 +370,28 @@ def read_orders(
                 warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
                 text: Any = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
                 frame = pd.read_csv(io.BytesIO(content), index_col=False, **text)
+            lines = cache(partial(_lines, content))
+            place_of = lambda row: f"line {lines()[row]}"  # noqa: E731
     except Exception as error:
         longer = isinstance(error, pd.errors.ParserWarning)
         reason = "rows with more values than its header has columns" if longer else " ".join(str(error).split())
         raise OrderError(
             f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
         ) from error
-    return order_table(frame, calendar, codes=codes, source=str(path))
+    return _read(frame, calendar, codes, str(path), on_refused, place_of)
 
 
 def _unpickled(path: Path, trust_pickle: bool) -> pd.DataFrame:
     """Return a pickled table of orders, the levels of its index as columns."""
     table = read_pickled_table(path, keys=(), trust_pickle=trust_pickle)
     return table.reset_index([name for name in table.index.names if name in _LEVELS and name not in table.columns])
+
+
+def _lines(content: bytes) -> list[int]:
+    """Return the line of each row of a CSV file below its header; rows of several lines begin at the first of them."""
+    reader, lines, begin = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")), [], 1
+    for cells in reader:
+        if len(cells) > 1 or "".join(cells).strip():  # the parser passes over empty lines
+            lines.append(begin)
+        begin = reader.line_num + 1
+    return lines[1:]

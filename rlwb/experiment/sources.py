@@ -133,7 +133,11 @@ def generated_orders(
     sessions: Sessions, rules: ExecutionRules, settings: OrderSettings, *, seed: int = 0
 ) -> pd.DataFrame:
     """Return orders sampled by a recipe; those that cannot be executed are left out and noted."""
-    table = generate_orders(sessions, settings, seed=seed, lot_size=rules.lot_size)
+    return _executable(generate_orders(sessions, settings, seed=seed, lot_size=rules.lot_size), sessions, rules)
+
+
+def _executable(table: pd.DataFrame, sessions: Sessions, rules: ExecutionRules) -> pd.DataFrame:
+    """Return the orders that can be executed; the others are noted."""
     batch = align_orders(table, sessions, rules, on_refused="drop")
     left_out = [f"{len(ids)} orders were left out: {reason}" for reason, ids in batch.refused.items()]
     kept = batch.table if batch.refused else table
@@ -141,7 +145,14 @@ def generated_orders(
     return kept
 
 
-def own_orders(sessions: Sessions, source: str, *, trust_pickle: bool = False) -> pd.DataFrame:
+def own_orders(
+    sessions: Sessions,
+    rules: ExecutionRules,
+    source: str,
+    *,
+    trust_pickle: bool = False,
+    on_refused: Literal["raise", "drop"] = "raise",
+) -> pd.DataFrame:
     """Return an order table of your own.
 
     Parameters
@@ -151,5 +162,9 @@ def own_orders(sessions: Sessions, source: str, *, trust_pickle: bool = False) -
         file, a relative path starts at that file.
     trust_pickle
         Must be true for a pickle, which can be made to run anything when it is read.
+    on_refused
+        What happens to wrong rows and to orders that cannot be executed: ``raise`` refuses the table and names them,
+        ``drop`` leaves them out and notes them.
     """
-    return read_orders(source, sessions.calendar, trust_pickle=trust_pickle)
+    table = read_orders(source, sessions.calendar, trust_pickle=trust_pickle, on_refused=on_refused)
+    return table if on_refused == "raise" else _executable(table, sessions, rules)

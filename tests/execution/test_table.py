@@ -48,7 +48,7 @@ def test_csv_with_spoilt_ids_times_and_byte_order_mark(tmp_path: Path) -> None:
 
 def test_qlib_direction_codes_must_be_named(tmp_path: Path) -> None:
     (tmp_path / "orders.csv").write_text("instrument,date,direction,amount\nA,2024-01-02,1,5\nA,2024-01-03,0,5\n")
-    with pytest.raises(OrderError, match=r"row 1 .*: direction '0' is not BUY or SELL"):
+    with pytest.raises(OrderError, match=r"line 3 .*: direction '0' is not BUY or SELL"):
         read_orders(tmp_path / "orders.csv", US)
     codes = {"0": "SELL", "1": "BUY"}
     assert read_orders(tmp_path / "orders.csv", US, codes=codes)["direction"].tolist() == ["BUY", "SELL"]
@@ -253,3 +253,95 @@ def test_l05_an_order_type_of_ones_own_beside_a_direction_is_left_alone() -> Non
     assert order_table(own, US)["direction"].tolist() == ["BUY", "SELL", "BUY"]
     with pytest.raises(OrderError, match="direction 2"):
         order_table(qlib_orders().assign(order_type=2), US)
+
+
+HEADER = "instrument,date,direction,amount,start\n"
+
+
+def wrong_csv(tmp_path: Path) -> Path:
+    """A hundred orders, five of them with impossible amounts, the file with an empty line and a cell of two lines."""
+    amounts = {10: "0", 20: "-5", 30: "NaN", 40: "inf", 50: "many"}
+    rows = [f"A,2024-01-02,BUY,{amounts.get(i, '1')},10:00" for i in range(100)]
+    rows[15] = 'A,2024-01-02,BUY,1,"10:00\n"'  # takes two lines
+    rows.insert(5, "")
+    (tmp_path / "orders.csv").write_text(HEADER + "\n".join(rows) + "\n")
+    return tmp_path / "orders.csv"
+
+
+def test_j08_every_wrong_row_of_a_csv_file_is_named_by_its_line(tmp_path: Path) -> None:
+    path = wrong_csv(tmp_path)
+    with pytest.raises(OrderError) as error:
+        read_orders(path, US)
+    lines = path.read_text().split("\n")
+    told = {int(line.split()[1]): line for line in str(error.value).split("\n")[1:]}
+    # The header, an empty line before row 5, and a line more from row 15 on.
+    assert list(told) == [13, 24, 34, 44, 54]
+    for number, value in zip(told, ("0", "-5", "NaN", "inf", "many"), strict=True):
+        assert f",{value}," in lines[number - 1]
+        assert f"amount '{value}' is not a number above 0" in told[number]
+    assert "orders.csv: 5 of 100 rows are wrong" in str(error.value)
+
+
+def test_j08_wrong_rows_are_left_out_and_counted_where_asked(tmp_path: Path) -> None:
+    table = read_orders(wrong_csv(tmp_path), US, on_refused="drop")
+    assert len(table) == 95
+    assert (table["amount"] == 1.0).all()
+    (note,) = table.attrs["notes"]
+    assert "5 of 100 rows" in note
+    assert "line 54 (A): amount 'many'" in note
+
+
+def test_j08_faults_of_all_columns_are_told_together_the_first_ten_of_them() -> None:
+    row = {"instrument": "A", "date": "2024-01-02", "direction": "BUY", "amount": "1", "start": "10:00", "end": ""}
+    changes = [{"instrument": ""}, {"date": "soon"}, {"direction": "hold"}, {"start": "25:99"}, {"end": "2024-01-04"}]
+    frame = pd.DataFrame([row, *(row | change for change in changes), *[row | {"amount": "0"}] * 7])
+    with pytest.raises(OrderError) as error:
+        order_table(frame, US)
+    first, *told, rest = str(error.value).split("\n  ")
+    assert "orders: 12 of 13 rows are wrong" in first
+    assert [line.split(" (")[0] for line in told] == [f"row {i}" for i in range(1, 11)]
+    assert rest == "and 2 more"
+    for line, name in zip(told, ("instrument", "date", "direction", "start", "end", "amount"), strict=False):
+        assert f": {name} " in line
+    assert len(order_table(frame, US, on_refused="drop")) == 1
+
+
+def test_j08_a_doubled_id_and_an_unknown_code_are_wrong_rows_as_others() -> None:
+    row = {"order_id": "x", "instrument": "A", "date": "2024-01-02", "direction": "BUY", "amount": 1.0}
+    frame = pd.DataFrame([row, row | {"order_id": "y", "direction": 7}, row, row | {"order_id": ""}, row])
+    kept = order_table(frame, US, on_refused="drop")
+    assert kept["order_id"].tolist() == ["x", "A-20240102-B"]
+    assert "3 of 5 rows" in kept.attrs["notes"][0]
+    with pytest.raises(OrderError, match=r"row 1 \(A\): direction 7 is not BUY or SELL"):
+        order_table(frame, US)
+
+
+def test_j08_nothing_but_wrong_rows_is_refused_in_any_case() -> None:
+    row = {"instrument": "A", "date": "2024-01-02", "direction": "BUY", "amount": -1.0}
+    with pytest.raises(OrderError, match="holds no orders"):
+        order_table(pd.DataFrame([row, row]), US, on_refused="drop")
+
+
+def test_j08_one_wrong_row_of_a_parquet_file_is_counted_from_0(tmp_path: Path) -> None:
+    rows = [{"instrument": "A", "date": "2024-01-02", "direction": "BUY", "amount": float(i)} for i in (2, 1, 0)]
+    pd.DataFrame(rows).to_parquet(tmp_path / "orders.parquet")
+    with pytest.raises(OrderError, match=r"orders.parquet, row 2 \(A\): amount 0.0 is not"):
+        read_orders(tmp_path / "orders.parquet", US)
+
+
+def test_j08_orders_that_cannot_be_executed_are_all_named() -> None:
+    sessions = synthetic_sessions(SyntheticSettings(instruments=1, days=5))
+    day = str(sessions.dates[0])
+    row = {"instrument": "SYN001", "date": day, "direction": "BUY", "amount": 1.0}
+    late, short = {"start": "15:30"}, {"start": "10:02", "end": "10:03"}
+    changes = [{}, {"instrument": "B"}, {"date": "2000-01-03"}, late, short, *[{"instrument": "C"}] * 8]
+    frame = pd.DataFrame([row | change | {"order_id": str(i)} for i, change in enumerate(changes)])
+    with pytest.raises(OrderError) as error:
+        align_orders(frame, sessions)
+    first, *told, rest = str(error.value).split("\n  ")
+    assert "12 of 13 orders cannot be executed" in first
+    assert [line.split()[1] for line in told] == [str(i) for i in range(1, 11)]
+    reasons = ["not in the data", "no session", "session's close", "no tick"]
+    assert all(reason in line for reason, line in zip(reasons, told, strict=False))
+    assert rest == "and 2 more"
+    assert len(align_orders(frame, sessions, on_refused="drop")) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import CheckpointError, ConfigError, DataError
+from rlwb.errors import CheckpointError, ConfigError, DataError, OrderError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment import backtest, report
@@ -129,6 +129,20 @@ def test_j05_training_orders_of_one_side_are_told_before_training_and_on_the_pag
     assert told[0] in caveats
     assert any("halts" in text for text in caveats)
     assert f"T{told[0][1:]}." in write_report(run).read_text()
+
+
+def test_j08_a_run_leaves_out_wrong_rows_of_an_order_table_where_asked(tmp_path: Path) -> None:
+    whole = Workbench(tiny()).make_orders()[0]["all"].astype({"amount": object})
+    whole.loc[3, "amount"], whole.loc[4, "instrument"] = "many", "NONE"
+    whole.to_csv(tmp_path / "own.csv", index=False)
+    refused = Workbench(tiny(**{"orders.source": str(tmp_path / "own.csv")}))
+    with pytest.raises(OrderError, match=r"own.csv, line 5 \(.*'many'"):
+        refused.make_orders()
+    config = tiny(**{"orders.source": str(tmp_path / "own.csv"), "orders.on_refused": "drop"})
+    parts, notes = Workbench(config).make_orders()
+    assert len(parts["all"]) == len(whole) - 2
+    assert "own.csv, line 5" in notes[0]
+    assert notes[1] == "1 orders were left out: the instrument is not in the data"
 
 
 def test_j11_a_run_whose_orders_know_their_days_volume_says_so(tmp_path: Path) -> None:
