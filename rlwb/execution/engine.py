@@ -287,10 +287,11 @@ class Engine:
         return window_room(self.market, self._windows(orders), cap, self.rules.lot_size)
 
     def idle_rules(self, orders: OrderBatch) -> list[str]:
-        """Return a sentence for each rule that cannot act, on these data, on some or all of the orders."""
+        """Return a sentence for each rule that cannot act, on these data, on some or all of the orders.
+
+        Of halts nothing is said: the rule is on by default, and `sessions.halted` tells whether the data mark any.
+        """
         rules, count, found = self.rules, len(orders), []
-        if rules.halts and self.sessions.halted is None:
-            found.append("halts: the data do not say which bars were halted")
         if rules.price_limit is not None:
             lower, upper = self.market.lower[orders.session], self.market.upper[orders.session]
             if free := int(np.isinf(upper).sum()):

@@ -42,6 +42,8 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     else:
         parts, notes = _judged_orders(run, run.origin, bench)
         bench.align(parts["test"])
+    if bench.sessions.halted is None:
+        notes.append("the data do not say which bars were halted, so none is held back for that")
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
     settings = {**asked, "seed": config.seed, "data": bench.sessions.fingerprint}
     rows = {}

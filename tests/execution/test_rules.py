@@ -139,9 +139,3 @@ def test_j02_a_price_tick_above_some_prices_counts_their_orders() -> None:
     assert len(found) == 1
     assert "1 of 2 orders" in found[0]
     assert "0.5" in found[0]
-
-
-def test_j02_without_marks_of_halts_the_rule_says_so() -> None:
-    sessions = sessions_of([[10.0] * 2] * 2)
-    orders = align_orders([order(1.0, day=2)], sessions)
-    assert [text.partition(":")[0] for text in Engine(sessions, 1).idle_rules(orders)] == ["halts"]
