@@ -16,7 +16,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -145,6 +145,10 @@ def find(kind: str, name: str) -> Code:
 def settings_of(kind: str, name: str) -> Signature | None:
     """Return what a named part can be told, None where its source does not say it in a form that can be read."""
     code = find(kind, name)
+    return _read_settings(kind, code) if code.is_foreign else _read_once(kind, code)
+
+
+def _read_settings(kind: str, code: Code) -> Signature | None:
     file = code.file
     found = read_signature(file, code.attribute) if file else None
     if found is None:
@@ -152,6 +156,10 @@ def settings_of(kind: str, name: str) -> Signature | None:
     given = PASSED_TO.get(kind, PROVIDED)
     settings = tuple(one for one in found.settings if one.is_field or one.name not in given)
     return Signature(settings, found.is_open)
+
+
+#: Installed code stays as it is while a process runs.
+_read_once = cache(_read_settings)
 
 
 def describe(kind: str, name: str) -> tuple[Setting, ...]:

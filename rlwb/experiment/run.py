@@ -113,6 +113,7 @@ class RunDirectory:
         self.notebooks = self.path / "notebooks"
         self.report = self.path / "report.html"
         self._is_mine = False
+        self._loaded: tuple[bytes, RunConfig] | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: RunConfig) -> RunDirectory:
@@ -210,7 +211,12 @@ class RunDirectory:
                 own = command("run", str(Path(self.short) / _CONFIG), *self._resume)
                 way += f"; or, if you changed it on purpose: {own}"
             raise ConfigError(f"{copy if is_copy else path} is not as the run wrote it ({fault}); {way}.")
-        return RunConfig.load(copy if is_copy else path, *changes)
+        if changes:
+            return RunConfig.load(copy if is_copy else path, *changes)
+        content = (copy if is_copy else path).read_bytes()
+        if self._loaded is None or self._loaded[0] != content:  # a stage asks for it a dozen times
+            self._loaded = content, RunConfig.load(copy if is_copy else path)
+        return self._loaded[1]
 
     def lacking(self, file: Path) -> list[str]:
         """Return the parameters that a configuration leaves to the defaults, or ``all`` of one that cannot be read."""
