@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data agreement fuzz mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data agreement fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order 
 
 fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+kills: $(VENV)/.installed ## kill a small run before every change to its files, resume, compare (ARGS="--quick", ARGS="--minutes 5")
+	$(BIN)/python -m benchmarks.kills $(ARGS)
 
 mutants: $(VENV)/.installed ## whether the tests notice changes in the code (half an hour; ARGS="--targets engine")
 	$(BIN)/python -m benchmarks.mutants $(ARGS)

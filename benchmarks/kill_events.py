@@ -43,12 +43,12 @@ def watch(folder: str, seen: Seen) -> None:
         if event == "open":
             path, mode, flags = arguments
             writes = any(letter in mode for letter in "wax+") if isinstance(mode, str) else False
-            if (writes or (isinstance(flags, int) and flags & _WRITES)) and path_of(path).startswith(folder):
+            if (writes or (isinstance(flags, int) and flags & _WRITES)) and path_of(path).startswith(f"{folder}/"):
                 seen("open", path_of(path))
         elif event in _CHANGES:
             within = arguments[-1] if event in ("os.remove", "os.rmdir", "os.mkdir") else -1
             paths = (path_of(arguments[at], within) for at in _CHANGES[event])
-            path = next((one for one in paths if one.startswith(folder)), "")
+            path = next((one for one in paths if one.startswith(f"{folder}/")), "")
             # Making what is there and removing what is not change nothing.
             if path and os.path.lexists(path) != (event in ("os.mkdir", "os.symlink", "os.link")):
                 seen(event.removeprefix("os."), path)
@@ -57,7 +57,7 @@ def watch(folder: str, seen: Seen) -> None:
 
     def fsync(handle: int) -> None:
         path = str(Path(f"/proc/self/fd/{handle}").readlink())
-        if path.startswith(folder):
+        if path.startswith(f"{folder}/"):
             seen("fsync", path)
         sync(handle)
 

@@ -426,14 +426,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     asked = parser.parse_args(arguments)
     real = asked.real if asked.real is not None else 0 if asked.quick else len(REAL)
-    how = {"quick": 12 if asked.quick else None, "real": real, "workers": asked.workers, "minutes": asked.minutes}
+    how = {"quick": 6 if asked.quick else None, "real": real, "workers": asked.workers, "minutes": asked.minutes}
     with tempfile.TemporaryDirectory(prefix="rlwb-kills-") as folder:
         found = run(root=Path(folder).resolve(), **how)
     print(json.dumps({name: value for name, value in found.items() if name != "faults"}, indent=2))
     for fault in [*found["faults"], *found["with_kernels"]["faults"]][:20]:
         print(json.dumps(fault))
     if not asked.quick:
-        write_json(RESULTS / "kills.json", {**context(), **found})
+        write_json(RESULTS.with_name("kills.json"), {**context(), **found})
     return int(bool(found["faults"] or found["with_kernels"]["faults"]))
 
 

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import signal
 import stat
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlwb.files import atomic_path, write_json, write_text
+from rlwb.files import atomic_path, is_temporary, put_in_place, sweep, temporary_folder, write_json, write_text
 
 
 def test_file_appears_whole_with_its_folders(tmp_path):
@@ -95,3 +96,64 @@ def test_json_is_valid_and_keeps_numbers(tmp_path):
         "3": [1, None, True],
         "text": "é",
     }
+
+
+def killed(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_k11_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays(tmp_path):
+    def die():
+        with atomic_path(tmp_path / "x.txt") as path:
+            path.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    killed(die)
+    (left,) = tmp_path.iterdir()
+    assert is_temporary(left.name)
+    with atomic_path(tmp_path / "y.txt") as mine, temporary_folder(tmp_path, "z") as folder:
+        sweep(tmp_path)
+        assert sorted(tmp_path.iterdir()) == sorted([mine, folder])
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["y.txt"]
+
+
+@pytest.mark.parametrize(
+    "name", ["x.tmp", ".x.tmp", ".x.0a1b2c3d.tmp", "x.0a1b2c3d.rlwb-new", ".x.0a1b2c3.rlwb-new.csv"]
+)
+def test_k11_what_others_call_temporary_is_theirs(tmp_path, name):
+    (tmp_path / name).touch()
+    sweep(tmp_path)
+    assert (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_k11_a_folder_is_the_old_or_the_new_one_whenever_its_writer_is_killed(tmp_path, monkeypatch, moment):
+    target = tmp_path / "panel"
+    target.mkdir()
+    (target / "old").touch()
+    moves = {"before": 0, "between": 1, "after": 2}[moment]
+
+    def die():
+        real, done = Path.replace, []
+
+        def replace(self, other):
+            if len(done) == moves:
+                os.kill(os.getpid(), signal.SIGKILL)
+            done.append(other)
+            return real(self, other)
+
+        monkeypatch.setattr(Path, "replace", replace)
+        monkeypatch.setattr("shutil.rmtree", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        with temporary_folder(tmp_path, "panel") as new:
+            (new / "new").touch()
+            put_in_place(target, new)
+
+    killed(die)
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["panel"]
+    assert [path.name for path in target.iterdir()] == ["new" if moment == "after" else "old"]

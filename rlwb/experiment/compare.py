@@ -269,11 +269,6 @@ def compare(
     ConfigError
         Where the folder has other methods as well, or runs of other settings that did not fail.
     """
-    from rlwb.evaluation import comparison
-    from rlwb.evaluation.page import encoded, render
-    from rlwb.evaluation.plots import method_intervals
-    from rlwb.evaluation.results import PA_TITLES
-
     _refuse_others(folder, configs)
     titles = {name: title(name, config) for name, config in configs.items()}
     held = {name: {"config": keep_code(one, folder)} for name, one in configs.items()}
@@ -284,6 +279,15 @@ def compare(
         path = folder / name
         run = RunDirectory.open(path) if RunDirectory(path).is_run() else RunDirectory.create(path, config)
         _do(run, config, lambda line: echo(f"  {line}"))
+    return _tables(folder, configs, titles)
+
+
+def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str, str]) -> Table:
+    """Write the tables of methods whose runs are done, from their configurations and titles by name."""
+    from rlwb.evaluation import comparison
+    from rlwb.evaluation.page import encoded, render
+    from rlwb.evaluation.plots import method_intervals
+    from rlwb.evaluation.results import PA_TITLES
 
     config = RunDirectory.open(folder / next(iter(configs))).config
     settings, rules = config.backtest, config.execution.rules

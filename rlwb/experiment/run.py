@@ -281,10 +281,13 @@ class RunDirectory:
     def _resume(self) -> tuple[str, ...]:
         return "--resume", "--run-dir", self.short
 
-    def how_to_resume(self) -> str:
-        """Say how the run is taken up again; one that failed, with the file that it was asked for, as that is now."""
+    def how_to_resume(self, state: str | None = None) -> str:
+        """Say how the run, in its `state`, is taken up again.
+
+        One that failed is, with the words that it was asked for, so that a file is read as it is by then.
+        """
         status = self.status
-        asked = status.get("asked") if status["state"] == "failed" else None
+        asked = status.get("asked") if (state or status["state"]) == "failed" else None
         words = asked_words(asked) if asked else []
         return f"Go on with: {command('run', *words, *self._resume)}"
 

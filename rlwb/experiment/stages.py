@@ -42,7 +42,7 @@ class Stage:
     inputs
         Patterns of the files of the run that it reads.
     outputs
-        Files and folders of the run that it makes.
+        Files and folders of the run that it makes; a stage that can be taken up goes on from what is in the first.
     extends
         Parameters out of `depends` whose change only lengthens or shortens what was done; a stage that has any can
         be taken up where it stopped.
@@ -210,7 +210,7 @@ def recorded(run: RunDirectory, stages: Sequence[Stage]) -> Iterator[None]:
             state = _how_it_ended(error)
             stage = next((one.name for one in stages if run.stage(one.name).get("state") != "finished"), "report")
             where = {"stage": stage, "error": str(error) or type(error).__name__, **getattr(error, "place", {})}
-            run.update_status(state=state, failure={**where, "resume": run.how_to_resume()})
+            run.update_status(state=state, failure={**where, "resume": run.how_to_resume(state)})
             end_manifest(run, state)
             raise
         run.update_status(state="finished")
@@ -296,7 +296,8 @@ def _set_aside(
     changes = differences(settings, wanted, ignore=stage.extends)
     unfinished = known["state"] != "finished" or settings != wanted
     why = "; ".join(changes[:3]) or "its files changed"
-    if not changes and (unfinished or (lost and stage.extends)) and known.get("inputs") == inputs_of(stage, run):
+    goes_on = unfinished or (stage.extends and all(name.startswith(f"{stage.outputs[0]}/") for name in lost))
+    if not changes and goes_on and known.get("inputs") == inputs_of(stage, run):
         if not lost:
             return
         moving = [name for name in _made_by(stage, run) if _follows(name, lost) and (run.path / name).exists()]

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from rlwb import cli
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.evaluation import COLUMNS
+from rlwb.experiment import compare as of_compare
 from rlwb.experiment.backtest import read_results
-from rlwb.experiment.compare import METHODS, audit_method, compare, method_configs, parse_methods, title
+from rlwb.experiment.compare import (
+    METHODS,
+    audit_method,
+    compare,
+    launch_comparison,
+    method_configs,
+    parse_methods,
+    title,
+)
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import ORDERS, TRAIN
 from rlwb.parts import names
 
 SMALL = {
@@ -164,6 +178,130 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
         f"{stage}: unchanged, kept" for stage in ("orders", "train", "backtest")
     ] * 2
     assert RunDirectory(tmp_path / "ppo").state == "finished"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Comparisons whose methods train nothing; what they would have done."""
+    did: list[str] = []
+
+    def do(run: RunDirectory, config: RunConfig) -> None:
+        did.append(f"{run.path.name} {config.algorithm.name} {config.train.iterations} {config.seed}")
+        if config.seed == 13:
+            raise ConfigError("seed 13 brings bad luck.")
+        for folder in (run.orders, run.checkpoints, run.metrics, run.backtest):
+            folder.mkdir(exist_ok=True)
+
+    class Done:
+        frame = pd.DataFrame({"policy": []})
+        header, rows, notes = (), (), ()
+
+        def to_markdown(self) -> str:
+            return ""
+
+    monkeypatch.setattr(of_compare, "_WORK", {ORDERS: do})
+    monkeypatch.setattr(of_compare, "stop_on_terminate", lambda: None)
+    monkeypatch.setattr(of_compare, "_tables", lambda *_: Done())
+    return did
+
+
+def launch(
+    folder: Path, *changes: str, methods: Sequence[str] = (), resume: bool = False, file: Path | None = None
+) -> str:
+    said: list[str] = []
+    try:
+        launch_comparison(file, changes, folder, methods, resume=resume, echo=said.append)
+    except ConfigError as error:
+        said.append(str(error))
+    return "\n".join(said)
+
+
+def test_k23_the_folder_remembers_what_it_was_begun_with(tmp_path: Path, quick: list[str]) -> None:
+    folder, own = tmp_path / "c", "mine={algorithm: dqn}"
+    launch(folder, "train.iterations=4", "seed=5", methods=["ppo", own])
+    assert quick == ["ppo ppo 4 5", "mine dqn 4 5"]
+    shutil.rmtree(folder / "mine")  # as if it had been killed before
+    quick.clear()
+    said = launch(folder, resume=True)
+    assert quick == ["mine dqn 4 5"]
+    assert "mine: mine" in said
+    again = launch(folder, "train.iterations=4", "seed=5", methods=["ppo", own])
+    assert f"holds something already; go on there with rlwb compare --resume --run-dir {folder}" in again
+
+
+@pytest.mark.parametrize(
+    ("changes", "methods", "named"),
+    [
+        (["seed=5"], ["ppo", "dqn"], ["train.iterations 4 there, 40 now"]),
+        (["train.iterations=4"], ["ppo", "dqn"], ["seed 5 there, 0 now"]),
+        (["train.iterations=4", "seed=5"], ["ppo"], ["has dqn too"]),
+        ([], ["ppo"], ["has dqn too"]),
+        (["train.iterations=4", "seed=5"], [], ["nothing"]),
+    ],
+    ids=["fewer settings", "another seed", "fewer methods", "fewer words", "all methods"],
+)
+def test_k23_other_words_do_not_move_what_is_finished(
+    tmp_path: Path,
+    quick: list[str],
+    changes: list[str],
+    methods: list[str],
+    named: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = of_compare._WORK[ORDERS]
+    monkeypatch.setattr(of_compare, "_WORK", {ORDERS: work, TRAIN: work})
+    launch(tmp_path / "c", "train.iterations=4", "seed=5", methods=["ppo", "dqn"])
+    before = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*.json")}
+    quick.clear()
+    said = launch(tmp_path / "c", *changes, methods=methods, resume=True)
+    if named == ["nothing"]:  # more methods with the same settings are welcome
+        assert len(quick) == 2 * (len(METHODS) - 2)
+        return
+    assert all(text in said for text in named)
+    assert f"leave them as they were, as rlwb compare --resume --run-dir {tmp_path / 'c'} does" in said
+    assert not quick
+    assert {path: path.read_bytes() for path in (tmp_path / "c").rglob("*.json")} == before
+
+
+def test_k23_k05_what_failed_is_corrected_by_the_command_that_was_printed(tmp_path: Path, quick: list[str]) -> None:
+    file = tmp_path / "my own.yaml"
+    file.write_text("seed: 13\n")
+    said = launch(tmp_path / "c", "train.iterations=4", methods=["ppo", "mine={algorithm: dqn}"], file=file)
+    assert "seed 13 brings bad luck" in said
+    words = shlex.split(said.partition("Go on with: rlwb ")[2].splitlines()[0])
+    assert words[:2] == ["compare", str(file)]
+    file.write_text("seed: 14\n")
+    quick.clear()
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    assert not stop.value.code
+    assert quick == ["ppo ppo 4 14", "mine dqn 4 14"]
+
+
+@pytest.mark.parametrize("harmed", ["", "methods: {}\n"])
+def test_k23_a_memory_that_was_changed_is_refused(tmp_path: Path, quick: list[str], harmed: str) -> None:
+    launch(tmp_path / "c", methods=["ppo"])
+    (tmp_path / "c" / "comparison.yaml").write_text(harmed)
+    assert "comparison.yaml is not as the comparison wrote it" in launch(tmp_path / "c", resume=True)
+    assert "not as" not in launch(tmp_path / "c", methods=["ppo"], resume=True), "as it was begun, said again"
+    assert launch(tmp_path / "c", resume=True).startswith("comparison: ")
+
+
+def test_k15_a_mistyped_comparison_leaves_nothing(tmp_path: Path, quick: list[str]) -> None:
+    for methods in ([], ["ppo"]):
+        said = launch(tmp_path / "typo", methods=methods, resume=True)
+        assert "typo holds no comparison; correct the path, or begin one there without --resume" in said
+    assert not list(tmp_path.iterdir())
+    assert not quick
+
+
+def test_k01_a_comparison_that_was_killed_at_its_start_is_begun_anew(tmp_path: Path, quick: list[str]) -> None:
+    launch(tmp_path / "c", methods=["ppo"])
+    shutil.rmtree(tmp_path / "c" / "ppo")
+    for path in (tmp_path / "c").glob("comparison.[chm]*"):
+        path.unlink()
+    assert launch(tmp_path / "c", methods=["dqn"]).startswith("comparison: ")
+    assert quick[-1].startswith("dqn")
 
 
 def test_a_teacher_stands_last_of_what_is_beside_the_learners(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -189,6 +191,118 @@ def test_the_command_line_end_to_end(fakes: Path, capsys: pytest.CaptureFixture[
     assert code == 1
     assert "Traceback" in err
     assert "\nrlwb: 2.ipynb, cell 4: ZeroDivisionError" in err
+
+
+UNLUCKY = (
+    "from rlwb.errors import ConfigError\nif stage.config.seed == 13: raise ConfigError('seed 13 brings bad luck')"
+)
+
+
+@pytest.mark.parametrize("way", ["printed at the end", "printed by a second start", "kept in status.json"])
+@pytest.mark.parametrize("words", [(), ("--set", "train.iterations=2")], ids=["a file", "a file and --set"])
+def test_k05_a_corrected_file_is_read_by_the_command_that_was_printed(
+    fakes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str, words: tuple[str, ...]
+) -> None:
+    write_notebooks(fakes / "nb", first=stage_notebook(1, UNLUCKY))
+    file, run = fakes / "my own.yaml", RunDirectory(fakes / "run")
+    file.write_text("seed: 13\n")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(list(words))
+        return (int(stop.value.code or 0), *capsys.readouterr())
+
+    start = ("run", str(file), *words, "--run-dir", str(run.path))
+    code, out, err = call(*start)
+    assert (code, err) == (2, "rlwb: seed 13 brings bad luck\n")
+    said = {"printed at the end": out, "kept in status.json": run.status["failure"]["resume"]}
+    if way == "printed by a second start":
+        said[way] = call(*start)[2]
+    printed = re.search("Go on with: rlwb (.*)", said[way])
+    assert printed
+    again = shlex.split(printed[1])
+    assert again == ["run", str(file), *words, "--resume", "--run-dir", str(run.path)]
+    code, _, err = call(*again)
+    assert (code, err) == (2, "rlwb: seed 13 brings bad luck\n"), "nothing is corrected yet"
+    file.write_text("seed: 14\n")
+    code, out, _ = call(*again)
+    assert code == 0
+    assert run.config.seed == 14
+    assert run.config.train.iterations == (2 if words else 40)
+    assert run.state == "finished"
+    assert run.how_to_resume() == f"Go on with: rlwb run --resume --run-dir {run.path}", "as it is"
+
+
+def test_k05_changes_of_a_resume_stay_in_what_is_printed(fakes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_notebooks(fakes / "nb", first=stage_notebook(1, UNLUCKY))
+    file, run = fakes / "mine.yaml", RunDirectory(fakes / "run")
+    file.write_text("train: {iterations: 2}\n")
+    words = ("--run-dir", str(run.path))
+    for call in (
+        ("run", str(file), *words, "--set", "seed=13", "--set", "threads=1"),
+        ("run", "--resume", *words, "--set", "seed= 13"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(list(call))
+        printed = re.search("Go on with: rlwb (.*)", capsys.readouterr().out)
+        assert printed
+        assert sorted(shlex.split(printed[1])) == sorted(
+            [
+                "run",
+                str(file),
+                "--set",
+                call[-1] if "--resume" in call else "seed=13",
+                "--set",
+                "threads=1",
+                "--resume",
+                *words,
+            ]
+        )
+    file.unlink()
+    assert str(file) not in run.how_to_resume(), "a command that works"
+
+
+def test_k05_an_interrupted_run_goes_on_as_it_was(fakes: Path) -> None:
+    """What the file says meanwhile is for another run."""
+    file, run = fakes / "mine.yaml", RunDirectory(fakes / "run")
+    file.write_text("train: {iterations: 2}\n")
+    write_notebooks(fakes / "nb", first=stage_notebook(1, "raise KeyboardInterrupt"))
+    launched: list[str] = []
+    with pytest.raises(BaseException):  # noqa: B017 - whatever tells of it
+        pipeline.launch(file, [], run.path, resume=False, echo=launched.append)
+    run.update_status(state="interrupted")
+    assert run.how_to_resume() == f"Go on with: rlwb run --resume --run-dir {run.path}"
+
+
+def test_k02_the_sentence_says_how_to_go_on(fakes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunDirectory(fakes / "run")
+    pipeline.launch(None, ["train.iterations=2"], run.path, resume=False, echo=lambda line: None)
+    capsys.readouterr()
+
+    def call(*words: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(list(words))
+        return int(stop.value.code or 0), capsys.readouterr().err
+
+    file, resume = run.path / "config.yaml", ("run", "--resume", "--run-dir", str(run.path))
+    file.write_text(file.read_text().replace("iterations: 2\n", "iterations: 3\n"))
+    code, err = call(*resume)
+    printed = re.search(r"on purpose: rlwb (.*)\.$", err.strip())
+    assert code == 2
+    assert printed
+    assert call(*shlex.split(printed[1])) == (0, "")
+    assert run.config.train.iterations == 3
+    assert len(list(run.checkpoints.iterdir())) == 3
+
+    for cut in ("", file.read_text()[:200]):
+        file.write_text(cut)
+        code, err = call(*resume)
+        assert (code, "delete it" in err, "on purpose" in err) == (2, True, False)
+        code, err = call("run", str(file), *resume[1:])
+        assert code == 2, "the run's own file is complete, or it is refused under its name too"
+        file.unlink()
+        assert call(*resume) == (0, "")
+        assert run.config.train.iterations == 3
 
 
 def test_the_notebooks_are_found() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stages import STAGES, hash_path, is_unchanged, run_stage
+from rlwb.experiment.stages import STAGES, hash_path, inputs_of, is_unchanged, run_stage
+from rlwb.files import files_below, is_temporary
+from rlwb.market import Calendar, import_bars
+from rlwb.market.dataset.state import is_dataset
+from rlwb.market.load import _cache_key
 from tests.experiment.fakes import FIRST, SECOND, config, first, second
 
 
@@ -144,6 +155,139 @@ def test_data_count_by_contents_not_by_place(run: RunDirectory, tmp_path: Path) 
     assert is_unchanged(FIRST, run, moved)
     (tmp_path / "b" / "bars.csv").write_text("1,3")
     assert not is_unchanged(FIRST, run, moved)
+
+
+def harm(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:1] + b"?")
+
+
+@pytest.mark.parametrize(
+    ("lost", "kept"),
+    [("3.pt", ["1.pt", "2.pt"]), ("2.pt", ["1.pt"]), ("1.pt", [])],
+    ids=["the last", "in the middle", "the first"],
+)
+@pytest.mark.parametrize(
+    "way", [harm, Path.unlink, lambda path: path.write_bytes(b"")], ids=["changed", "gone", "empty"]
+)
+def test_k04_what_a_stage_lost_is_made_again_from_what_lies_before(
+    run: RunDirectory, lost: str, kept: list[str], way: Callable[[Path], object]
+) -> None:
+    both(run, config())
+    before = {name: (run.checkpoints / name).stat().st_ino for name in kept}
+    way(run.checkpoints / lost)
+    assert not is_unchanged(SECOND, run, config())
+    done, said = both(run, config())
+    assert done == ["unchanged", "done"]
+    assert f"second: checkpoints/{lost} is not as the stage left it, and is made again" in said[1]
+    assert learnt(run) == ["0.002"] * 3
+    assert {name: (run.checkpoints / name).stat().st_ino for name in kept} == before, "the same files"
+    assert run.stage("second")["made_again"] == [f"checkpoints/{lost}"]
+    assert both(run, config())[0] == ["unchanged", "unchanged"]
+
+
+def test_k04_a_first_stage_that_lost_a_file_gives_the_next_what_it_had(run: RunDirectory) -> None:
+    both(run, config())
+    harm(run.orders / "all.txt")
+    done, said = both(run, config())
+    assert done == ["done", "unchanged"]
+    assert "first: its files changed; what was there is now in superseded/" in said[0]
+
+
+def test_k11_scraps_of_a_kill_are_no_input_and_no_output(run: RunDirectory) -> None:
+    both(run, config())
+    (run.orders / ".all.0a1b2c3d.rlwb-new.txt").write_text("half")
+    (run.checkpoints / ".4.0a1b2c3d.rlwb-new.pt").write_text("half")
+    before = inputs_of(SECOND, run)
+    assert both(run, config())[0] == ["unchanged", "unchanged"]
+    assert inputs_of(SECOND, run) == before
+    assert not [path for path in run.path.rglob("*") if is_temporary(path.name)], "swept"
+
+
+def bars(path: Path, price: int = 5) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f"instrument,datetime,open,high,low,close,volume\nA,2024-01-03 09:30:00,{price},{price},{price},{price},1\n"
+    )
+
+
+def qlib(folder: Path, price: float = 5.0) -> None:
+    for name, text in (
+        ("calendars/1min.txt", "2024-01-03 09:30:00"),
+        ("instruments/all.txt", "A\t2024-01-03\t2024-01-03"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text + "\n")
+    (folder / "features" / "a").mkdir(parents=True, exist_ok=True)
+    for name in ("open", "high", "low", "close", "volume"):
+        np.array([0, price], dtype="<f4").tofile(folder / "features" / "a" / f"{name}.1min.bin")
+
+
+def dataset(folder: Path, price: int = 5) -> None:
+    with TemporaryDirectory() as source:
+        bars(Path(source) / "x.csv", price)
+        shutil.rmtree(folder, ignore_errors=True)
+        import_bars([Path(source) / "x.csv"], folder, calendar=Calendar.preset("us"))
+
+
+def rewrite(folder: Path) -> None:
+    """Change the prices of a data set's own file by hand, and nothing else of it."""
+    (file,) = (folder / "bars").glob("*.parquet")
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(table.column_names.index("close"), "close", pa.array([7.0])), file)
+
+
+SOURCES = {
+    "a folder of CSV": (lambda folder: bars(folder / "a.csv"), lambda folder: bars(folder / "a.csv", 7), "."),
+    "a CSV file behind a link": (
+        lambda folder: bars(folder / "a.csv"),
+        lambda folder: bars(folder / "a.csv", 7),
+        "a.csv",
+    ),
+    "qlib": (qlib, lambda folder: qlib(folder, 7.0), "."),
+    "qlib, its features": (qlib, lambda folder: qlib(folder, 7.0), "features"),
+    "qlib, one instrument": (qlib, lambda folder: qlib(folder, 7.0), "features/a"),
+    "a data set": (dataset, rewrite, "."),
+    "a data set, its bars": (dataset, rewrite, "bars"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_k30_bars_that_are_changed_behind_a_link_are_other_bars(run: RunDirectory, tmp_path: Path, name: str) -> None:
+    """The fingerprint has the files that the reader reads, wherever links lead, and so has the cache of panels."""
+    write, change, linked = SOURCES[name]
+    source, place = tmp_path / "source", tmp_path / "place"
+    write(source)
+    inside = (source / linked).resolve()
+    shutil.move(inside, place)
+    inside.symlink_to(place)
+    settings = config(market__source=str(source))
+    run_stage(FIRST, run, settings, first)
+    key = _cache_key(source, is_dataset(source), {}, {})
+    assert is_unchanged(FIRST, run, settings)
+    backup = tmp_path / "backup"
+    shutil.move(place, backup)
+    shutil.copytree(backup, place) if backup.is_dir() else shutil.copy(backup, place)
+    time.sleep(0.01)
+    change(source)
+    assert not is_unchanged(FIRST, run, settings)
+    assert _cache_key(source, is_dataset(source), {}, {}) != key
+
+
+def test_k30_files_that_no_reader_reads_are_no_part_of_the_bars(run: RunDirectory, tmp_path: Path) -> None:
+    bars(tmp_path / "source" / "a.csv")
+    settings = config(market__source=str(tmp_path / "source"))
+    run_stage(FIRST, run, settings, first)
+    (tmp_path / "source" / "README.md").write_text("these are bars")
+    bars(tmp_path / "source" / "below" / "b.csv")
+    assert is_unchanged(FIRST, run, settings)
+    bars(tmp_path / "source" / "b.csv")
+    assert not is_unchanged(FIRST, run, settings)
+
+
+def test_k30_a_link_to_a_folder_above_ends(tmp_path: Path) -> None:
+    bars(tmp_path / "source" / "a.csv")
+    (tmp_path / "source" / "again").symlink_to(tmp_path / "source")
+    assert files_below(tmp_path / "source") == [tmp_path / "source" / "a.csv"]
 
 
 def test_hash_of_a_folder_knows_names_and_contents(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import shutil
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from rlwb.errors import CheckpointError, ConfigError, DataError, OrderError
 from rlwb.evaluation import SUMMARY_COLUMNS
@@ -178,6 +180,61 @@ def test_e13_a_backtest_without_checkpoints_is_refused(copied: RunDirectory) -> 
     assert not copied.backtest.joinpath("summary.csv").exists()
     with pytest.raises(CheckpointError, match="has no backtest yet"):
         read_results(copied)
+
+
+def bits(value: Any) -> Any:
+    """Return a policy's state with its tensors as bytes."""
+    if isinstance(value, Mapping):
+        return {key: bits(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [bits(one) for one in value]
+    return value.numpy().tobytes() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("number", [3, 2, 1], ids=["the last", "in the middle", "the first"])
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "killed"])
+def test_k04_a_damaged_checkpoint_is_trained_again_to_the_same_bits(
+    copied: RunDirectory, number: int, finished: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, config = copied, copied.config
+    work = {ORDERS: make_orders, TRAIN: train_policy}
+    if finished:
+        for stage, do in work.items():
+            run_stage(stage, run, config, do)
+    before = {path.name: load_checkpoint(path) for path in list_checkpoints(run.checkpoints).values()}
+    content = (run.checkpoints / f"{number:04d}.pt").read_bytes()
+    (run.checkpoints / f"{number:04d}.pt").write_bytes(content[: len(content) // 2 if number > 1 else 0])
+    capsys.readouterr()
+    if finished:
+        assert [run_stage(stage, run, config, do) for stage, do in work.items()] == ["unchanged", "done"]
+        assert f"checkpoints/{number:04d}.pt is not as the stage left it" in capsys.readouterr().out
+    else:
+        train_policy(run, config, progress="none")
+        assert f"made again from there on: the checkpoint {run.checkpoints}/{number:04d}.pt" in capsys.readouterr().out
+    after = {path.name: load_checkpoint(path) for path in list_checkpoints(run.checkpoints).values()}
+    assert after.keys() == before.keys()
+    for name, state in after.items():
+        assert bits(state["vessel"]["policy"]) == bits(before[name]["vessel"]["policy"]), name
+    assert (run.checkpoints / "latest").resolve().name == "0003.pt"
+
+
+@pytest.mark.parametrize("name", ["metrics/train.csv", "metrics/validation.csv"])
+def test_k04_tables_that_are_lost_are_trained_again(copied: RunDirectory, name: str) -> None:
+    """No checkpoint has the figures of the iterations before it."""
+    run, config, work = copied, copied.config, {ORDERS: make_orders, TRAIN: train_policy}
+    for stage, do in work.items():
+        run_stage(stage, run, config, do)
+    before = pd.read_csv(run.path / name).drop(columns="seconds", errors="ignore")
+    (run.path / name).write_text("iteration\n")
+    assert [run_stage(stage, run, config, do) for stage, do in work.items()] == ["unchanged", "done"]
+    pd.testing.assert_frame_equal(pd.read_csv(run.path / name).drop(columns="seconds", errors="ignore"), before)
+
+
+def test_k04_what_cannot_be_read_is_told_in_the_headline(copied: RunDirectory) -> None:
+    (copied.checkpoints / "0003.pt").write_bytes(b"")
+    backtest_policies(copied, copied.config)
+    for name in ("headline.txt", "headline.md", "headline.json"):
+        assert "Left out, because they cannot be read: 0003.pt" in (copied.backtest / name).read_text()
 
 
 def test_f03_a_damaged_checkpoint_is_left_out_and_named(copied: RunDirectory) -> None:

@@ -336,3 +336,61 @@ def test_the_cache_follows_the_data_set(tmp_path: Path) -> None:
     other = Calendar(CLOCK.segments, label="end")
     with pytest.raises(ConfigError, match="are stored with label 'start'"):
         load_sessions(tmp_path / "set", other)
+
+
+@pytest.mark.parametrize(
+    ("sources", "calendar"),
+    [
+        (["nowhere.csv"], CLOCK),
+        (["bars.csv", "nowhere.csv"], CLOCK),
+        (["bars.csv"], None),
+        (["damaged.csv"], CLOCK),
+        ([], CLOCK),
+    ],
+    ids=["no such path", "one of two", "no calendar", "damaged", "none"],
+)
+@pytest.mark.parametrize("place", ["set", "deep/down/set"])
+def test_k15_an_import_that_makes_no_data_set_leaves_nothing(
+    tmp_path: Path, sources: list[str], calendar: Calendar | None, place: str
+) -> None:
+    random_bars(CLOCK, ["A"], DAYS[:1]).to_csv(tmp_path / "bars.csv", index=False)
+    (tmp_path / "damaged.csv").write_text(
+        "instrument,datetime,open,high,low,close,volume\nA,2024-01-03 10:00:00,x,1,1,1,1\n"
+    )
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises((DataError, ConfigError)):
+        import_bars([tmp_path / name for name in sources], tmp_path / place, calendar=calendar)
+    assert sorted(tmp_path.rglob("*")) == before
+    import_bars([tmp_path / "bars.csv"], tmp_path / place, calendar=CLOCK)
+    held = sorted((tmp_path / place).rglob("*"))
+    with pytest.raises(DataError):
+        import_bars([tmp_path / "nowhere.csv"], tmp_path / place)
+    assert sorted((tmp_path / place).rglob("*")) == held, "a data set stays"
+
+
+def test_k11_a_killed_import_and_a_killed_check_leave_nothing_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they left goes at the next start, in the data set and in the folder for temporary files."""
+    random_bars(CLOCK, ["A"], DAYS[:1]).to_csv(tmp_path / "bars.csv", index=False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
+    before = sorted(tmp_path.rglob("*"))
+
+    def killed() -> None:
+        with importing.imported(tmp_path / "bars.csv", calendar=CLOCK):
+            (tmp_path / "set" / "bars" / ".000002.0a1b2c3d.rlwb-new.parquet").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=killed)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert len(sorted(tmp_path.rglob("*"))) > len(before) + 1
+    with (
+        importing.imported(tmp_path / "bars.csv", calendar=CLOCK) as living,
+        importing.imported(tmp_path / "bars.csv", calendar=CLOCK),
+    ):
+        assert living.directory.exists(), "what a living process holds stays"
+    import_bars([tmp_path / "bars.csv"], tmp_path / "set")
+    assert sorted(tmp_path.rglob("*")) == before
