@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Sequence
+from json import dumps, loads
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +16,9 @@ import rlwb
 from rlwb import cli_data
 from rlwb.errors import RlwbError
 from rlwb.output import let_output_be_unread, lost_output
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(
     add_completion=False,
@@ -37,6 +42,8 @@ Directory = Annotated[Path | None, typer.Option(metavar="DIR", help=_DIRECTORY)]
 Resume = Annotated[bool, typer.Option("--resume", help=_RESUME)]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help=_TRUST)]
 Methods = Annotated[list[str] | None, typer.Option("--method", metavar="NAME", help=_METHOD)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result alone.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON; names: rlwb columns.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
 
@@ -48,6 +55,8 @@ def run(
     run_dir: Directory = None,
     resume: Resume = False,
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Sample orders, train, backtest and judge; write a report.
@@ -58,7 +67,13 @@ def run(
     """
     from rlwb.experiment.pipeline import launch
 
-    launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=typer.echo)
+    echo = _silent if quiet or json else _clocked
+    done = launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=echo)
+    if quiet or json:
+        import pandas as pd
+
+        text = (done.backtest / "headline.txt").read_text(encoding="utf-8").rstrip()
+        _tell(text, pd.read_csv(done.backtest / "headline.csv") if json else None, run=done.path, report=done.report)
 
 
 @app.command()
@@ -69,6 +84,8 @@ def compare(
     run_dir: Directory = None,
     resume: Resume = False,
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train every method of the field on the same orders and put them, with the baselines, in one table.
@@ -77,9 +94,12 @@ def compare(
     """
     from rlwb.experiment.compare import launch_comparison
 
-    launch_comparison(
-        config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=typer.echo
+    echo = _silent if quiet or json else _clocked
+    table = launch_comparison(
+        config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=echo
     )
+    if quiet or json:
+        _tell(table.to_markdown().rstrip(), table.frame if json else None)
 
 
 @app.command()
@@ -97,7 +117,7 @@ def evaluate(
     """
     from rlwb.experiment.evaluate import launch_evaluation
 
-    launch_evaluation(run, config, changes or [], run_dir, trust_code=trust_code, echo=typer.echo)
+    launch_evaluation(run, config, changes or [], run_dir, trust_code=trust_code, echo=_clocked)
 
 
 @app.command()
@@ -131,6 +151,25 @@ def columns(debug: Debug = False) -> None:
     from rlwb.evaluation.dictionary import as_markdown
 
     typer.echo(as_markdown(), nl=False)
+
+
+def _clocked(text: str) -> None:
+    """Print a line with the time of day; tables as they are."""
+    typer.echo(text if "\n" in text else f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def _silent(text: str) -> None:
+    """Print nothing."""
+
+
+def _tell(text: str, table: pd.DataFrame | None, **paths: Path) -> None:
+    """Print a result: the text, or where there is a table, that as JSON with the paths of what it is of."""
+    if table is None:
+        typer.echo(text)
+    else:
+        where = {name: str(path) for name, path in paths.items()}
+        rows = loads(table.to_json(orient="records"))  # NaN is null in it
+        typer.echo(dumps({**where, "policies": rows}, indent=2, ensure_ascii=False))
 
 
 @app.callback(invoke_without_command=True)

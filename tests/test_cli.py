@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import rlwb
 from rlwb.cli import main
+from rlwb.experiment.run import RunDirectory
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -65,3 +69,27 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "run", "missing.yaml", "--debug")
     assert code == 2
     assert "Traceback" in err
+
+
+@pytest.mark.parametrize("words", [[], ["--quiet"], ["--json"]])
+def test_k21_lines_bear_the_time_and_a_job_may_ask_for_the_result_alone(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(*args: object, echo: Callable[[str], None], **options: object) -> RunDirectory:
+        echo("orders: 01_orders.ipynb")
+        return run
+
+    run = RunDirectory(tmp_path / "run")
+    run.backtest.mkdir(parents=True)
+    (run.backtest / "headline.txt").write_text("policy  PA\n")
+    (run.backtest / "headline.csv").write_text("policy,pa_mean,pa_lo\ncheckpoints,1.5,\n")
+    monkeypatch.setattr("rlwb.experiment.pipeline.launch", launch)
+    code, said, _ = call(capsys, "run", *words)
+    assert code == 0
+    if words == ["--json"]:
+        rows = [{"policy": "checkpoints", "pa_mean": 1.5, "pa_lo": None}]
+        assert json.loads(said) == {"run": str(run.path), "report": str(run.report), "policies": rows}
+    elif words:
+        assert said == "policy  PA\n"
+    else:
+        assert re.fullmatch(r"\d\d:\d\d:\d\d orders: 01_orders.ipynb\n", said)

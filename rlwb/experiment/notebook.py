@@ -15,7 +15,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
 from rlwb.experiment.yamlfile import parse_yaml
 from rlwb.values import check_value, nearest, shown, suggestion
@@ -76,7 +76,8 @@ def open_stage(
         if not run.path.exists():  # where something lies, that is told first
             check_feasible(config, run.path)
         RunDirectory.create(run.path, config)
-    print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
+    if PIPELINE_ENV not in os.environ:
+        print(f"{run.path.name}: {run.describe()}")  # noqa: T201 - the reader of the notebook wants to know
     return NotebookStage(stage, run, config)
 
 

@@ -237,6 +237,7 @@ def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Echo) -
         raise _translated(stage, error) from error
     if not is_unchanged(stage, run, run.config):
         raise NotebookError(f"{stage.notebook} ran to its end without finishing stage {stage.name}.")
+    echo(f"{stage.name}: done in {run.stage(stage.name)['seconds']} s")
 
 
 def _translated(stage: Stage, error: Any) -> Exception:

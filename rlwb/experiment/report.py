@@ -16,7 +16,7 @@ from rlwb.errors import DataError, OrderError
 from rlwb.execution import OrderExecution, audit
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
-from rlwb.experiment.config import RunConfig
+from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.run import Manifest, RunDirectory
@@ -342,7 +342,7 @@ def write_report(run: RunDirectory) -> Path:
     caveats = _json(run.backtest / "caveats.json", _Caveats)
     page = render(
         "report.html",
-        title=run.path.name,
+        title=f"{run.path.name}: {label(config.algorithm)}, seed {config.seed}",
         market=Path(source).name if source else f"the market {config.market.name}",
         seed=config.seed,
         started=_time(manifest.get("started"))[:16],

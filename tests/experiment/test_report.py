@@ -208,3 +208,16 @@ def test_j02_j05_j11_what_may_void_the_answer_stands_beside_it(run: RunDirectory
     assert all(text in answer for text in ("Volume_limit: 3 of 4", "Training and test orders differ in side: so."))
     assert OWN_VOLUME[1:] in answer
     assert "<li>one" not in answer
+
+
+def test_k20_the_page_prints_and_fits_a_telephone_and_both_themes(run: RunDirectory) -> None:
+    page = write_report(run).read_text()
+    for rule in ("@media print", "@page", "(prefers-color-scheme: dark)", "(max-width: 48rem)"):
+        assert rule in page
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert style.count("{") == style.count("}")
+    assert "#" not in style[style.index("body {") : style.index("@media (max-width")].replace("background: #fff", "")
+
+
+def test_k21_twenty_pages_have_twenty_titles(run: RunDirectory) -> None:
+    assert f"<title>{html.escape(run.path.name)}: ppo, seed 0</title>" in write_report(run).read_text()
