@@ -20,6 +20,10 @@ _SLOTS = DAY_SECONDS // 60
 _EVERY, _MOST = 5, 13 * 60
 #: Share of the bars outside the session that a shift must bring inside, and of all bars that are inside then.
 _EXPLAINED, _INSIDE = 0.8, 0.9
+#: Share of the session below which bars are too few to be one.
+_TOO_FEW = 0.05
+#: Share of bars by which two shifts may differ and be as good as each other.
+_ALIKE = 0.005
 #: How full the hours outside must be, beside the session itself; a few late prints are no session.
 _AS_FULL = 0.5
 #: Chance from which on the hours that a shift leaves empty are empty by accident, and the fullest a session counts as.
@@ -46,8 +50,9 @@ class ClockCheck:
             self._open[begin // 60 : -(-end // 60)] = True
         by_hand = np.arange(-_MOST, _MOST + 1, _EVERY)
         by_hand = by_hand[(by_hand == 0) | (np.abs(by_hand) * 60 >= calendar.tick_seconds)]
-        #: Minutes that bars may be late, the fewest first; early ones are negative.
-        self._shifts = by_hand[np.argsort(np.abs(by_hand), kind="stable")]
+        #: Minutes that bars may be late, early ones negative: none, then round ones before others, the fewest first.
+        roughness = (by_hand % 60 != 0) + (by_hand % 30 != 0).astype(int) + (by_hand % 15 != 0)
+        self._shifts = by_hand[np.lexsort((np.abs(by_hand), np.where(by_hand == 0, -1, roughness)))]
         left = [(self._open & ~np.roll(self._open, shift)).sum() for shift in self._shifts.tolist()]
         #: Ticks of the session that each shift leaves empty.
         self._left = np.array(left) * 60 / calendar.tick_seconds
@@ -105,7 +110,8 @@ class ClockCheck:
                 size = np.bincount(np.searchsorted(pool, keys), minlength=len(pool))
                 found = self._late(np.stack([by[key] for key in pool.tolist()]), size)
                 of = found[np.searchsorted(pool, keys)]
-                late = np.where((late == 0) & (of != 0), of, late)
+                near = (late == 0) | (np.abs(late - of) <= 60)  # what all together say is surer
+                late = np.where(near & (of != 0), of, late)
                 if by is self._by_day:
                     shifted = pool[found != 0]
         tell_sessions(report, "clock_shifted", late != 0, names, days, late, _in_words, late)
@@ -183,13 +189,14 @@ class ClockCheck:
         edges = np.flatnonzero(np.diff(np.pad(self._open.astype(np.int8), 1))).reshape(-1, 2)
         for begin, end in edges.tolist():
             within += until(end + self._shifts) - until(begin + self._shifts)
-        best, rows = within.argmax(axis=1), np.arange(len(bars))
+        best = (within >= within.max(axis=1, keepdims=True) - _ALIKE * total[:, None]).argmax(axis=1)
+        rows = np.arange(len(bars))
         inside, gain = within[rows, best], within[rows, best] - within[:, 0]
         full = inside / (self._calendar.num_ticks * np.maximum(sessions, 1))
         ticks = self._left[best] * sessions
         with np.errstate(divide="ignore"):
             chance = ticks * np.log(1 - np.minimum(full, _FULLEST))
-        told = (best > 0) & (inside >= _INSIDE * total)
+        told = (best > 0) & (inside >= _INSIDE * total) & (full >= _TOO_FEW)
         told &= gain >= _EXPLAINED * (total - within[:, 0])
         told &= (gain >= _AS_FULL * ticks * np.minimum(full, 1)) & (chance <= np.log(_ACCIDENT))
         return np.where(told, self._shifts[best], 0)

@@ -150,7 +150,7 @@ def _inspect_moves(
     known = np.zeros(len(close), dtype=bool)
     known[outliers] = True
     jumps = np.flatnonzero((np.abs(move) > JUMP) & within & ~known[1:] & ~known[:-1])
-    busy = (beside.volume(jumps + 1) > BUSY) & (np.abs(move[jumps]) < BEYOND_NEWS)
+    busy = (beside.volume(jumps + 1, np.minimum) > BUSY) & (np.abs(move[jumps]) < BEYOND_NEWS)
     tell("price_move", bar[jumps[busy] + 1], move[jumps[busy]], "close", "before", price[jumps[busy]])
     tell("jump", bar[jumps[~busy] + 1], move[jumps[~busy]], "close", "before", price[jumps[~busy]])
 
@@ -175,12 +175,12 @@ class _Beside:
         """Return the largest of the values on both sides."""
         return np.fmax.reduce(self._near(values, at, 1), axis=1)
 
-    def volume(self, at: np.ndarray) -> np.ndarray:
-        """Return each tick's volume over the median of those before or after, whichever is less; 0 without any."""
+    def volume(self, at: np.ndarray, which: np.ufunc) -> np.ndarray:
+        """Return each tick's volume over `which` is asked for of the medians before and after; 0 without any."""
         if not len(at):
             return np.zeros(0)
         near = np.nan_to_num(self._near(self._volume, at, _REACH))
-        usual = np.minimum(np.median(near[:, :_REACH], axis=1), np.median(near[:, _REACH:], axis=1))
+        usual = which(np.median(near[:, :_REACH], axis=1), np.median(near[:, _REACH:], axis=1))
         return self._volume[at] / np.maximum(usual, 1e-9 + 1e-3 * self._volume[at])
 
     def unlike(self, at: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -188,7 +188,7 @@ class _Beside:
         if not len(at):
             return np.zeros(0, dtype=bool)
         widest = np.nan_to_num(np.fmax.reduce(self._near(self._range, at, 3), axis=1))
-        busy = self.volume(at) > BUSY
+        busy = self.volume(at, np.maximum) > BUSY
         return (size > 4 * widest) & (~busy | (size > 8 * np.maximum(widest, OUTLIER_LEAST / 2)))
 
 

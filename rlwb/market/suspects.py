@@ -31,7 +31,7 @@ _FIRMLY = 5.0
 _ACCIDENT = 1e-7
 #: Log ratio of volumes from which on the unit may be another (20), how many usual changes it must be, and the share of
 #: it by which the range may change too: on news, both grow.
-_UNIT, _UNUSUAL, _QUIET = float(np.log(20.0)), 6.0, 0.2
+_UNIT, _UNUSUAL, _QUIET = float(np.log(20.0)), 5.0, 0.2
 #: Sessions on each side whose median is the level there.
 _AROUND = 5
 #: Instruments of a day from which on their median is the market.
@@ -41,7 +41,7 @@ _RETURNS, _NEAR = 0.25, 0.2
 #: A session with less than the first share of its instrument's usual bars lacks some, where the second is usual.
 _FEW, _REGULAR = 0.6, 0.95
 #: Share of the usual volume a bar below which a session is thin.
-_THIN = 0.5
+_THIN = 0.25
 #: Minutes at the edge of a session without a bar that are told, and the chance from which on they are so by accident.
 _PAUSE, _EMPTY, _FULLEST = 30, 1e-4, 0.99
 #: Share of a day's sessions that makes it the day's, and of days from which on early closes are too many.
@@ -155,7 +155,8 @@ def bars_missing(table: Table) -> Iterator[Suspects]:
     share, names = (table["priced"] / table["length"]).to_numpy(), table["name"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         traded = (table["total"] / table["priced"]).to_numpy()
-    usual, much = (pd.Series(values).groupby(names).transform("median").to_numpy() for values in (share, traded))
+    usual = pd.Series(share).groupby(names).transform("quantile", 0.75).to_numpy()
+    much = pd.Series(traded).groupby(names).transform("median").to_numpy()
     few = (usual >= _REGULAR) & (share < _FEW * usual) & (share > 0) & ~(traded < _THIN * much)
     few &= ~table["shifted"].to_numpy()
     pause = table["priced"].to_numpy() >= _REGULAR * (table["last"] - table["first"] + 1).to_numpy()
@@ -252,6 +253,8 @@ def _turned(table: Table, wrong: np.ndarray) -> np.ndarray:
     evidence, good = np.zeros(len(table)), ~wrong
     for name in ("range", "volume"):
         profile = table[[f"{name}_{number}" for number in range(PARTS)]]
+        if name == "volume" and not good.any():
+            continue  # which of the two ends is the busier differs by market; the open has the wider ranges in all
         usual = profile[good].mean().to_numpy() if good.any() else np.linspace(1, -1, PARTS)
         tilt = np.nan_to_num(usual - usual[::-1])
         lean = np.nan_to_num(profile.to_numpy()) @ tilt
@@ -320,14 +323,18 @@ def price_units(table: Table) -> Iterator[Suspects]:
         split = np.abs(gap + np.diff(volume[rows])) < np.abs(np.diff(volume[rows]))
         split &= np.abs(gap + np.diff(volume[rows])) < 0.5 * np.abs(gap)
         news &= np.abs(gap) < BEYOND_NEWS
-        far = np.flatnonzero((np.abs(gap) > np.log1p(OVERNIGHT)) & ~split)
+        far = np.flatnonzero(np.abs(gap) > np.log1p(OVERNIGHT))
         ends, number = (far + 1).tolist(), 0
         while number < len(ends):
             begin, step = ends[number], gap[ends[number] - 1]
             following = ends[number + 1] if number + 1 < len(ends) else 0
             back = following and abs(step + gap[following - 1]) < _RETURNS * abs(step)
-            back = back and not (news[begin - 1] and news[following - 1])
-            tens = abs(step - np.log(10) * round(step / np.log(10))) < _NEAR and abs(step) > BEYOND_NEWS
+            back = back and not any(both[begin - 1] and both[following - 1] for both in (news, split))
+            tens = (
+                not split[begin - 1]
+                and abs(step - np.log(10) * round(step / np.log(10))) < _NEAR
+                and abs(step) > BEYOND_NEWS
+            )
             if back:
                 mine = rows[begin:following]
             elif tens:  # the shorter side is the odd one

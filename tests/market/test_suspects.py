@@ -281,6 +281,15 @@ def test_i06_bars_all_of_which_lie_outside_are_told_from_a_refusal(
     assert found.counts["instrument_outside" if odd == "X" else "daily_bars"] == 1
 
 
+def test_i06_an_import_says_which_instruments_have_no_bar_in_the_session(sound: pd.DataFrame, tmp_path: Path) -> None:
+    daily = sound.head(8).assign(instrument="Y", datetime=pd.to_datetime(DAYS))
+    pd.concat([sound, daily]).to_parquet(tmp_path / "bars.parquet")
+    done = import_bars([tmp_path / "bars.parquet"], tmp_path / "set", calendar=US)
+    assert [one.instrument for one in done.report.listed["instrument_outside"]] == ["Y"]
+    assert "no bar of Y lies inside the session" in done.as_text()
+    assert faults(check_bars(tmp_path / "set").found) == {"daily_bars": 1}
+
+
 def exchanged(*names: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
     def change(part: pd.DataFrame) -> pd.DataFrame:
         return part.assign(**dict(zip(names, [part[name] for name in (*names[1:], names[0])], strict=True)))

@@ -22,7 +22,7 @@ from rlwb.errors import ConfigError, DataError
 from rlwb.files import atomic_path, locked, new_folders, temporary_folder, write_json
 from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
-from rlwb.market.cleaning import rounded
+from rlwb.market.cleaning import place, rounded
 from rlwb.market.dataset.state import (
     BARS,
     CONFLICTS,
@@ -44,6 +44,8 @@ from rlwb.market.source import Reading, Source, Unit, check_found, open_source
 Progress = Callable[[str, int, int | None], None]
 #: Rows of sources that are put together in one file.
 BATCH_ROWS = 1 << 20
+#: One bar of so many is looked at first, for whether an instrument has any in the session.
+_GLANCE = 16
 
 
 @dataclass
@@ -147,6 +149,7 @@ def import_bars(
         for one in opened:
             importing.read(one, settings)
         importing.flush()
+    importing.tell_outside()
     importing.done.seconds = time.monotonic() - begun
     return importing.done
 
@@ -190,6 +193,10 @@ class _Importing:
         self.state = state  # with what is not written yet; `done` has what is
         self._directory, self._on_conflict, self._progress = directory, on_conflict, progress
         self._held: list[Bars] = []
+        self._inside, self._outside = (
+            set[str](),
+            set[str](),
+        )  # instruments with a bar in the session, and without so far
         self._rows, self._found = 0, Report(limit=LISTED)
         for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
             (directory / folder).mkdir(exist_ok=True)
@@ -247,7 +254,9 @@ class _Importing:
         files, conflicts = dict(self.state.files), dict(self.state.conflicts)
         losing: list[str] = []
         if self._held:
-            bars, told, stays = self._settle(join(self._held))
+            held = join(self._held)
+            self._see_hours(held)
+            bars, told, stays = self._settle(held)
             self._held, self._rows, losing = [], 0, list(stays)
             for part in (bars, *stays.values()):
                 if len(part):
@@ -272,6 +281,25 @@ class _Importing:
         self.done.state = self.state
         for name in losing:
             (self._directory / BARS / name).unlink()
+
+    def tell_outside(self) -> None:
+        """Tell of instruments of which no bar that was read now lies inside the session (daily bars, another zone)."""
+        for name in sorted(self._outside - self._inside):
+            what = f"no bar of {name} lies inside the session"
+            self.done.report.add("instrument_outside", 1, what, instrument=name)
+
+    def _see_hours(self, bars: Bars) -> None:
+        """Note of which instruments there is a bar in the session; of nearly all of them a few bars show it."""
+        new = ~np.isin(bars.names, list(self._inside))
+        for every in (_GLANCE, 1):
+            rows = np.flatnonzero(new[bars.code])[::every]
+            at = place(bars.stamp[rows], self.state.calendar)
+            inside = np.unique(bars.code[rows[at.inside | at.edge]])
+            self._inside.update(bars.names[inside].tolist())
+            new[inside] = False
+            if not new.any():
+                return
+        self._outside.update(bars.names[new].tolist())
 
     def _entry(self, unit: Unit, source: Source, settings: dict[str, Any]) -> Imported:
         """Return what is known of a source, from an earlier import or new; takes a pass over its content."""
