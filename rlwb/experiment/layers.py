@@ -36,6 +36,7 @@ RENAMED: dict[str, str] = {
     },
     "features.imports": "features.columns, as features: {columns: [close, my_features.py:my_feature]}",
     "orders.generate.*": "orders.*",
+    "orders.split.rolling.*": "split.rolling.*",
     "orders.split.*": "split.*",
     "execution.rules.odd_remainder": "execution.rules.odd_lot",
     "policy.network": "network, as network: mlp",

@@ -208,7 +208,8 @@ def recorded(run: RunDirectory, stages: Sequence[Stage]) -> Iterator[None]:
             yield
         except BaseException as error:
             state = _how_it_ended(error)
-            stage = next((one.name for one in stages if run.stage(one.name).get("state") != "finished"), "report")
+            known = {**{one.name: {} for one in stages}, **run.status["stages"]}  # a rolling run's are its windows
+            stage = next((name for name, one in known.items() if one.get("state") != "finished"), "report")
             where = {"stage": stage, "error": str(error) or type(error).__name__, **getattr(error, "place", {})}
             run.update_status(state=state, failure={**where, "resume": run.how_to_resume(state)})
             end_manifest(run, state)
