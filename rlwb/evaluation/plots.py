@@ -116,13 +116,20 @@ def pa_by_window(windows: pd.DataFrame, *, is_net: bool = False) -> Figure:
     Parameters
     ----------
     windows
-        One row a window: `window`, `test_first`, `days`, and `pa` or `pa_net` in basis points with the ends of its
+        One row a window: `window`, `test_first`, `days`, and `pa_mean` or `pa_net` in basis points with the ends of its
         interval, `_lo` and `_hi`.
     """
     name, title = ("pa_net", "net PA") if is_net else ("pa", "PA")
     figure, (axis,) = style.canvas(f"{title} by window", "mean of each window's chosen checkpoints on its test days")
     axis.vlines(range(len(windows)), windows[f"{name}_lo"], windows[f"{name}_hi"], color=style.BLUE, alpha=0.5)
-    axis.plot(range(len(windows)), windows[name], "o", markersize=6, color=style.BLUE, markeredgecolor="white")
+    axis.plot(
+        range(len(windows)),
+        windows["pa_net" if is_net else "pa_mean"],
+        "o",
+        markersize=6,
+        color=style.BLUE,
+        markeredgecolor="white",
+    )
     labels = [f"{row.window}\n{row.test_first}\n{row.days} d" for row in windows.itertuples()]
     step = max(1, -(-len(labels) // 8))
     axis.set_xticks(range(0, len(labels), step), labels[::step])

@@ -362,6 +362,8 @@ def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
             f"{policy} is a policy of {', '.join(owners)}; name one, for example {owners[0]}/{policy}."
         )
     run = RunDirectory.open(folder / (owners or learners)[0])
+    if run.config.split.rolling is not None:
+        raise CheckpointError(f"{run.path} is a run over windows; audit an order in the run of its window instead.")
     return audit_order(run, workbench(run), _best(run).policy if policy in owners else policy, order_id)
 
 

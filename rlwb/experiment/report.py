@@ -75,7 +75,7 @@ _SUMMARY = (
 _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
 _WINDOWS = (
     *("window", "train_first", "train_last", "test_first", "test_last", "orders", "days"),
-    *("validation_pa", "pa", "pa_lo", "pa_hi", "pa_net", "last_pa", "ffr"),
+    *("validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "last_pa", "ffr"),
 )
 _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
 

@@ -140,14 +140,14 @@ def _row(window: RunDirectory) -> dict[str, Any]:
     split = window.config.split
     spans = {"train": split.train, "valid": split.valid, "test": split.test}
     dates = {f"{part}_{end}": span[at] for part, span in spans.items() if isinstance(span, tuple) for at, end in _ENDS}
-    head = read_table(window.backtest / "headline.csv", "policy", numbers=["n", "pa"])
+    head = read_table(window.backtest / "headline.csv", "policy", numbers=["n", "pa_mean"])
     chosen, last = (head[head["kind"] == kind].iloc[0] for kind in ("checkpoint", "last"))
     figures = (
         "orders",
         "days",
         "n",
         "validation_pa",
-        "pa",
+        "pa_mean",
         "pa_lo",
         "pa_hi",
         "pa_net",
@@ -155,7 +155,7 @@ def _row(window: RunDirectory) -> dict[str, Any]:
         "pa_net_hi",
         "ffr",
     )
-    return {"window": window.path.name, **dates, **{name: chosen[name] for name in figures}, "last_pa": last["pa"]}
+    return {"window": window.path.name, **dates, **{name: chosen[name] for name in figures}, "last_pa": last["pa_mean"]}
 
 
 _ENDS = ((0, "first"), (1, "last"))

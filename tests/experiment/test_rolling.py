@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import ConfigError
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.backtest import read_results
-from rlwb.experiment.compare import _do, compare
+from rlwb.experiment.compare import _do, audit_method, compare
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.evaluate import begin_evaluation, evaluated
 from rlwb.experiment.layers import Layer
@@ -137,8 +137,10 @@ def test_k06_a_walk_is_verified_and_a_changed_number_of_a_window_or_of_the_pool_
 def test_k06_methods_are_compared_over_windows(tmp_path: Path) -> None:
     configs = {"ppo": tiny(**WALK), "mlp": tiny(**WALK, network="mlp")}
     table = compare(tmp_path, configs, echo=lambda line: None)
-    assert table.frame["policy"].tolist()[-2:] == ["PPO", "mlp"]
+    assert table.frame["policy"].tolist()[-2:] == ["ppo", "mlp"]
     assert table.frame["orders"].nunique() == 1
+    with pytest.raises(CheckpointError, match="is a run over windows"):
+        audit_method(tmp_path, "ppo", "x")
 
 
 def test_k06_what_cannot_walk_is_refused_before_any_training(walked: RunDirectory, tmp_path: Path) -> None:
@@ -146,6 +148,8 @@ def test_k06_what_cannot_walk_is_refused_before_any_training(walked: RunDirector
     run = RunDirectory.create(tmp_path / "run", config)
     with pytest.raises(ConfigError, match="train 60"):
         window_configs(run, config)
+    with pytest.raises(ConfigError, match=r"written split\.rolling\.train now"):
+        RunConfig.load(None, Layer("test", {"orders.split.rolling.train": 5}))
     with pytest.raises(ConfigError, match="name the run of one of them"):
         evaluated(walked)
     first = windows_of(walked)[0]
