@@ -292,7 +292,7 @@ def _read(path: Path, run: RunDirectory) -> pd.DataFrame:
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the place of each value in a tree of mappings and lists, and the value."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = [*(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())]
     for key, one in pairs:
         yield from _leaves(one, f"{name}.{key}".lstrip("."))
     if not pairs:
