@@ -177,6 +177,7 @@ def launch_comparison(
         instead = f"go on there with {_resume(folder)}" if is_ours else "choose another directory"
         raise ConfigError(f"{folder} holds something already; {instead}.")
     folder = folder or default_run_directory("comparison")
+    _refuse_others(folder, configs)  # whose words are no way to go on
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:

@@ -258,6 +258,7 @@ def test_k23_other_words_do_not_move_what_is_finished(
         assert len(quick) == 2 * (len(METHODS) - 2)
         return
     assert all(text in said for text in named)
+    assert "Go on with" not in said, "these words are refused again"
     assert f"leave them as they were, as rlwb compare --resume --run-dir {tmp_path / 'c'} does" in said
     assert not quick
     assert {path: path.read_bytes() for path in (tmp_path / "c").rglob("*.json")} == before
