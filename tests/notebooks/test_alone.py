@@ -11,7 +11,12 @@ import pytest
 from papermill import PapermillExecutionError
 
 from rlwb.certificate import TreeSettings, tree_market
+from rlwb.experiment.backtest import backtest_policies, read_summary
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 from tests.notebooks.small import NOTEBOOKS, SMALL, by_hand, command, finish, printed, shown, small_config, start
@@ -26,6 +31,15 @@ def test_g15_quickstart(tmp_path: Path) -> None:
     assert "PA 0.00 bp, filled 100%" in text, "TWAP by hand"
     assert "95 % interval [" in text
     assert len(shown(book, "image/png")) == 5
+
+    # K19: a run with the same settings gives its last policy the same interval.
+    sizes = {f"market.{name}": value for name, value in MARKET.items()}
+    config = RunConfig.load(None, Layer("test", {**sizes, **{f"train.{name}": value for name, value in QUICK.items()}}))
+    run = RunDirectory.create(tmp_path / "run", config)
+    for work in (make_orders, train_policy, backtest_policies):
+        work(run, config)
+    last = read_summary(run).set_index("policy").loc["last"]
+    assert f"{last['pa_mean']:.2f} bp, 95 % interval [{last['pa_lo']:.2f}, {last['pa_hi']:.2f}] bp" in text
 
 
 def test_g15_synthetic_market(tmp_path: Path) -> None:
@@ -128,7 +142,12 @@ def test_g05_a_failing_cell_of_a_shipped_notebook(tmp_path: Path) -> None:
 RUN_ORDERS = """
 import sys
 from rlwb.experiment.pipeline import run_pipeline
+from rlwb.experiment.backtest import backtest_policies, read_summary
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
 from rlwb.experiment.stages import ORDERS
 
 run = RunDirectory(sys.argv[1])
