@@ -12,8 +12,9 @@ from rlwb.experiment.workbench import Workbench
 def check_feasible(config: RunConfig, run_dir: Path | None = None) -> None:
     """Refuse a new run that could not come to its end, before its directory or anything else is made.
 
-    All parts are made, the bars read, the orders made, cut and aligned, and one order is taken through. Bars that are
-    prepared on the way are kept where the run will look for them, if that folder is there.
+    All parts are made, the bars read, the orders made, cut (into all windows of a rolling run) and aligned, and one
+    order is taken through. Bars that are prepared on the way are kept where the run will look for them, if that folder
+    is there.
 
     Parameters
     ----------

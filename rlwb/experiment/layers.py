@@ -286,7 +286,7 @@ def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origi
     """Turn pydantic's findings on one parameter into the sentence a user can act on."""
     detail, inside = details[0], f"{name.partition('[')[0]}."
     origin = next((o for at, o in reversed(list(origins.items())) if f"{at}.".startswith(inside)), "defaults")
-    if detail["type"] == "extra_forbidden":
+    if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{origin}: there is no parameter {name}; {_guess(name, defaults.model_dump())}"
     if detail["type"] == "value_error":
         said = reason(details)
@@ -301,7 +301,9 @@ def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origi
 def _guess(name: str, tree: Mapping[str, Any]) -> str:
     """Say which parameter was probably meant: one beside it, or one elsewhere in the tree."""
     parent, _, last = name.rpartition(".")
-    beside = list(value_at(tree, parent) if parent else tree)
+    beside = list((value_at(tree, parent) or {}) if parent else tree)
+    if not beside:  # a group that is none by default
+        return "rlwb config says what there is."
     ends = {leaf.rpartition(".")[2]: leaf for leaf in reversed(list(leaves(tree)))}
     ends |= {key: f"{parent}.{key}".lstrip(".") for key in beside}
     guess = last if last in ends else nearest(last, beside) or nearest(last, ends)

@@ -85,7 +85,7 @@ def _judged_orders(
     path, _ = find_resumable(run.checkpoints)
     if path is not None:
         bench.restore(load_checkpoint(path), path)
-    table = bench.make("orders", bench.config.orders)
+    table = bench.all_orders
     test, left_out = on_test_dates(table, bench.config)
     own = {part: read_orders(origin.orders / f"{part}.parquet", bench.sessions.calendar) for part in ("train", "valid")}
     return {**own, "test": test}, [*table.attrs.get("notes", ()), *left_out]

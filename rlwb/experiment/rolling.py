@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.execution import SplitSettings
-from rlwb.execution.rolling import rolling_windows
 from rlwb.experiment.backtest import read_results, write_headline, write_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import workbench
@@ -39,14 +37,8 @@ def window_configs(run: RunDirectory, config: RunConfig) -> dict[str, RunConfig]
     ConfigError
         When the windows do not fit the dates of the orders.
     """
-    assert config.split.rolling is not None
-    bench = workbench(run, config)
-    dates = np.unique(bench.make("orders", config.orders)["date"].to_numpy())
-    spans = rolling_windows(dates, config.split.rolling)
-    return {
-        f"{number:03d}": config.model_copy(update={"split": SplitSettings(rolling=None, **span)})
-        for number, span in enumerate(spans, start=1)
-    }
+    splits = workbench(run, config).splits()
+    return {f"{number:03d}": config.model_copy(update={"split": one}) for number, one in enumerate(splits, start=1)}
 
 
 def walk(

@@ -81,7 +81,7 @@ def suggest(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> str:
         "execution": {"ticks_per_step": ticks, **quotes},
     }
     bench = _bench(values)
-    dates = np.unique(bench.make("orders", bench.config.orders)["date"].to_numpy().astype("datetime64[D]")).astype(str)
+    dates = np.unique(bench.all_orders["date"].to_numpy().astype("datetime64[D]")).astype(str)
     if len(dates) < _FEWEST_DATES:
         raise DataError(
             f"{source} gives orders on {counted(len(dates), 'dates')}; a run needs {_FEWEST_DATES}, for training, "

@@ -20,9 +20,11 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     OrderBatch,
+    SplitSettings,
     align_orders,
     split_orders,
 )
+from rlwb.execution.rolling import rolling_windows
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import described
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
@@ -113,8 +115,9 @@ class Workbench:
         from rlwb.trainer import TrainingVessel
 
         self.check()
-        tables, _ = self.make_orders()
-        orders = {name: self.align(tables[name]) for name in ("train", "valid", "test")}
+        windows = [self.make_orders(split)[0] for split in self.splits()]
+        aligned = [{name: self.align(tables[name]) for name in ("train", "valid", "test")} for tables in windows]
+        tables, orders = windows[0], aligned[0]
         features = self.features(tables["train"])
         teacher = self.teacher(features) if self.is_taught else None
         TrainingVessel(
@@ -130,11 +133,23 @@ class Workbench:
             seed=self.config.seed,
         ).check_env()
 
-    def make_orders(self) -> tuple[dict[str, pd.DataFrame], list[str]]:
-        """Return the order tables of all parts, and in words what was noticed on the way."""
-        table = self.make("orders", self.config.orders)
-        parts = split_orders(table, self.config.split)
-        notes = [*table.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
+    @cached_property
+    def all_orders(self) -> pd.DataFrame:
+        """The orders of all dates."""
+        return self.make("orders", self.config.orders)
+
+    def splits(self) -> list[SplitSettings]:
+        """Return the configured split, of a rolling run that of each window."""
+        split = self.config.split
+        if split.rolling is None:
+            return [split]
+        dates = np.unique(self.all_orders["date"].to_numpy())
+        return [SplitSettings(rolling=None, **span) for span in rolling_windows(dates, split.rolling)]
+
+    def make_orders(self, split: SplitSettings | None = None) -> tuple[dict[str, pd.DataFrame], list[str]]:
+        """Return the order tables of all parts of a split, by default the run's, and in words what was noticed."""
+        parts = split_orders(self.all_orders, split or self.config.split)
+        notes = [*self.all_orders.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
         return parts, list(dict.fromkeys(notes))
 
     def align(self, table: pd.DataFrame) -> OrderBatch:

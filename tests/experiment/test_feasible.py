@@ -40,6 +40,8 @@ REFUSED = {
     "split.train=[2020-01-02,2020-06-30] split.valid=[2020-07-01,2020-07-31] split.test=[2020-08-03,2020-08-31]": (
         "the data have orders on .* 2023"
     ),
+    "split.rolling.train=99": "no window of split.rolling fits",
+    "split.rolling.train=3 split.rolling.valid=1 split.rolling.test=4 split.rolling.step=3": "two windows",
     "market.days=1": "no order",
     "market.tick_minutes=7": "segment",
     "execution.ticks_per_step=49": "ticks_per_step is 49.*48 ticks",
@@ -90,7 +92,13 @@ def test_j07_a_notebook_refuses_before_it_makes_its_run(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", ["", "train.keep=2", "execution.ticks_per_step=7", "algorithm.batch_size=100000"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("", "train.keep=2", "execution.ticks_per_step=7", "algorithm.batch_size=100000"),
+        "split.rolling.train=5 split.rolling.valid=2 split.rolling.test=2",
+    ],
+)
 def test_j07_what_can_end_is_started(words: str, started: list[RunConfig]) -> None:
     """A last step may be shorter, and a minibatch larger than all transitions is one of all."""
     launch(*words.split())

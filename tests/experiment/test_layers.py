@@ -232,3 +232,19 @@ def test_k07_thousands_of_wrong_names_are_refused_at_once() -> None:
     with pytest.raises(ConfigError, match="no parameter k0"):
         RunConfig.load(None, Layer("here", {f"k{number}": number for number in range(9000)}))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("split.trian", "did you mean split.train?"),
+        ("execution.rules.volume_limt", "did you mean execution.rules.volume_limit?"),
+        ("features.colums", "did you mean features.columns?"),
+        ("split.rolling.zzzz", "rlwb config"),
+    ],
+)
+def test_an_unknown_name_in_a_group_is_named_with_the_nearest(name: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        RunConfig.load(None, Layer("test", {name: 5}))
+    assert f"there is no parameter {name}" in str(error.value)
+    assert said in str(error.value)
