@@ -261,8 +261,9 @@ class ExecutionState(Rows):
         position = np.where(now.done, now.position, now.position - done)
         position[position <= TOLERANCE * amount] = 0.0
         stop = self.engine.step_stop(self.orders, now)
-        ticks = self.step_ticks()[:, : np.shape(fill)[1]]
-        traded = np.where(ticks >= 0, self.engine.volume[self.orders.session[:, None], ticks], np.nan) > 0
+        ticks = now.tick[:, None] + np.arange(np.shape(fill)[1])
+        volume = self.engine.volume[self.orders.session[:, None], np.minimum(ticks, self.engine.volume.shape[1] - 1)]
+        traded = (ticks < stop[:, None]) & (volume > 0)
         untraded = np.where(traded, 0.0, fill).sum(axis=1)
         zero = np.zeros(len(self))
         after = replace(

@@ -16,9 +16,9 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.market import Calendar, Sessions, read_bars
-from rlwb.market.clock import Clock, recognise_clock
 from rlwb.market.dataset.state import is_dataset
 from rlwb.market.findings import counted
+from rlwb.market.recognise import Clock, recognise_clock
 from rlwb.market.source import Reading, open_source
 from rlwb.market.store import is_panel
 
@@ -51,10 +51,10 @@ def suggest(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> str:
     market: dict[str, Any] = {"source": str(path)}
     clock = None
     if not (is_dataset(path) or is_panel(path)):
-        label = open_source(path, **reading).reader.label
+        opened = open_source(path, **reading)
         bars = read_bars(path, **reading)
         try:
-            clock = recognise_clock(bars, label)
+            clock = recognise_clock(bars, opened.reader.label)
         except DataError as error:
             raise DataError(f"{source}: {error}") from None
         options = {**(reading.get("options") or {})}
@@ -62,7 +62,7 @@ def suggest(source: str | os.PathLike[str], **reading: Unpack[Reading]) -> str:
             name: reading[name] for name in ("columns", "instrument_pattern", "datetime_format") if reading.get(name)
         }
         if options or reading.get("kind"):
-            market["reader"] = {"name": reading.get("kind") or "table", **options}
+            market["reader"] = {"name": opened.kind, **options}
         market["calendar"] = clock.calendar
         zone = reading.get("source_timezone") or clock.source_timezone
         market |= {"source_timezone": zone} if zone else {}

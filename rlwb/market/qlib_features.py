@@ -75,7 +75,7 @@ class _Days:
         """Return the last such ratio up to each session's end, float64 of shape (S,)."""
         if (name, days) not in self._last:
             every, ticks = np.arange(len(self.sessions)), self.sessions.calendar.num_ticks
-            parts = [_last(self.ratio(name, rows, days)) for rows in blocks(every, ticks)]
+            parts = [last_valid(self.ratio(name, rows, days)) for rows in blocks(every, ticks)]
             self._last[name, days] = self.carried(np.concatenate([np.empty(0), *parts]))
         return self._last[name, days]
 
@@ -88,13 +88,6 @@ def _days(block: Block) -> _Days:
     if references not in _KNOWN:
         _KNOWN[references] = _Days(references.sessions)
     return _KNOWN[references]
-
-
-def _last(values: np.ndarray) -> np.ndarray:
-    """Return the last finite value of each row, NaN where there is none."""
-    valid = np.isfinite(values)
-    last = values.shape[1] - 1 - np.argmax(valid[:, ::-1], axis=1)
-    return np.where(valid.any(axis=1), values[np.arange(len(values)), last].astype(np.float64), np.nan)
 
 
 def price(name: str, ago: int, block: Block) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
+from rlwb.market.cleaning import place
 from rlwb.market.features import MarketFeatures, Normaliser
 from rlwb.market.readers.qlib_pickle import read_pickled_table
 from rlwb.market.schema import KEYS
@@ -106,13 +107,10 @@ def _read(file: Path, trust_pickle: bool) -> pd.DataFrame:
 def _place(table: pd.DataFrame, sessions: Sessions, file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return row and tick of each of a table's rows; row -1 where the panel has no such session."""
     stamps = pd.DatetimeIndex(table.index.get_level_values("datetime"))
-    seconds = ((stamps - stamps.normalize()) // pd.Timedelta(seconds=1)).to_numpy()
-    calendar = sessions.calendar
-    ticks = calendar.tick_start + (calendar.tick_seconds if calendar.label == "end" else 0)
-    tick = np.minimum(np.searchsorted(ticks, seconds), len(ticks) - 1)
-    row = sessions.rows(table.index.get_level_values("instrument"), stamps.to_numpy().astype("datetime64[D]"))
-    if (wrong := (ticks[tick] != seconds) & (row >= 0)).any():
+    at = place(stamps.as_unit("us").asi8, sessions.calendar)
+    row = sessions.rows(table.index.get_level_values("instrument"), at.day.astype("datetime64[D]"))
+    if (wrong := ~(at.inside & at.on_grid) & (row >= 0)).any():
         raise DataError(
             f"{file}: {stamps[int(np.argmax(wrong))]} is no tick of the calendar; set its label to what stamps mark."
         )
-    return row, tick
+    return row, at.tick

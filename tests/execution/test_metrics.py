@@ -66,10 +66,13 @@ def test_j01_the_share_of_fills_in_bars_in_which_nothing_traded(
         assert by_hand == pytest.approx(0.0 if math.isnan(untraded) else untraded * row["filled"][0], abs=1e-12)
 
 
-def test_j01_a_simulator_of_ones_own_tells_it_too() -> None:
+@pytest.mark.parametrize("width", [None, 5], ids=["as wide as the step", "wider"])
+def test_j01_a_simulator_of_ones_own_tells_it_too(width: int | None) -> None:
     class Own(OrderExecution):
         def step(self, state, action):  # type: ignore[no-untyped-def]
-            fill = np.where(state.step_ticks() >= 0, 5.0, 0.0)
+            ticks = state.step_ticks()
+            fill = np.zeros((1, width or ticks.shape[1]))
+            fill[:, : ticks.shape[1]] = np.where(ticks >= 0, 5.0, 0.0)
             return state.traded(np.asarray(action), fill, np.where(fill > 0, 10.0, np.nan))
 
     sessions = sessions_of([[10.0] * 4], [[100.0, 0.0, 100.0, math.nan]])

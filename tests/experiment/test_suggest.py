@@ -18,7 +18,7 @@ from rlwb.experiment.suggest import suggest
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml
 from rlwb.market import Calendar, SyntheticSettings, import_bars, synthetic_bars
-from rlwb.market.clock import recognise_clock
+from rlwb.market.recognise import recognise_clock
 from tests.market.helpers import random_bars
 from tests.test_cli import call
 
@@ -172,6 +172,18 @@ def test_the_command_writes_a_file_with_what_it_was_read_by(tmp_path: Path, caps
     code, out, err = call(capsys, "data", "suggest", str(tmp_path / "none"))
     assert (code, out, err.count("\n")) == (2, "", 1)
     runs(text, tmp_path)
+
+
+def test_options_are_those_of_the_reader_that_the_names_point_to(tmp_path: Path) -> None:
+    """`--option` without `--kind`: the configuration names the reader, and reads the bars again."""
+    bars = frame(Calendar.preset("us", tick_minutes=30)).rename(columns=lambda name: f"${name}0")
+    table = bars.rename(columns={"$instrument0": "instrument", "$datetime0": "datetime"})
+    for name, own in table.groupby("instrument", observed=True):
+        own = own.astype({"instrument": str}).set_index(["instrument", "datetime"])
+        own.astype(np.float32).to_pickle(tmp_path / f"{name}.pkl.backtest")
+    values = parse_yaml(suggest(tmp_path, options={"trust_pickle": True}), "suggested")
+    assert values["market"]["reader"] == {"name": "qlib_pickle", "trust_pickle": True}
+    assert values["market"]["instruments"] == ["AAA", "BBB"]
 
 
 def test_what_shows_no_clock_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.files import atomic_path, locked, new_folders, temporary_folder, write_json
+from rlwb.files import atomic_path, is_temporary, locked, new_folders, temporary_folder, write_json
 from rlwb.market.bars import Bars, OnConflict, bars_of, join, keys_of, merge
 from rlwb.market.calendar import Calendar
 from rlwb.market.cleaning import place, rounded
@@ -46,6 +47,8 @@ Progress = Callable[[str, int, int | None], None]
 BATCH_ROWS = 1 << 20
 #: One bar of so many is looked at first, for whether an instrument has any in the session.
 _GLANCE = 16
+_LOCK = ".lock"
+_NAME = re.compile(r"\d{6,}\.parquet")  # of a file of bars or conflicts; see `_next_name`
 
 
 @dataclass
@@ -167,7 +170,7 @@ def _held(directory: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             held.enter_context(new_folders(directory))
-            held.enter_context(locked(directory / ".lock"))
+            held.enter_context(locked(directory / _LOCK))
         except BlockingIOError:
             raise DataError(f"another import writes to {directory}; wait until it is done.") from None
         except OSError as error:
@@ -178,7 +181,7 @@ def _held(directory: Path) -> Iterator[None]:
             if not is_dataset(directory):
                 for folder in (directory / BARS, directory / CONFLICTS):
                     shutil.rmtree(folder, ignore_errors=True)
-                (directory / ".lock").unlink(missing_ok=True)
+                (directory / _LOCK).unlink(missing_ok=True)
             raise
 
 
@@ -193,15 +196,14 @@ class _Importing:
         self.state = state  # with what is not written yet; `done` has what is
         self._directory, self._on_conflict, self._progress = directory, on_conflict, progress
         self._held: list[Bars] = []
-        self._inside, self._outside = (
-            set[str](),
-            set[str](),
-        )  # instruments with a bar in the session, and without so far
+        # Instruments with a bar in the session, and without so far.
+        self._inside, self._outside = set[str](), set[str]()
         self._rows, self._found = 0, Report(limit=LISTED)
         for folder, known in ((BARS, state.files), (CONFLICTS, state.conflicts)):
             (directory / folder).mkdir(exist_ok=True)
             for path in (directory / folder).iterdir():
-                if path.name not in known:  # what a killed import left
+                own = _NAME.fullmatch(path.name) or is_temporary(path.name)
+                if own and path.name not in known:  # what a killed import left
                     path.unlink()
 
     def read(self, source: Source, settings: dict[str, Any]) -> None:
@@ -398,7 +400,9 @@ def _check_place(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise DataError(f"{directory} is a file; name a folder for the data set.")
     if directory.is_dir() and not is_dataset(directory):
-        foreign = [entry.name for entry in directory.iterdir() if entry.name not in (".lock", BARS, CONFLICTS)]
+        names = sorted(entry.name for entry in directory.iterdir())
+        own = (_LOCK, BARS, CONFLICTS) if _LOCK in names else ()  # a killed import has left its lock file
+        foreign = [name for name in names if name not in own]
         if foreign:
             raise DataError(f"{directory} holds {foreign[0]} and no {STATE}; choose an empty folder for the data set.")
 

@@ -191,6 +191,30 @@ def test_a_killed_import_goes_on_to_the_same_bytes(tmp_path: Path, small: None, 
     assert (done.rows < whole.rows) == ((place, step) not in [("write_file", 0)]), "it does not begin anew"
 
 
+@pytest.mark.parametrize("calendar", [CLOCK, None], ids=["calendar", "no calendar"])
+@pytest.mark.parametrize("name", ["AAA.csv", "600519.parquet"])
+def test_a_folder_of_ones_own_called_bars_is_not_touched(tmp_path: Path, name: str, calendar: Calendar | None) -> None:
+    """No lock file is beside it, so that it is none that a killed import has left; bars of `project` lie in it."""
+    mine = tmp_path / "project" / "bars"
+    mine.mkdir(parents=True)
+    write = pd.DataFrame.to_csv if name.endswith("csv") else pd.DataFrame.to_parquet
+    write(day_bars(CLOCK), mine / name, index=False)
+    before = (mine / name).read_bytes()
+    with pytest.raises(DataError, match=r"holds bars and no dataset.json"):
+        import_bars([mine], mine.parent, calendar=calendar)
+    assert [path.name for path in mine.parent.iterdir()] == ["bars"]
+    assert (mine / name).read_bytes() == before
+
+
+def test_a_file_of_ones_own_in_a_data_set_stays(tmp_path: Path) -> None:
+    day_bars(CLOCK).to_csv(tmp_path / "bars.csv", index=False)
+    import_bars([tmp_path / "bars.csv"], tmp_path / "set", calendar=CLOCK)
+    (tmp_path / "set" / "bars" / "notes.txt").write_text("mine")
+    (tmp_path / "set" / "bars" / "000009.parquet").write_text("what a killed import left")
+    import_bars([tmp_path / "bars.csv"], tmp_path / "set")
+    assert sorted(path.name for path in (tmp_path / "set" / "bars").iterdir()) == ["000001.parquet", "notes.txt"]
+
+
 def test_a_data_set_that_is_not_finished_is_not_a_market(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
