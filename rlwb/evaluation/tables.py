@@ -171,8 +171,8 @@ def comparison(
 
 
 def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
-    """Return a sentence for each trained policy, by its title, that trades every order by one fixed schedule."""
-    notes = []
+    """Return a sentence for each fixed schedule by which trained policies, named by their titles, trade every order."""
+    same: dict[str, list[str]] = {}
     for title, one in results.items():
         left = one.fixed_schedule()
         if left is None or one.kind not in ("checkpoint", "last", "unattainable"):
@@ -181,8 +181,8 @@ def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
         traded = ", ".join(f"{100 * share:.0f} %" for share in -np.diff(left[: steps + 1]))
         penalty = mean(one.values("reward/penalty"))
         paid = "" if math.isnan(penalty) else f"; the reward's penalty for that is {penalty:z.2f} an order"
-        notes.append(f"{title} is a fixed schedule: whatever it sees, its steps trade {traded} of an order{paid}.")
-    return notes
+        same.setdefault(f"whatever it sees, its steps trade {traded} of an order{paid}", []).append(title)
+    return [f"A fixed schedule ({', '.join(titles)}): {what}." for what, titles in same.items()]
 
 
 def is_informative(frame: pd.DataFrame, name: str) -> bool:
