@@ -16,6 +16,7 @@ from rlwb.experiment.stages import ORDERS, TRAIN, settings_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import feature_registry
 from rlwb.market.catalogue import BUILT_IN
+from rlwb.trainer import record_of
 
 CODE = """
 from rlwb.market import feature
@@ -91,8 +92,15 @@ def test_the_manifest_tells_what_was_imported(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) -> None:
-    before = meta(RunConfig.load(write(tmp_path / "here")))
-    assert before == meta(RunConfig.load(write(tmp_path / "there")))
-    bench = Workbench(RunConfig.load(write(tmp_path / "here", factor=3)))
-    with pytest.raises(CheckpointError, match="was made with features"):
-        bench.restore({"meta": before}, tmp_path / "0001.pt")
+    def checkpoint(config: Path) -> dict[str, Any]:
+        bench = Workbench(RunConfig.load(config))
+        features = bench.features(bench.make_orders()[0]["all"])
+        record = record_of(bench.simulator, bench.state_interpreter(features), bench.action_interpreter)
+        policy = bench.learner(features).state_dict()
+        return {"meta": bench.meta(features), "record": record.as_dict(), "vessel": {"policy": policy}}
+
+    state = checkpoint(write(tmp_path / "here"))
+    Workbench(RunConfig.load(write(tmp_path / "there"))).restore(state, tmp_path / "0001.pt")
+    changed = Workbench(RunConfig.load(write(tmp_path / "here", factor=3)))
+    with pytest.raises(CheckpointError, match="features"):
+        changed.restore(state, tmp_path / "0001.pt")
