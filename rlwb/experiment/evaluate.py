@@ -80,7 +80,7 @@ def evaluated(run: RunDirectory, *changes: Layer) -> RunConfig:
             f"finish it first. {run.how_to_resume()}"
         )
     own = run.config
-    config = RunConfig.load(run.path / "config.yaml", *changes)
+    config = run.load_config(*changes)
     refuse_training_changes(own, config)
     test: Any = config.split.test
     if test == own.split.test:
@@ -109,20 +109,22 @@ def begin_evaluation(run: RunDirectory, config: RunConfig, run_dir: Path | None 
     missing = [name for name in sorted(names) if not (run.checkpoints / name).is_file()]
     if missing:
         raise CheckpointError(f"{run.checkpoints / missing[0]}, which the backtest chose, is gone; restore it.")
-    evaluation = RunDirectory.create(run_dir or _beside(run), config)
-    origin = RunDirectory(evaluation.path / "origin")
-    kept = {f"checkpoints/{name}": evaluation for name in names}
-    for folder in ("metrics", "checkpoints/teacher"):
-        files = (path for path in (run.path / folder).rglob("[!.]*") if path.is_file() and not path.is_symlink())
-        kept |= {path.relative_to(run.path).as_posix(): evaluation for path in files}
-    kept |= dict.fromkeys(("orders/train.parquet", "orders/valid.parquet"), origin)
-    kept |= dict.fromkeys(("backtest/baselines.json", "backtest/selection.json"), origin)
-    for name, place in kept.items():
-        with atomic_path(place.path / name) as target:
-            shutil.copyfile(run.path / name, target)
-    origin.save_config(run.config)
-    write_json(origin.path / "run.json", {"path": str(run.path)})
-    return evaluation
+
+    def fill(evaluation: RunDirectory) -> None:
+        origin = RunDirectory(evaluation.path / "origin")
+        kept = {f"checkpoints/{name}": evaluation for name in names}
+        for folder in ("metrics", "checkpoints/teacher"):
+            files = (path for path in (run.path / folder).rglob("[!.]*") if path.is_file() and not path.is_symlink())
+            kept.update({path.relative_to(run.path).as_posix(): evaluation for path in files})
+        kept.update(dict.fromkeys(("orders/train.parquet", "orders/valid.parquet"), origin))
+        kept.update(dict.fromkeys(("backtest/baselines.json", "backtest/selection.json"), origin))
+        for name, place in kept.items():
+            with atomic_path(place.path / name) as target:
+                shutil.copyfile(run.path / name, target)
+        origin.save_config(run.config)
+        write_json(origin.path / "run.json", {"path": str(run.path)})
+
+    return RunDirectory.create(run_dir or _beside(run), config, fill)
 
 
 def _beside(run: RunDirectory) -> Path:

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -116,11 +116,13 @@ class RunDirectory:
         self._loaded: tuple[bytes, RunConfig] | None = None
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], config: RunConfig) -> RunDirectory:
+    def create(
+        cls, path: str | os.PathLike[str], config: RunConfig, fill: Callable[[RunDirectory], None] | None = None
+    ) -> RunDirectory:
         """Make a new run, its parents too; who makes one trusts the code that its configuration names.
 
         What a killed creation left is begun anew. A directory that holds something else, cannot be written or has too
-        little space is a `ConfigError`.
+        little space is a `ConfigError`. What `fill` puts into the directory is there before it counts as a run.
         """
         run = cls(path)
         run._refuse_taken()
@@ -130,6 +132,8 @@ class RunDirectory:
                 run._refuse_taken()  # by another that started at the same time
                 trust(config)
                 run.save_config(config)
+                if fill is not None:
+                    fill(run)
                 write_json(run.path / "status.json", {"state": "created", "stages": {}, "failure": None})
         except BlockingIOError:
             raise ConfigError(f"another run was begun in {run.path} just now; choose another directory.") from None
@@ -165,7 +169,7 @@ class RunDirectory:
     def origin(self) -> RunDirectory | None:
         """What an evaluation keeps of the run that it judges; None in a run that trains for itself."""
         kept = RunDirectory(self.path / "origin")
-        return kept if (kept.path / "config.yaml").is_file() else None
+        return kept if kept.path.is_dir() else None
 
     def check_space(self) -> None:
         """Refuse a directory that cannot be written to or that lies on a full disk."""

@@ -213,3 +213,24 @@ def test_k06_the_copies_are_those_that_the_run_chose(copied: RunDirectory, tmp_p
     (found.checkpoints / f"{chosen[0].removeprefix('checkpoint-')}.pt").unlink()
     with pytest.raises(CheckpointError, match="other checkpoints than its run chose"):
         backtest_policies(found, found.config)
+
+
+def test_a_copying_that_is_cut_short_leaves_no_run_that_would_train(
+    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "copyfile", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        begin_evaluation(trained, evaluated(trained), tmp_path / "evaluation")
+    assert not RunDirectory(tmp_path / "evaluation").is_run()
+
+
+def test_a_run_whose_configuration_was_deleted_is_judged_by_its_copy(copied: RunDirectory, tmp_path: Path) -> None:
+    (copied.path / "config.yaml").unlink()
+    found = begin_evaluation(copied, evaluated(copied), tmp_path / "evaluation")
+    assert found.origin is not None
+    (found.origin.path / "config.yaml").unlink()
+    assert found.origin is not None, "an evaluation does not become a run that trains"
+    assert found.origin.config == copied.config
