@@ -13,7 +13,7 @@ from rlwb.experiment.backtest import read_results, write_headline, write_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
-from rlwb.experiment.stages import supersede
+from rlwb.experiment.stages import STAGES, supersede
 from rlwb.files import atomic_path
 from rlwb.reading import read_table
 
@@ -56,6 +56,9 @@ def walk(
     gone = [f"{FOLDER}/{window.path.name}" for window in windows_of(run) if window.path.name not in configs]
     if gone:
         echo(f"windows that there are no longer: {', '.join(gone)}{supersede(run, FOLDER, gone)}")
+    begun = [stage for stage in STAGES if run.stage(stage.name)]
+    if own := [name for stage in begun for name in stage.outputs if (run.path / name).exists()]:
+        echo(f"results of the run without windows: {', '.join(own)}{supersede(run, FOLDER, own)}")
     run.update_status(stages={})
     for name, one in configs.items():
         dates = " to ".join(map(str, one.split.test)) if isinstance(one.split.test, tuple) else ""
@@ -80,6 +83,8 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
     found = {window.path.name: _by_rank(read_results(window)) for window in windows}
     names = [name for name in next(iter(found.values())) if all(name in one for one in found.values())]
     results = [_joined(name, [one[name] for one in found.values()]) for name in names]
+    for folder in (run.backtest, run.orders, run.figures):  # of other windows or policies
+        shutil.rmtree(folder, ignore_errors=True)
     write_results(run.backtest, results)
     table = pd.DataFrame([_row(window) for window in windows])
     for path, frame in {run.backtest / "windows.csv": table, run.orders / "summary.csv": _parts(windows)}.items():

@@ -290,13 +290,13 @@ def _set_aside(
     """Move results that do not belong to these settings out of the way, and those that do not belong to the others."""
     known = run.stage(stage.name)
     moving = [output for output in stage.outputs if (run.path / output).exists()]
-    if not known or not moving:
+    if not moving:
         return
     wanted = settings_of(stage, config)
     settings = known.get("settings", {})
     changes = differences(settings, wanted, ignore=stage.extends)
-    unfinished = known["state"] != "finished" or settings != wanted
-    why = "; ".join(changes[:3]) or "its files changed"
+    unfinished = known.get("state") != "finished" or settings != wanted
+    why = ("; ".join(changes[:3]) or "its files changed") if known else "what is there is not this stage's"
     goes_on = unfinished or (stage.extends and all(name.startswith(f"{stage.outputs[0]}/") for name in lost))
     if not changes and goes_on and known.get("inputs") == inputs_of(stage, run):
         if not lost:

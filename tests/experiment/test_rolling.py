@@ -164,3 +164,24 @@ def test_k06_what_cannot_walk_is_refused_before_any_training(walked: RunDirector
     )
     assert changed.split.rolling is not None
     assert (changed.split.rolling.train, changed.split.rolling.gap) == (7, 1), "one setting changes one"
+
+
+def test_results_with_and_without_windows_are_not_mixed(walked: RunDirectory, tmp_path: Path) -> None:
+    """A run that gets windows sets its own results aside, and one that loses them what was pooled."""
+
+    def results(run: RunDirectory) -> set[str]:
+        folders = (run.orders, run.backtest)
+        return {path.relative_to(run.path).as_posix() for one in folders for path in one.rglob("*") if path.is_file()}
+
+    plain = tiny(**{"train.iterations": 2})
+    run = RunDirectory.create(tmp_path / "run", plain)
+    quiet(run, plain)
+    before = results(run)
+    quiet(run, tiny(**WALK))
+    assert results(run) == results(walked)
+    fewer = tiny(**WALK, baselines=["twap"])
+    quiet(run, fewer)
+    assert {path.stem for path in (run.backtest / "orders").iterdir()} == {"rank-01", "rank-02", "last", "twap"}
+    assert verify_run(run).disagreements == []
+    quiet(run, plain)
+    assert results(run) == before
