@@ -79,7 +79,10 @@ def rolling_windows(dates: np.ndarray, settings: RollingSettings) -> list[dict[s
             place = int(np.searchsorted(days, first)) + times * length
             return days[place] if place < len(days) else end
         number, unit = length[:-1], length[-1]
-        later = pd.Timestamp(first) + pd.DateOffset(**{_UNITS[unit]: times * int(number)})
+        try:
+            later = pd.Timestamp(first) + pd.DateOffset(**{_UNITS[unit]: times * int(number)})
+        except (ValueError, OverflowError):  # beyond the year 9999
+            return end
         return np.datetime64(later.date(), "D")
 
     edges: list[tuple[np.datetime64, ...]] = []

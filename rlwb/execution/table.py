@@ -132,6 +132,12 @@ def order_columns(
     return columns
 
 
+def _levels_as_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with rows counted from 0, the levels of its index that orders have being columns."""
+    levels = [name for name in table.index.names if name in _LEVELS and name not in table.columns]
+    return table.reset_index(levels).reset_index(drop=True)
+
+
 def _of_qlib(frame: pd.DataFrame, codes: Mapping[Any, str] | None) -> tuple[pd.DataFrame, Mapping[Any, str] | None]:
     """Return a table with the names of its columns for Qlib's, ``order_type`` (0 sells, 1 buys) and ``datetime``."""
     if "order_type" in frame and "direction" not in frame:
@@ -159,8 +165,7 @@ def _read_table(
     notes: list[str] | None,
 ) -> dict[str, np.ndarray]:
     """Return the canonical columns of a table of people's own; ids may be empty."""
-    levels = [name for name in table.index.names if name in _LEVELS and name not in table.columns]
-    frame = table.reset_index(levels).reset_index(drop=True).rename(columns=lambda name: str(name).strip().lower())
+    frame = _levels_as_columns(table).rename(columns=lambda name: str(name).strip().lower())
     frame, codes = _of_qlib(frame, codes)
     doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
     if doubled:
@@ -205,9 +210,10 @@ class _Cells:
 
     def refuse(self, bad: Any, name: str, why: str | Callable[[int], str]) -> None:
         """Note what is wrong with a column where `bad` is true, of shape (rows,); the first fault of a row counts."""
-        for row in np.flatnonzero(bad).tolist():
-            value = self.frame[name].iloc[row]
-            value = value.item() if isinstance(value, np.generic) else value
+        rows = np.flatnonzero(bad).tolist()
+        values = self.frame[name].tolist() if rows else []
+        for row in rows:
+            value = values[row]
             shown = value if isinstance(value, (str, int, float)) else str(value)
             self.faults.setdefault(row, f"{name} {shown!r} {why if isinstance(why, str) else why(row)}")
 
@@ -350,12 +356,14 @@ def read_orders(
             raise OrderError(
                 f"{path} is a folder without a .pkl; give a file of orders, or a folder of Qlib's pickles."
             )
-        frame = pd.concat([_unpickled(file, trust_pickle) for file in files])
+        tables = [read_pickled_table(file, keys=(), trust_pickle=trust_pickle) for file in files]
+        frame = pd.concat(map(_levels_as_columns, tables))
         return _read(frame, calendar, codes, str(path), on_refused)
     if not path.is_file():
         raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
     if kind == ".pkl":
-        return _read(_unpickled(path, trust_pickle), calendar, codes, str(path), on_refused)
+        frame = read_pickled_table(path, keys=(), trust_pickle=trust_pickle)
+        return _read(frame, calendar, codes, str(path), on_refused)
     if kind not in (".parquet", ".csv", ".gz"):
         raise OrderError(f"{path} is neither Parquet nor CSV, and no pickle of Qlib's; convert it to one of them.")
     try:
@@ -381,17 +389,15 @@ def read_orders(
     return _read(frame, calendar, codes, str(path), on_refused, place_of)
 
 
-def _unpickled(path: Path, trust_pickle: bool) -> pd.DataFrame:
-    """Return a pickled table of orders, the levels of its index as columns."""
-    table = read_pickled_table(path, keys=(), trust_pickle=trust_pickle)
-    return table.reset_index([name for name in table.index.names if name in _LEVELS and name not in table.columns])
-
-
 def _lines(content: bytes) -> list[int]:
     """Return the line of each row of a CSV file below its header; rows of several lines begin at the first of them."""
     reader, lines, begin = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")), [], 1
-    for cells in reader:
-        if len(cells) > 1 or "".join(cells).strip():  # the parser passes over empty lines
-            lines.append(begin)
-        begin = reader.line_num + 1
+    limit = csv.field_size_limit(len(content))  # which pandas does not have
+    try:
+        for cells in reader:
+            if len(cells) > 1 or "".join(cells).strip():  # the parser passes over empty lines
+                lines.append(begin)
+            begin = reader.line_num + 1
+    finally:
+        csv.field_size_limit(limit)
     return lines[1:]

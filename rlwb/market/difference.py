@@ -287,7 +287,7 @@ def _returns(one: _Side) -> np.ndarray:
     mid = (one.values.get("bid", lacking) + one.values.get("ask", lacking)) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
         close = np.log(one.values.get("close", mid))
-    move = np.append(np.nan, np.diff(close))
+        move = np.append(np.nan, np.diff(close))
     begins = np.append(True, (one.names[1:] != one.names[:-1]) | (np.diff(one.day) != 0))
     move[begins | ~np.isfinite(move) | (move == 0)] = np.nan
     return move

@@ -72,6 +72,7 @@ def test_k06_no_day_of_a_test_is_in_the_training_or_choice_of_its_window_or_in_t
     [
         ({"train": 12, "valid": 1, "test": 1, "gap": 1}, ["14 days", "2024-01-01", "2024-01-14", "train 12"]),
         ({"train": "3M", "valid": 1, "test": 1}, ["train 3M"]),
+        ({"train": "9999Y", "valid": 1, "test": 1}, ["train 9999Y"]),
         ({"train": 4, "valid": 2, "test": 4, "step": 2}, ["step 2", "test 4"]),
         ({"train": 0}, ["train", "0"]),
         ({"valid": -3}, ["valid", "-3"]),

@@ -282,6 +282,13 @@ def test_j08_every_wrong_row_of_a_csv_file_is_named_by_its_line(tmp_path: Path) 
     assert "orders.csv: 5 of 100 rows are wrong" in str(error.value)
 
 
+def test_j08_a_line_is_named_behind_a_cell_of_any_length(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text(f"instrument,date,direction,amount,note\nA,2024-03-01,BUY,1,{'x' * 200_000}\nA,2024-03-01,BUY,0,\n")
+    with pytest.raises(OrderError, match=r"orders.csv, line 3 \(A\): amount '0'"):
+        read_orders(path, US)
+
+
 def test_j08_wrong_rows_are_left_out_and_counted_where_asked(tmp_path: Path) -> None:
     table = read_orders(wrong_csv(tmp_path), US, on_refused="drop")
     assert len(table) == 95

@@ -222,6 +222,13 @@ def test_ids_that_may_be_two_instruments_stay_apart(tmp_path: Path) -> None:
     assert found.instruments == (("000001.SZ",), ("000001",))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("price", "differs"), [(0.0, "different"), (np.inf, "only_a")])
+def test_prices_that_are_none_differ_without_a_warning(price: float, differs: str, tmp_path: Path) -> None:
+    found = compare(tmp_path, A.assign(close=price))
+    assert (getattr(field(found, "close"), differs), field(found, "open").equal) == (len(A), len(A))
+
+
 def test_bars_of_two_lengths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="bars of 5 min and 10 min"):
         compare(tmp_path, A.iloc[::2])
