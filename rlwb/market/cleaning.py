@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -238,7 +238,8 @@ class CalendarCheck:
         self.clock = ClockCheck(calendar)
         self._count: Counter[Hashable] = Counter()
         self._first: dict[Hashable, str] = {}
-        self._gaps = np.zeros(calendar.num_ticks + 1, dtype=np.int64)
+        #: By instrument, how often its bars are so many ticks apart, int64 ``(T,)``.
+        self._gaps: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(calendar.num_ticks, dtype=np.int64))
         self._farthest = 0.0  # seconds from a bar's stamp to the next edge of a tick
         #: By day since 1970, the instruments with a price in each tick, and those that trade, int32 ``(2, T)``.
         self._breadth: dict[int, np.ndarray] = {}
@@ -269,7 +270,10 @@ class CalendarCheck:
         cleaning.drop("off_grid", ~cleaning.at.on_grid)
         at, code = cleaning.at, cleaning.bars.code
         together = (np.diff(code) == 0) & (np.diff(at.day) == 0) & (np.diff(at.segment) == 0)
-        self._gaps += np.bincount(np.diff(at.tick)[together], minlength=len(self._gaps))
+        gaps, of = np.diff(at.tick)[together], code[1:][together]
+        first = np.flatnonzero(np.append(True, np.diff(of) != 0)) if len(of) else of
+        for number, some in zip(of[first].tolist(), np.split(gaps, first[1:]), strict=False):
+            self._gaps[str(cleaning.bars.names[number])] += np.bincount(some, minlength=calendar.num_ticks)
 
     def _see_edges(self, cleaning: Cleaning) -> None:
         """Count sessions, and by segment those with a bar at the edge of the other label, and at that of their own."""
@@ -294,8 +298,10 @@ class CalendarCheck:
         ticks = calendar.num_ticks if calendar.infer_early_close_minutes else 0
         breadth = np.zeros((len(days), 2, ticks), dtype=np.int32)
         if ticks:
-            priced, traded = cleaning.bars.priced & (cleaning.late == 0), np.isfinite(cleaning.bars.values["close"])
-            traded &= (cleaning.bars.values["volume"] != 0) & (cleaning.late == 0)
+            values, on_time = cleaning.bars.values, cleaning.late == 0
+            # a price that moves was traded at, also where the volume was lost
+            told = (values["volume"] != 0) | (values["high"] > values["low"])
+            priced, traded = cleaning.bars.priced & on_time, np.isfinite(values["close"]) & told & on_time
             key = np.searchsorted(days, cleaning.at.day) * ticks + cleaning.at.tick
             for layer, mask in enumerate((priced, traded)):
                 breadth[:, layer] = np.bincount(key[mask], minlength=len(days) * ticks).reshape(len(days), ticks)
@@ -328,13 +334,17 @@ class CalendarCheck:
                 f"(first: {first['off_grid']}); set tick_minutes to the bars' own length, or give "
                 f"round_seconds, to move stamps onto ticks so near (the farthest lies {self._farthest:g} s away)."
             )
-        total, usual = int(self._gaps.sum()), int(self._gaps.argmax())
-        if total >= 10 and self._gaps[1] <= 0.02 * total and self._gaps[::usual].sum() > 0.98 * total:
+        apart = {name: _apart(gaps, 20) for name, gaps in self._gaps.items()}
+        if self._gaps and (usual := _apart(np.sum(list(self._gaps.values()), axis=0), 10)):
             minutes = usual * calendar.tick_minutes
             raise DataError(
                 f"the bars are {minutes:g} min apart, the calendar's ticks last {calendar.tick_minutes:g} min; "
                 f"set tick_minutes={minutes:g}."
             )
+        for name, usual in sorted(apart.items()):
+            if usual:
+                minutes = usual * calendar.tick_minutes
+                report.add("bars_apart", 1, f"{minutes:g} min apart", instrument=name, value=minutes)
         closing_auction = False
         for index in range(len(calendar.segments)):
             foreign, own = count["foreign", index], count["own", index]
@@ -363,6 +373,18 @@ class CalendarCheck:
                 close = text_of(int(calendar.tick_start[ends[row] - 1]) + calendar.tick_seconds)
                 report.add("early_close_inferred", 1, f"at {close}", date=str(dates[row]))
         return ends
+
+
+def _apart(gaps: np.ndarray, least: int) -> int:
+    """Return how many ticks nearly all of `least` or more bars are apart, or a multiple of; 0 where it is one tick.
+
+    `gaps` counts by their length, int ``(T,)``.
+    """
+    total = int(gaps.sum())
+    if total < least:
+        return 0
+    usual = int(np.flatnonzero(gaps > 0.02 * total)[0])
+    return usual if usual > 1 and gaps[::usual].sum() > 0.98 * total else 0
 
 
 def _early_lengths(breadth: np.ndarray, calendar: Calendar, closing_auction: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -43,6 +43,8 @@ clock_shifted | sessions | noted | fault | lie earlier or later than the calenda
     an hour for months is summer time; if the hours of these days were others, leave the days out
 instrument_outside | instruments | noted | fault | no bar lies inside the session \
     | set the calendar of its market or the zone of its stamps, or leave it out
+bars_apart | instruments | noted | fault | its bars are longer than the ticks \
+    | leave it out, or fetch bars of the ticks' length
 daily_bars | instruments | noted | fault | one bar a day: daily bars | leave it out, or fetch bars of the ticks' length
 hours_missing | days | noted | fault | hardly anybody trades in the first or the last half hour or more, not like an \
     early close beside a holiday | fetch the days again, or check the clock; state the day in early_closes if it \

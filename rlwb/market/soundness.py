@@ -138,15 +138,17 @@ def _inspect_moves(
     outliers = np.flatnonzero(spike) + 1
     outliers = outliers[beside.unlike(outliers, size[outliers - 1])]
     tell("outlier", bar[outliers], into[outliers - 1], "close", "before", price[outliers - 1])
+    opening = np.log(fields["open"].ravel()[good])
+    opening[1:][within & (np.diff(good) == 1)] = np.nan  # a bar opens where the one before it is, which is compared
     for name, sign in (("high", 1), ("low", -1)):
         edge = np.log(fields[name].ravel()[good]) * sign
-        body = np.fmax(close * sign, np.log(fields["open"].ravel()[good]) * sign)
+        body = np.fmax(close * sign, opening * sign)
         wick = edge - body
         long = np.flatnonzero((wick > far[row]) & ~widened[bar])
         near = np.fmax(body[long], beside.most(edge, long))
         wick, bodies = edge[long] - near, np.exp(near * sign)
         still = (wick > far[row[long]]) & beside.unlike(long, wick)
-        tell("outlier", bar[long[still]], wick[still] * sign, name, "open, close and the bars beside", bodies[still])
+        tell("outlier", bar[long[still]], wick[still] * sign, name, "the close and the bars beside", bodies[still])
     known = np.zeros(len(close), dtype=bool)
     known[outliers] = True
     jumps = np.flatnonzero((np.abs(move) > JUMP) & within & ~known[1:] & ~known[:-1])

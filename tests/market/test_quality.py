@@ -189,7 +189,7 @@ def test_outliers_come_back_and_jumps_stay(tmp_path: Path) -> None:
     assert place(quality, "outlier", 1) == ("B", "2024-01-04 11:00:00", "bars.csv", wick + 1)
     assert place(quality, "jump") == ("C", "2024-01-04 10:40:00", "bars.csv", jump + 1)
     assert quality.found.listed["outlier"][0].value == pytest.approx(10.5 / 10.01 - 1)
-    assert quality.found.listed["outlier"][1].what == "low 9, open, close and the bars beside 10 (-10.0%)"
+    assert quality.found.listed["outlier"][1].what == "low 9, the close and the bars beside 10 (-10.0%)"
     shown = quality.windows["jump"][0]
     assert shown.close[shown.at] - shown.close[shown.at - 1] == pytest.approx(1.49)
     assert len(shown.close) == 81

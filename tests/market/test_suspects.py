@@ -229,6 +229,14 @@ def test_i04_a_set_without_any_volume_is_noted(sound: pd.DataFrame) -> None:
     assert report.counts["no_volume"] == len(NAMES) * len(DAYS)
 
 
+def test_i04_volume_lost_in_an_afternoon_is_no_early_close(sound: pd.DataFrame) -> None:
+    """The day is the eve of a holiday, and prices move after 13:00, so it was open."""
+    rows = of(sound, None, DAYS[4]) & (sound["datetime"].dt.hour >= 13)
+    report = report_of(sound.assign(volume=sound["volume"].mask(rows, 0.0)))
+    assert not {"early_close_inferred", "after_early_close"} & set(report.counts)
+    assert report.counts["range_without_volume"] == int((rows & (sound["high"] > sound["low"])).sum()) > 0
+
+
 def test_i05_half_of_all_sessions_is_no_early_close(sound: pd.DataFrame) -> None:
     half = sound[sound["datetime"].dt.hour < 14]
     report = report_of(half)
@@ -288,6 +296,17 @@ def test_i06_an_import_says_which_instruments_have_no_bar_in_the_session(sound: 
     assert [one.instrument for one in done.report.listed["instrument_outside"]] == ["Y"]
     assert "no bar of Y lies inside the session" in done.as_text()
     assert faults(check_bars(tmp_path / "set").found) == {"daily_bars": 1}
+
+
+@pytest.mark.parametrize(("minutes", "apart"), [(5, 5), (60, 30)])
+def test_i06_an_instrument_whose_bars_are_longer_than_the_ticks(sound: pd.DataFrame, minutes: int, apart: int) -> None:
+    """Bars of an hour are stamped 09:30, 10:00, 11:00, …, all of which are half hours."""
+    slot = sound["datetime"].dt.floor(f"{minutes}min")
+    longer = sound[sound["instrument"] == "A"].groupby(slot, as_index=False).first().assign(instrument="X")
+    report = report_of(pd.concat([sound, longer]))
+    assert faults(report)["bars_apart"] == 1
+    (found,) = report.listed["bars_apart"]
+    assert (found.instrument, found.what, found.value) == ("X", f"{apart} min apart", apart)
 
 
 def exchanged(*names: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -365,14 +384,26 @@ def test_i08_a_bad_print_is_named_with_the_price_that_is_wrong(sound: pd.DataFra
     bars = sound.copy()
     day = bars.index[of(bars, "A", DAYS[2])]
     bars.loc[day[100], "high"] = 1.08 * bars["high"][day[99:102]].max()
-    beside = max(*bars.loc[day[100], ["open", "close"]], *bars["high"][[day[99], day[101]]])
+    beside = max(bars.loc[day[100], "close"], *bars["high"][[day[99], day[101]]])
     bars.loc[day[200], PRICES] *= 1.1
     found = report_of(bars)
     assert faults(found) == {"outlier": 2}
     kinds = {one.stamp: one.what for one in found.listed["outlier"]}
-    wick = f"high {bars['high'][day[100]]:g}, open, close and the bars beside {beside:g}"
+    wick = f"high {bars['high'][day[100]]:g}, the close and the bars beside {beside:g}"
     assert kinds[str(bars["datetime"][day[100]])].startswith(wick)
     assert kinds[str(bars["datetime"][day[200]])].startswith(f"close {bars['close'][day[200]]:g}, before")
+
+
+@pytest.mark.parametrize("times", [0.5, 0.9, 1.1])
+def test_i08_a_bad_open_is_named(sound: pd.DataFrame, times: float) -> None:
+    bars = sound.copy()
+    at = bars.index[of(bars, "A", DAYS[2])][100]
+    bars.loc[at, "open"] *= times
+    bars.loc[at, "low" if times < 1 else "high"] = bars.loc[at, "open"]
+    report = report_of(bars)
+    assert faults(report) == {"outlier": 1}
+    (found,) = report.listed["outlier"]
+    assert (found.instrument, found.stamp) == ("A", str(bars["datetime"][at]))
 
 
 @pytest.mark.parametrize("hours", [5, 1])
