@@ -26,7 +26,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 
-from benchmarks.fuzzing.damage import Tree, damaged, write_tree
+from benchmarks.fuzzing.damage import Tree, write_tree
 from benchmarks.fuzzing.targets import LIMIT, TARGETS, Target, UnexpectedError
 from benchmarks.measure import context, run_job, status_memory
 from benchmarks.table import RESULTS
@@ -111,7 +111,7 @@ def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: 
             phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
             suppress_health_check=list(hypothesis.HealthCheck),
         )
-        @hypothesis.given(damaged(target.seeds()))
+        @hypothesis.given(target.inputs())
         def once(files: Tree) -> None:
             if time.perf_counter() - began < seconds:
                 watch.try_(files)
@@ -124,6 +124,7 @@ def run(name: str, seed: int, inputs: int, seconds: float, keep: Path, scratch: 
             place = keep / name.replace(", ", "-") / f"{len(kinds):03d}"
             shutil.rmtree(place, ignore_errors=True)
             shutil.copytree(scratch / "input", place)
+            error.__notes__ = []  # the input as text; its files are kept
             text = "".join(traceback.format_exception(error))
             place.with_suffix(".txt").write_text(text, encoding="utf-8", errors="replace")
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import shutil
 import struct
@@ -12,9 +13,11 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from hypothesis import strategies as st
 
 Tree = dict[str, bytes]
@@ -87,6 +90,10 @@ def _change_values(draw: st.DrawFn, name: str, content: bytes) -> bytes:
             return gzip.compress(_change_text(draw, gzip.decompress(content)), 1)
         if ending == "parquet":
             return _change_parquet(draw, content)
+        if ending == "json":
+            return _change_json(draw, content)
+        if ending == "pt":
+            return _change_checkpoint(draw, content)
     except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile, pa.ArrowException):
         return _change_bytes(draw, name, content)  # an earlier change has damaged it
     if ending == "bin":
@@ -94,9 +101,9 @@ def _change_values(draw: st.DrawFn, name: str, content: bytes) -> bytes:
         at = draw(st.integers(0, len(values) - 1))
         new = draw(st.lists(st.floats(width=32) | st.integers(0, 30).map(float), max_size=3))
         return struct.pack(f"<{len(values) - 1 + len(new)}f", *values[:at], *new, *values[at + 1 :])
-    return (_change_text if ending in ("csv", "txt") else lambda draw, content: _change_bytes(draw, name, content))(
-        draw, content
-    )
+    return (
+        _change_text if ending in ("csv", "txt", "yaml") else lambda draw, content: _change_bytes(draw, name, content)
+    )(draw, content)
 
 
 def _change_text(draw: st.DrawFn, content: bytes) -> bytes:
@@ -128,6 +135,44 @@ def _change_text(draw: st.DrawFn, content: bytes) -> bytes:
         if draw(st.booleans()):
             return text.encode(draw(st.sampled_from(("utf-8-sig", "utf-16", "latin-1", "cp037"))), "replace")
     return end.join(separator.join(cells) for cells in rows).encode("utf-8", "surrogateescape")
+
+
+def _change_json(draw: st.DrawFn, content: bytes) -> bytes:
+    """Change, drop, rename or nest one value somewhere in a JSON text."""
+    return json.dumps(_changed_tree(draw, json.loads(content))).encode()
+
+
+def _change_checkpoint(draw: st.DrawFn, content: bytes) -> bytes:
+    """Do the same to what a checkpoint holds."""
+    state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    file = io.BytesIO()
+    torch.save(_changed_tree(draw, state), file)
+    return file.getvalue()
+
+
+def _changed_tree(draw: st.DrawFn, value: Any) -> Any:
+    """Return nested mappings and lists with one place of them changed."""
+    places = [value] if draw(st.booleans()) else []
+    inner = value
+    while isinstance(inner, (dict, list)) and inner and (not places or draw(st.booleans())):
+        places.append(inner)
+        inner = inner[draw(st.sampled_from(list(inner)))] if isinstance(inner, dict) else inner[0]
+    inside = [one for one in places if isinstance(one, (dict, list)) and one]
+    odd = draw(st.sampled_from((None, True, 0, -1, 2**70, 1.5, float("nan"), "", "x", "nan", [], [1], {}, {"x": 1})))
+    if not inside:
+        return odd
+    place = inside[-1]
+    key = draw(st.sampled_from(list(place) if isinstance(place, dict) else list(range(len(place)))))
+    how = draw(st.sampled_from(("change", "change", "drop", "nest", "rename")))
+    if how == "change":
+        place[key] = odd
+    elif how == "nest":
+        place[key] = [place[key]]
+    else:
+        gone = place.pop(key)
+        if how == "rename":
+            place.update({f"{key}_": gone}) if isinstance(place, dict) else place.append(gone)
+    return value
 
 
 def _change_zip(draw: st.DrawFn, content: bytes) -> bytes:

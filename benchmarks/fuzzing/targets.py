@@ -17,16 +17,19 @@ from unittest import mock
 
 import numpy as np
 import pandas as pd
+from hypothesis.strategies import SearchStrategy
 
 from benchmarks.data_sources import WRITERS
-from benchmarks.fuzzing import plain
-from benchmarks.fuzzing.damage import Tree
-from rlwb.errors import DataError, OrderError
+from benchmarks.fuzzing import configurations, plain, runs
+from benchmarks.fuzzing.damage import Tree, damaged, write_tree
+from rlwb.errors import ConfigError, DataError, OrderError, RlwbError
 from rlwb.execution import read_orders
 from rlwb.market import Calendar, import_bars, read_bars
 
 #: Megabytes that readers with a limit are given.
 LIMIT = 8
+#: Characters of a refusal at most.
+MOST_WORDS = 2000
 _US = Calendar.preset("us", timezone="America/New_York")
 Plain = Callable[[Tree], list[plain.Row] | None]
 
@@ -45,16 +48,16 @@ class Target:
     rows: Plain | None = None
     writes: bool = False
 
+    def inputs(self) -> SearchStrategy[Tree]:
+        """Return the strategy that draws inputs."""
+        return damaged(self.seeds())
+
     def check(self, files: Tree, folder: Path) -> str:
         """Read `folder`, which holds `files`; return ``answers`` or ``refusals``, or raise `UnexpectedError`."""
         try:
             frame = self.read(folder)
         except (DataError, OrderError) as error:
-            message = str(error)
-            if "\n" in message or not message.endswith((".", ".)")):
-                raise UnexpectedError(f"refuses with what is not one sentence: {message!r}") from error
-            if str(folder) not in message and not any(path.name in message for path in folder.rglob("*")):
-                raise UnexpectedError(f"refuses without naming the file: {message!r}") from error
+            _check_sentence(error, folder)
             return "refusals"
         except Exception as error:
             raise UnexpectedError(f"raises {type(error).__name__}: {str(error)[:300]}") from error
@@ -69,6 +72,67 @@ class Target:
             if rows is not None:
                 _compare(rows, frame[frame["volume"] > 0] if self.name == "lobster" else frame)
         return "answers"
+
+
+@dataclass(frozen=True)
+class Settings(Target):
+    """What resolves a configuration: a file, or words of ``--set``, which need no name of a file."""
+
+    def inputs(self) -> SearchStrategy[Tree]:
+        return configurations.assignments() if self.name.endswith("--set") else configurations.files()
+
+    def check(self, files: Tree, folder: Path) -> str:
+        try:
+            configurations.resolve(folder)
+        except ConfigError as error:
+            _check_sentence(error, folder, named="config.yaml" in files)
+            return "refusals"
+        except Exception as error:
+            raise UnexpectedError(f"raises {type(error).__name__}: {str(error)[:300]}") from error
+        return "answers"
+
+
+@dataclass(frozen=True)
+class Run(Target):
+    """All that reads a run: of a damaged one it refuses a file, wants to make a stage again, or gives the same."""
+
+    def check(self, files: Tree, folder: Path) -> str:
+        try:
+            seed = self.seeds()[0]
+            found = runs.look(folder, [name for name in {*seed, *files} if seed.get(name) != files.get(name)])
+        except RlwbError as error:
+            _check_sentence(error, folder, also=self.seeds()[0])
+            return "refusals"
+        except Exception as error:
+            raise UnexpectedError(f"raises {type(error).__name__}: {str(error)[:300]}") from error
+        if found is not None:
+            _check_same(found, folder, self.seeds()[0])
+        return "answers"
+
+
+@cache
+def _undamaged(folder: Path) -> dict[str, str]:
+    whole = folder.with_name("whole") / folder.name  # the page has the folder's name
+    write_tree(runs.finished()[0], whole)
+    found = runs.look(whole)
+    assert found is not None, "a run that nobody touched is kept"
+    return found
+
+
+def _check_same(found: dict[str, str], folder: Path, seed: Tree) -> None:
+    expected = _undamaged(folder)
+    wrong = [name for name in expected if found[name] != expected[name]]
+    if wrong:
+        raise UnexpectedError(f"gives other results without a word: {', '.join(wrong)}")
+
+
+def _check_sentence(error: Exception, folder: Path, *, named: bool = True, also: Iterable[str] = ()) -> None:
+    message = str(error)
+    if "\n" in message or len(message) > MOST_WORDS or not message.endswith((".", ".)", "?")):
+        raise UnexpectedError(f"refuses with what is not one sentence: {message!r}") from error
+    names = {path.name for path in folder.rglob("*")} | {name.rpartition("/")[2] for name in also}
+    if named and str(folder) not in message and not any(name in message for name in names):
+        raise UnexpectedError(f"refuses without naming the file: {message!r}") from error
 
 
 def _check_orders(frame: pd.DataFrame) -> None:
@@ -203,5 +267,8 @@ TARGETS: dict[str, Target] = {
         Target("import, parquet", lambda: _seeds("parquet"), _imported, _each_once(plain.parquet), writes=True),
         _order_table("csv"),
         _order_table("parquet"),
+        Settings("configuration, file", lambda: [{"config.yaml": b""}], read_bars, writes=True),
+        Settings("configuration, --set", lambda: [{"set.json": b"[]"}], read_bars, writes=True),
+        Run("run", runs.finished, read_bars, writes=True),
     )
 }

@@ -14,6 +14,7 @@ from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from rlwb.evaluation.results import PolicyResult
@@ -51,7 +52,10 @@ def settings() -> dict[str, Any]:
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Run a drawing function under the common style, and put the legend of its first axes under the figure."""
+    """Run a drawing function under the common style, and put the legend of its first axes under the figure.
+
+    No text is read as a formula.
+    """
 
     @functools.wraps(draw)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -60,6 +64,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
             handles, labels = figure.axes[0].get_legend_handles_labels()
             if handles:
                 figure.legend(handles, labels, loc="outside lower center", ncols=len(labels) if len(labels) <= 4 else 3)
+            for text in figure.findobj(Text):
+                text.set_parse_math(False)
             return figure
 
     return wrapper
@@ -71,7 +77,7 @@ def canvas(
     """Return a figure of `rows` axes above one another, `height` inches high; they share x unless told otherwise."""
     figure = Figure(figsize=(7.2, height), layout="constrained")
     axes = list(np.atleast_1d(figure.subplots(rows, 1, sharex=share_x)))
-    axes[0].set_title(title, pad=9 + 12 * len(subtitle.splitlines()))
+    axes[0].set_title(readable(title, longest=80), pad=9 + 12 * len(subtitle.splitlines()))
     look = {"color": GREY, "fontsize": 8.5, "linespacing": 1.3}
     place = {"xytext": (0, 6), "xycoords": "axes fraction", "textcoords": "offset points"}
     below = axes[0].annotate(subtitle, (0, 1), **place, **look)
@@ -130,14 +136,14 @@ def look(result: PolicyResult, baselines: Sequence[PolicyResult]) -> tuple[str, 
 def readable(text: str, *, longest: int = 32) -> str:
     """Return a name as a plot can show it.
 
-    Letters that no installed font can draw become their code points; long names lose their middle; a dollar sign is
-    escaped, because it would start a formula.
+    Letters that no installed font can draw become their code points; long names lose their middle; before an
+    underscore, which would keep a name out of the legend, stands a space.
     """
     drawable = _drawable()
     shown = "".join(c if ord(c) in drawable else f"<{ord(c):X}>" for c in text).replace("><", " ")
     if len(shown) > longest:
         shown = f"{shown[: longest // 2]}…{shown[1 - longest // 2 :]}"
-    return shown.replace("$", r"\$")
+    return f"\N{NO-BREAK SPACE}{shown}" if shown.startswith("_") else shown
 
 
 @functools.cache

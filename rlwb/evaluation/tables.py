@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,19 +49,25 @@ class Table:
             f"| {' | '.join(self.header)} |",
             "|" + "|".join([" --- "] + [" ---: "] * (len(self.header) - 1)) + "|",
         ]
-        lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in self.rows]
-        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]) + "\n"
+        lines += [f"| {' | '.join(map(_literal, row))} |" for row in self.rows]
+        return "\n".join([*lines, "", *(f"- {_literal(note)}" for note in self.notes)]) + "\n"
 
     def to_text(self) -> str:
         """Return the table and its notes in aligned columns for a terminal."""
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        rows = [[" ".join(cell.split()) for cell in row] for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(self.header, *rows, strict=True)]
 
         def line(row: Sequence[str]) -> str:
             cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]
             return "  ".join(cells).rstrip()
 
         rule = "-" * len(line(self.header))
-        return "\n".join([line(self.header), rule, *map(line, self.rows), rule, *self.notes]) + "\n"
+        return "\n".join([line(self.header), rule, *map(line, rows), rule, *self.notes]) + "\n"
+
+
+def _literal(text: str) -> str:
+    """Return a text on one line as Markdown that shows each of its characters."""
+    return re.sub(r"([\\`*_<>|$~])", r"\\\1", " ".join(text.split()))
 
 
 def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlwb.errors import CheckpointError, ConfigError, RlwbError
+from rlwb.errors import CheckpointError, ConfigError, FileError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
 from rlwb.experiment.config import SLOTS, RunConfig, label, parse_assignments
 from rlwb.experiment.layers import Layer, build, nested
@@ -68,6 +69,8 @@ def parse_methods(words: Iterable[str]) -> dict[str, Method]:
     chosen: dict[str, Method] = {}
     for word in words:
         name, own, text = word.partition("=")
+        if own and (not name.isprintable() or not re.fullmatch(r"[^./\\\s][^/\\]{0,99}", name)):
+            raise ConfigError(f"--method {shown(name)} cannot be the name of a folder; write it as mine={{…}}.")
         if own:
             changes = parse_yaml(text, f"--method {name}")
             if not isinstance(changes, dict):
@@ -339,12 +342,15 @@ def _beside(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:
 
 def best_results(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:
     """Return method to result of each learner's checkpoint with the best validation PA."""
-    return {name: _best(RunDirectory.open(folder / name)) for name in methods}
+    return {name: best_of(RunDirectory.open(folder / name)) for name in methods}
 
 
-def _best(run: RunDirectory) -> PolicyResult:
+def best_of(run: RunDirectory, results: Sequence[PolicyResult] | None = None) -> PolicyResult:
     """Return the result of the checkpoint with the best validation PA; the backtest writes them best first."""
-    return next(result for result in read_results(run) if result.kind == "checkpoint")
+    found = [one for one in results or read_results(run) if one.kind == "checkpoint"]
+    if not found:
+        raise FileError(f"{run.backtest / 'summary.csv'} has no checkpoint; delete the folder and resume the run.")
+    return found[0]
 
 
 def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
@@ -365,7 +371,7 @@ def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
     run = RunDirectory.open(folder / (owners or learners)[0])
     if run.config.split.rolling is not None:
         raise CheckpointError(f"{run.path} is a run over windows; audit an order in the run of its window instead.")
-    return audit_order(run, workbench(run), _best(run).policy if policy in owners else policy, order_id)
+    return audit_order(run, workbench(run), best_of(run).policy if policy in owners else policy, order_id)
 
 
 def _policies(path: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from fnmatch import fnmatch
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -93,8 +93,8 @@ def parse_assignments(assignments: Sequence[str]) -> Layer:
     for assignment in assignments:
         name, found, text = assignment.partition("=")
         name = name.strip()
-        if not found or not name:
-            raise ConfigError(f"--set {assignment}: write it as name=value, for example train.iterations=20.")
+        if not found or not name or not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise ConfigError(f"--set {shown(assignment)}: write it as name=value, for example train.iterations=20.")
         if name in values:
             raise ConfigError(f"--set {name} is given twice; keep one of the two.")
         values[name] = parse_yaml(text, f"--set {name}")
@@ -243,13 +243,14 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)
     except ValidationError as error:
-        found: dict[str, list[ErrorDetails]] = {}
+        found: dict[tuple[str, str], list[ErrorDetails]] = {}
         for detail in error.errors():
             place = detail["loc"] if detail["type"] == "extra_forbidden" else _without_types(detail["loc"], values)
             name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-            found.setdefault(name, []).append(detail)
+            inside = ".".join(str(part) for part in takewhile(lambda part: isinstance(part, str), place))
+            found.setdefault((name, inside), []).append(detail)
         first = islice(found.items(), 3)
-        raise ConfigError(" ".join(_sentence(name, details, defaults, origins) for name, details in first)) from None
+        raise ConfigError(" ".join(_sentence(*names, details, defaults, origins) for names, details in first)) from None
 
 
 def _is_group(value: Any) -> bool:
@@ -282,10 +283,12 @@ def _without_types(loc: tuple[int | str, ...], values: Any) -> tuple[int | str, 
     return loc
 
 
-def _sentence(name: str, details: list[ErrorDetails], defaults: BaseModel, origins: Mapping[str, str]) -> str:
-    """Turn pydantic's findings on one parameter into the sentence a user can act on."""
-    detail, inside = details[0], f"{name.partition('[')[0]}."
-    origin = next((o for at, o in reversed(list(origins.items())) if f"{at}.".startswith(inside)), "defaults")
+def _sentence(
+    name: str, inside: str, details: list[ErrorDetails], defaults: BaseModel, origins: Mapping[str, str]
+) -> str:
+    """Turn pydantic's findings on one parameter, `inside` a parameter with an origin, into a sentence to act on."""
+    detail = details[0]
+    origin = next((one for at, one in reversed(list(origins.items())) if f"{at}.".startswith(f"{inside}.")), "defaults")
     if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{origin}: there is no parameter {name}; {_guess(name, defaults.model_dump())}"
     if detail["type"] == "value_error":

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, get_args, get_origin
 
+import pandas as pd
+
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.feasible import check_feasible
@@ -135,6 +137,8 @@ def check_passed(**parameters: Any) -> None:
 
     The `ConfigError` names the nearest that the notebook has.
     """
+    if _shell() is not None:  # tables show names with dollar signs, not formulas
+        pd.set_option("display.html.use_mathjax", False)
     for name, value in _passed():
         if name not in parameters:
             raise ConfigError(f"{_ORIGIN}: there is no parameter {name}; {suggestion(name, parameters)}")

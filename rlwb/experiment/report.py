@@ -352,11 +352,11 @@ def write_report(run: RunDirectory) -> Path:
         has_costs=rules.have_costs,
         figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
         summary=_cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
-        orders=_file_cells(run.orders / "summary.csv", "part", _ORDERS),
+        orders=_file_cells(run.orders / "summary.csv", _ORDERS, texts=("first", "last")),
         data=data,
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
-        gap=_file_cells(run.backtest / "gap.csv", "cause", _GAP),
+        gap=_file_cells(run.backtest / "gap.csv", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         windows=_file_cells(run.backtest / "windows.csv", "window", _WINDOWS),
@@ -451,8 +451,14 @@ def _json(path: Path, kind: Any) -> dict[str, Any] | None:
     return read_json(path, kind) if path.exists() else None
 
 
-def _file_cells(path: Path, key: str, columns: Sequence[str]) -> tuple[list[str], list[list[str]]] | None:
-    return _cells(_titled(read_table(path, key), columns)) if path.exists() else None
+def _file_cells(
+    path: Path, columns: Sequence[str], texts: Sequence[str] = ()
+) -> tuple[list[str], list[list[str]]] | None:
+    """Return titles and cells of a file whose first column is its key, and whose others are numbers or `texts`."""
+    if not path.exists():
+        return None
+    numbers = [name for name in columns[1:] if name not in texts]
+    return _cells(_titled(read_table(path, columns[0], numbers=numbers, texts=texts), columns))
 
 
 def _cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

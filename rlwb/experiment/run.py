@@ -86,6 +86,7 @@ class Manifest(BaseModel):
     """What manifest.json must hold."""
 
     resumed: list[dict[str, Any]] = []
+    files: dict[str, str] = {}
     data: dict[str, Any] = {}
     started: str | None = None
 

@@ -20,7 +20,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described, require_trust
-from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, update_manifest
+from rlwb.experiment.run import Manifest, RunDirectory, begin_manifest, end_manifest, now, update_manifest
 from rlwb.files import as_json, files_below
 from rlwb.market.load import source_files
 from rlwb.reading import read_json
@@ -157,7 +157,7 @@ def lost_of(stage: Stage, run: RunDirectory) -> list[str]:
 def _made_by(stage: Stage, run: RunDirectory) -> dict[str, str]:
     """Return file to hash of what the stage left, as the manifest has it."""
     path = run.path / "manifest.json"
-    known: dict[str, str] = read_json(path).get("files", {}) if path.is_file() else {}
+    known: dict[str, str] = read_json(path, Manifest).get("files", {}) if path.exists() else {}
     return {name: content for name, content in known.items() if name.partition("/")[0] in stage.outputs}
 
 
@@ -262,7 +262,7 @@ def run_stage(
 def _note_hashes(stage: Stage, run: RunDirectory) -> None:
     """Write into the manifest the hash of every file that the stage left."""
     path = run.path / "manifest.json"
-    known = read_json(path).get("files", {}) if path.is_file() else {}
+    known = read_json(path, Manifest).get("files", {}) if path.exists() else {}
     others = {name: one for name, one in known.items() if name.partition("/")[0] not in stage.outputs}
     update_manifest(run, files={**others, **file_hashes(run, stage.outputs)})
 

@@ -1,14 +1,16 @@
 """Figures hold what they say, thin and odd data reach the file without a warning, and notes stand where nothing is."""
 
 import datetime as dt
+import io
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 from rlwb.errors import DataError
-from rlwb.evaluation import PolicyResult, comparison, plots
+from rlwb.evaluation import PolicyResult, comparison, plots, style
 from rlwb.market import Calendar, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market import stylised as facts
 from tests.evaluation.tables import baseline, ceiling, checkpoint, order_table, summarise, unattainable
@@ -21,7 +23,12 @@ def lines(axes):
 NAMES = ["贵州茅台", "Ölüm", "リンゴ", "$BRK.B", "हिन्दी", "a very long name " * 3]
 NORMAL = np.random.default_rng(0).normal(0, 10, 60)
 
+ODD = ["$a_b$ and $c^d$", "$\\frac{1}$", "a_1^2", "<b>&amp;", "a|b\\c", "a\nb\tc", "_hidden", "{x} %s", "🦆", "x" * 500]
 CASES = {
+    "k10: text is text": [
+        checkpoint(NORMAL, instruments=ODD, days=3),
+        *(baseline(NORMAL + number, name, days=3) for number, name in enumerate(ODD)),
+    ],
     "one order": [checkpoint([3.0])],
     "all equal": [checkpoint([2.0] * 30, 1, days=10), checkpoint([2.0] * 30, 2, days=10)],
     "one PA of 10,000": [checkpoint(np.append(NORMAL[1:], 1e4), days=10), baseline(NORMAL, days=10)],
@@ -371,3 +378,20 @@ def test_a_market_without_prices_draws_all_the_same() -> None:
     sessions = Sessions(Calendar.preset("cn"), np.array(["A"]), dates, np.array([240], dtype=np.int32), fields)
     plots.session_bars(sessions, 0)
     plots.mean_reversion({"empty": sessions}, longest=3)
+
+
+def test_k10_no_text_of_a_figure_is_a_formula() -> None:
+    results = CASES["k10: text is text"]
+    figure = plots.cumulative_pa(results)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "$a_b$ and $c^d$" in legend
+    assert "\N{NO-BREAK SPACE}_hidden" in legend
+    assert not any(text.get_parse_math() for text in figure.findobj(Text))
+    figure.savefig(io.BytesIO())  # as a notebook does, outside of the style
+    rows = plots.pa_by_instrument(results)
+    assert {"$\\frac{1}$", "a|b\\c", "a<A>b<9>c", "<b>&amp;"} <= set(tick_labels(rows.axes[0].yaxis))
+    rows.savefig(io.BytesIO())
+
+
+def test_k10_a_title_is_text() -> None:
+    assert style.canvas("$A$-20240102-B and 🦆")[1][0].get_title() == "$A$-20240102-B and <1F986>"

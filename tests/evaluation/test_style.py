@@ -61,7 +61,9 @@ def test_f07_no_display_no_pyplot_and_judging_alone_needs_no_matplotlib():
 def test_f07_letters_without_a_font_become_code_points():
     assert readable("Ölüm Ж") == "Ölüm Ж"
     assert readable("A\U0010fffd\U0010fffeB") == "A<10FFFD 10FFFE>B"
-    assert readable("$BRK$") == r"\$BRK\$"
+    assert readable("$BRK$") == "$BRK$"
+    assert readable("_A") == "\N{NO-BREAK SPACE}_A", "the legend leaves out what begins with an underscore"
+    assert readable("a\nb\0c") == "a<A>b<0>c"
     assert readable("a" * 30 + "b" * 30) == "a" * 16 + "…" + "b" * 15
 
 

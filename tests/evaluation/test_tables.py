@@ -1,10 +1,12 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlwb.errors import DataError
 from rlwb.evaluation import PolicyResult, comparison, headline
+from rlwb.evaluation.tables import Table
 from tests.evaluation.tables import baseline, ceiling, checkpoint, order_table, unattainable
 
 
@@ -196,3 +198,20 @@ def test_j13_the_sequence_of_the_orders_and_what_is_missing_make_no_difference()
     shuffled = PolicyResult(shuffled.policy, "checkpoint", shuffled.orders.iloc[[2, 0, 1]], 2, 2.0)
     less = checkpoint([1.0, math.nan, 3.0], 3, days=3, ffr=[1.0, 0.5, 1.0])
     assert headline([one, shuffled, less]).frame["distinct"].tolist() == [2]
+
+
+def test_k10_names_are_text_in_markdown_and_in_a_terminal() -> None:
+    metrics = pd.DataFrame()
+    names = ("$a$ and $b$", "a|b", "<b>x</b>", "*x* _y_ `z`", "a\\b", "a\nb")
+    table = Table(("policy", "PA"), tuple((name, "[1.00, -2.00]") for name in names), ("a_b of $x$",), metrics, 0.95)
+    lines = table.to_markdown().splitlines()
+    assert lines[2:8] == [
+        r"| \$a\$ and \$b\$ | [1.00, -2.00] |",
+        r"| a\|b | [1.00, -2.00] |",
+        r"| \<b\>x\</b\> | [1.00, -2.00] |",
+        r"| \*x\* \_y\_ \`z\` | [1.00, -2.00] |",
+        r"| a\\b | [1.00, -2.00] |",
+        "| a b | [1.00, -2.00] |",
+    ]
+    assert lines[9] == r"- a\_b of \$x\$"
+    assert "a b          [1.00, -2.00]" in table.to_text().splitlines()

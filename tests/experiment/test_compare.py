@@ -89,6 +89,9 @@ def test_k16_a_method_is_called_as_its_algorithm() -> None:
 def test_an_unknown_method_is_told_the_nearest_and_one_of_your_own_is_a_configuration() -> None:
     with pytest.raises(ConfigError, match=r"'ddqn'.* did you mean dqn\?"):
         parse_methods(["ddqn"])
+    for name in ("../mine", "a/b", ".hidden", "a\nb", ""):
+        with pytest.raises(ConfigError, match=r"cannot be the name of a folder|no method"):
+            parse_methods([f"{name}={{algorithm: ppo}}"])
     with pytest.raises(ConfigError, match="no method was named"):
         method_configs({})
     with pytest.raises(ConfigError, match="mine is 3"):

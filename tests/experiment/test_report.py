@@ -73,7 +73,9 @@ def test_everything_is_in_the_page(run: RunDirectory) -> None:
     for stem in ("extra_one", "pa_by_month", "learning_curves"):
         (run.figures / f"{stem}.png").write_bytes(PIXEL)
     run.orders.mkdir()
-    (run.orders / "summary.csv").write_text("part,orders,first\ntrain,120,2023-01-03\n")
+    (run.orders / "summary.csv").write_text(
+        "part,orders,instruments,days,first,last,mean_amount\ntrain,120,3,8,2023-01-03,2023-01-12,99.5\n"
+    )
     data = {"sessions": "Sessions(3)", "text": "dropped  3 bars <dup>", "notes": ["7 of 100 instruments"]}
     write_json(run.orders / "data.json", data)
     page = write_report(run).read_text()
