@@ -46,7 +46,7 @@ agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order 
 check-power: $(VENV)/.installed ## whether the data check finds planted faults, and is silent about sound bars (ARGS="--sets synthetic")
 	$(BIN)/python -m benchmarks.check_power $(ARGS)
 
-fuzz: $(VENV)/.installed ## damaged and odd inputs for every reader (ARGS="--minutes 60", ARGS="--quick")
+fuzz: $(VENV)/.installed ## damaged and odd inputs for readers, configurations and runs (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
 
 kills: $(VENV)/.installed ## kill a small run before every change to its files, resume, compare (ARGS="--quick", ARGS="--minutes 5")

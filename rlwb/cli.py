@@ -15,6 +15,7 @@ import typer
 import rlwb
 from rlwb import cli_data
 from rlwb.errors import RlwbError
+from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
 
 if TYPE_CHECKING:
@@ -203,6 +204,9 @@ def _main(words: list[str]) -> int:
             typer.echo(getattr(error, "trace", "") or traceback.format_exc(), err=True)
         if isinstance(error, RlwbError):
             _complain(str(error))
+            return 2
+        if found := limit_hit(error):
+            _complain(found)
             return 2
         said = str(error) or type(error).__name__
         _complain(f"{said}\nThis is a fault of rlwb, not of its input; --debug shows where.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import re
@@ -13,6 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from rlwb.errors import RlwbError
+
+try:
+    import fcntl
+except ImportError:
+    raise RlwbError("rlwb runs on Linux and macOS; on Windows use it under WSL (wsl --install).") from None
 
 #: The name of a temporary file or folder, ``.<stem>.<8 digits>.rlwb-new<suffix>``, or of a folder on its way out.
 _TEMPORARY = re.compile(r"\.(?P<stem>.*)\.[0-9a-f]{8}\.rlwb-(new(\..*)?|old)")

@@ -119,3 +119,27 @@ def test_a_target_runs_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "out.json").write_text(json.dumps([{"target": "lean", "inputs": 1}, {"target": "qlib", "inputs": 2}]))
     found = fuzz.merged(tmp_path / "out.json", rows)
     assert [(one["target"], one["inputs"]) for one in found] == [("csv", 20), ("lean", 20), ("qlib", 2)]
+
+
+@pytest.mark.parametrize("name", ["configuration, file", "configuration, --set"])
+def test_a_short_run_over_configurations_finds_nothing(name: str, tmp_path: Path) -> None:
+    row = fuzz.run(name, 1, 60, 60, tmp_path / "kept", tmp_path)
+    assert (row["unexpected"], row["kinds"]) == (0, {})
+    assert row["answers"] > 0
+    assert row["refusals"] > 0
+
+
+def test_k08_a_short_run_over_damaged_runs_finds_nothing(tmp_path: Path) -> None:
+    row = fuzz.run("run", 1, 12, 60, tmp_path / "kept", tmp_path)
+    assert (row["unexpected"], row["kinds"]) == (0, {})
+    assert row["answers"] + row["refusals"] > 0
+
+
+def test_k08_another_number_in_a_run_without_a_word_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = dict(TARGETS["run"].seeds()[0])
+    monkeypatch.setattr("benchmarks.fuzzing.runs.is_unchanged", lambda *_: True)
+    summary = files["backtest/summary.csv"].decode().splitlines()
+    files["backtest/summary.csv"] = "\n".join([*summary[:-1], ""]).encode()
+    write_tree(files, tmp_path / "input")
+    with pytest.raises(UnexpectedError, match="other results without a word"):
+        TARGETS["run"].check(files, tmp_path / "input")

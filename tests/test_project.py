@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.seeds": {"rlwb.errors"},
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,
+    "rlwb.limits": set(),
     "rlwb.reading": BASE | {"rlwb.values"},
     "rlwb.signatures": BASE | {"rlwb.values"},
     "rlwb.code": BASE | {"rlwb.values", "rlwb.signatures"},
@@ -49,10 +50,19 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.experiment": BASE
     | PRIMITIVES
     | PARTS
-    | {"rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer", "rlwb.evaluation"},
+    | {
+        "rlwb.limits",
+        "rlwb.reading",
+        "rlwb.env",
+        "rlwb.market",
+        "rlwb.execution",
+        "rlwb.policy",
+        "rlwb.trainer",
+        "rlwb.evaluation",
+    },
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.output": set(),
-    "rlwb.cli": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
+    "rlwb.cli": BASE | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
 }
 
 

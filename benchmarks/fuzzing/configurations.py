@@ -16,6 +16,7 @@ from rlwb.experiment.layers import RENAMED, leaves, parse_assignments
 from rlwb.experiment.own_code import check_parts
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.parts import describe, names
+from rlwb.signatures import REQUIRED, UNKNOWN
 
 _NUMBERS = (0, 1, -1, 2, 10**4, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 0.0, -0.0, 0.5, 1.0, 1e-300, 1e300)
 _ODD = (
@@ -98,7 +99,8 @@ def _places() -> list[tuple[str, Any]]:
     for place, kind in SLOTS.items():
         found[f"{place}.name"] = "x"
         for part in names(kind):
-            found |= {f"{place}.{one.name}": one.default for one in describe(kind, part)}
+            known = {one.name: one.default for one in describe(kind, part) if one.default not in (REQUIRED, UNKNOWN)}
+            found |= {f"{place}.{name}": default for name, default in known.items()}
     found |= dict.fromkeys([*tree, *RENAMED, "market.calendar.preset", "market.reader.name", "trian.iterations", "a"])
     return sorted(found.items(), key=lambda item: item[0])
 

@@ -52,7 +52,7 @@ class ExecutionConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_preset(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and values.get("preset") in PRESETS:
+        if isinstance(values, Mapping) and str(values.get("preset")) in PRESETS:
             given = values.get("rules") or {}
             if isinstance(given, Mapping):
                 return {**values, "rules": {**PRESETS[values["preset"]], **given}}

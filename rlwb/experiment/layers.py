@@ -108,6 +108,8 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():
+        if max(map(len, str(dotted).split("."))) > _LONGEST_NAME:
+            raise ConfigError(f"{layer.origin}: {shown(dotted)} cannot be a parameter's name.")
         _check_plain(value, layer.origin, str(dotted), str(dotted).count("."))
         for part in reversed(str(dotted).split(".")):
             value = {part: value}
@@ -138,9 +140,11 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
 
 def _check_plain(value: Any, origin: str, name: str, level: int = 0) -> None:
     """Refuse what neither YAML nor JSON can hold, and names that nobody can read; `name` is the value's."""
-    refusal = f"{origin}: {name} is {{}}; a configuration holds names, texts and numbers of a usual size.".format
-    last = name.rpartition(".")[2]
-    if not last or not last.isprintable() or len(last) > _LONGEST_NAME:
+
+    def refusal(said: str) -> str:
+        return f"{origin}: {name} is {said}; a configuration holds names, texts and numbers of a usual size."
+
+    if not name.rpartition(".")[2] or not name.isprintable() or len(name) > MOST_LEVELS * _LONGEST_NAME:
         raise ConfigError(f"{origin}: {shown(name)} cannot be a parameter's name.")
     if level > MOST_LEVELS:
         raise ConfigError(f"{origin}: {shown(name)} is more than {MOST_LEVELS} levels deep; no parameter is.")
@@ -150,7 +154,7 @@ def _check_plain(value: Any, origin: str, name: str, level: int = 0) -> None:
         raise ConfigError(refusal(f"{shown(value)}, beyond 64 bits"))
     if isinstance(value, Mapping):
         for key, one in value.items():
-            if not isinstance(key, (str, int, float)):
+            if not isinstance(key, (str, int, float)) or len(str(key)) > _LONGEST_NAME:
                 raise ConfigError(refusal(f"a mapping with the name {shown(key)}"))
             _check_plain(one, origin, f"{name}.{key}", level + 1)
     elif isinstance(value, (list, tuple, set, frozenset)):
@@ -304,7 +308,10 @@ def _sentence(
 def _guess(name: str, tree: Mapping[str, Any]) -> str:
     """Say which parameter was probably meant: one beside it, or one elsewhere in the tree."""
     parent, _, last = name.rpartition(".")
-    beside = list((value_at(tree, parent) or {}) if parent else tree)
+    try:
+        beside = list((value_at(tree, parent) or {}) if parent else tree)
+    except (LookupError, TypeError):  # a name with a dot in it
+        beside = list(tree)
     if not beside:  # a group that is none by default
         return "rlwb config says what there is."
     ends = {leaf.rpartition(".")[2]: leaf for leaf in reversed(list(leaves(tree)))}

@@ -32,6 +32,7 @@ from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_director
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
 from rlwb.experiment.training import refuse_shorter
 from rlwb.files import temporary_name
+from rlwb.limits import limit_hit, peak_memory
 from rlwb.reading import read_text
 
 Echo = Callable[[str], None]
@@ -215,8 +216,8 @@ def run_pipeline(
                     _run_notebook(stage, run, folder / stage.notebook, echo)
                 echo(f"report: {write_report(run)}")
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise RlwbError(f"the disk is full ({error.filename or run.path}); free some space.") from error
+        if found := limit_hit(error):
+            raise RlwbError(found) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             where = error.filename or run.path
             raise ConfigError(f"{where} cannot be written to ({error.strerror}); check its rights.") from error
@@ -235,9 +236,21 @@ def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Echo) -
         execute(notebook, target, parameters, environment=environment, echo=lambda line: echo(f"  {line}"))
     except papermill.PapermillExecutionError as error:
         raise _translated(stage, error) from error
+    except DeadKernelError as error:
+        raise _killed(stage, run) from error
     if not is_unchanged(stage, run, run.config):
         raise NotebookError(f"{stage.notebook} ran to its end without finishing stage {stage.name}.")
     echo(f"{stage.name}: done in {run.stage(stage.name)['seconds']} s")
+
+
+def _killed(stage: Stage, run: RunDirectory) -> RlwbError:
+    """Return what to say of a kernel that ended without a word, which others than rlwb bring about."""
+    last = last_iteration(run.checkpoints)
+    far = f" after iteration {last}" if stage.name == TRAIN.name and last else ""
+    return RlwbError(
+        f"the process of {stage.notebook} was killed from outside{far}; systems do so when memory runs out, and the "
+        f"most that it had used is {peak_memory(children=True)}. What is done is kept."
+    )
 
 
 def _translated(stage: Stage, error: Any) -> Exception:
@@ -245,8 +258,8 @@ def _translated(stage: Stage, error: Any) -> Exception:
     kind = getattr(errors, error.ename, None)
     if isinstance(kind, type) and issubclass(kind, RlwbError):
         result: Exception = kind(error.evalue)
-    elif error.ename == "OSError" and "[Errno 28]" in error.evalue:
-        result = RlwbError(f"the disk is full ({error.evalue}); free some space.")
+    elif found := limit_hit(f"{error.ename}: {error.evalue}"):
+        result = RlwbError(found)
     else:
         trace = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
         result = NotebookError(f"{stage.notebook}, cell {error.exec_count}: {error.ename}: {error.evalue}", trace)

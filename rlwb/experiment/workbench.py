@@ -279,7 +279,10 @@ class Workbench:
         what = f"the checkpoint {path}"
         if "record" not in state or "meta" not in state:
             raise CheckpointError(f"{what} does not say what it was trained for; use one that a run has written.")
-        found, record = state["meta"], recorded_in(state)
+        try:
+            found, record = state["meta"], recorded_in(state)
+        except CheckpointError as error:
+            raise CheckpointError(f"{what}: {error}") from None
         if found.get("sees_future") and not teacher:
             raise CheckpointError(
                 f"the checkpoint {path} holds a teacher, which sees the rest of the day and cannot act in a market; "

@@ -21,8 +21,17 @@ from jupyter_client.kernelspec import KernelSpec
 from rlwb import cli
 from rlwb.errors import ConfigError, DataError, RlwbError
 from rlwb.experiment import pipeline, stages
-from rlwb.experiment.pipeline import Lines, NotebookError, execute, find_notebooks, kernel_environment, run_pipeline
+from rlwb.experiment.pipeline import (
+    Lines,
+    NotebookError,
+    _killed,
+    execute,
+    find_notebooks,
+    kernel_environment,
+    run_pipeline,
+)
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import ORDERS, TRAIN
 from tests.experiment.fakes import FAKES, PARAMETERS, config, notebook, stage_notebook, write_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +96,7 @@ def test_g05_a_failing_cell_leaves_everything_to_be_seen(tmp_path: Path) -> None
 
 
 LOST_TAG = stage_notebook(1, tagged=None)
+KILL = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
 DISK = "import errno\nraise OSError(errno.ENOSPC, 'No space left on device')"
 USER = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume')"
 
@@ -98,6 +108,8 @@ USER = "from rlwb.errors import DataError\nraise DataError('bars.csv: no volume'
         pytest.param(LOST_TAG, ConfigError, "run_dir was passed as .* has lost its tag", id="g03: a lost tag"),
         pytest.param(notebook(PARAMETERS[1]), NotebookError, r"1\.ipynb ran to its end without", id="it does nothing"),
         pytest.param(notebook(PARAMETERS[1], DISK), RlwbError, "the disk is full", id="e09: a full disk"),
+        pytest.param(notebook(PARAMETERS[1], KILL), RlwbError, r"killed from outside; .* MB", id="k09: killed"),
+        pytest.param(notebook(PARAMETERS[1], "raise MemoryError"), RlwbError, "too little memory", id="k12: memory"),
     ],
 )
 def test_g03_e09_a_first_notebook_that_fails_is_told_in_a_sentence(
@@ -384,3 +396,12 @@ def test_a_kernel_that_never_starts_is_an_error(tmp_path: Path, monkeypatch: pyt
     nbformat.write(notebook("print('here')"), tmp_path / "in.ipynb")
     with pytest.raises(RuntimeError, match="Kernel died"):
         execute(tmp_path / "in.ipynb", tmp_path / "out.ipynb", {}, environment={}, echo=print)
+
+
+def test_k09_a_killed_kernel_is_told_with_how_far_it_came(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", config())
+    run.checkpoints.mkdir()
+    (run.checkpoints / "0007.pt").touch()
+    text = str(_killed(TRAIN, run))
+    assert re.search(r"02_training.ipynb was killed from outside after iteration 7; .* [\d,]+ MB\. What is done", text)
+    assert "iteration" not in str(_killed(ORDERS, run))
