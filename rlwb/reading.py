@@ -92,6 +92,12 @@ def read_array(path: Path) -> np.ndarray:
         return array
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return what a file holds."""
+    with reading(path, "a file"):
+        return path.read_bytes()
+
+
 def read_text(path: Path) -> str:
     """Return a text in UTF-8."""
     with reading(path, "text"):

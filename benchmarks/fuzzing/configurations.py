@@ -165,8 +165,9 @@ def assignments(draw: st.DrawFn) -> Tree:
     """Words of ``--set``, as a JSON list."""
     words = []
     for name, value in draw(_values()).items():
-        text = draw(st.one_of(st.just(dump_yaml(value, flow=True).strip()), st.sampled_from((*_SYNTAX, *_BROKEN))))
-        words.append(f"{name}{draw(st.sampled_from(('=', '=', '=', ' = ', '==', ':', '')))}{text}")
+        good = st.just(dump_yaml(value, flow=True).strip())
+        text = draw(st.one_of(*[good] * 6, st.sampled_from((*_SYNTAX, *_BROKEN))))
+        words.append(f"{name}{draw(st.sampled_from((*['='] * 16, ' = ', '==', ':', '')))}{text}")
     return {"set.json": json.dumps(words).encode()}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tempfile
 from collections.abc import Collection
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest import mock
 
 import pandas as pd
 
@@ -22,6 +24,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import STAGES, is_unchanged, recorded, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
+from rlwb.experiment.yamlfile import dump_yaml
 
 _TINY = {
     "market": {"name": "synthetic", "instruments": 2, "days": 12},
@@ -57,49 +60,62 @@ def finished() -> list[Tree]:
 
 
 @cache
-def _bench(text: str) -> Workbench:
+def _bench() -> Workbench:
     return Workbench(RunConfig.load(None, Layer("fuzz", _TINY)))
 
 
 class OnceRead(RunDirectory):
-    """A run whose configuration is read once, for the fuzzer's speed."""
+    """A run whose configuration is resolved once for each content of its file, for the fuzzer's speed."""
+
+    _resolved: ClassVar[Any] = None
 
     @cached_property
     def config(self) -> RunConfig:  # type: ignore[override]
-        return self.load_config()
+        self._loaded = OnceRead._resolved
+        config = self.load_config()
+        OnceRead._resolved = self._loaded
+        return config
 
 
-def look(folder: Path, changed: Collection[str] = ("checkpoints/",)) -> dict[str, str] | None:
-    """Return all that is read of a run as text, or None where going on with it would make something of it again.
+@cache
+def _dumped(text: str) -> str:
+    return dump_yaml(ast.literal_eval(text))
 
-    Policies act again where one of the `changed` files may matter to them. What cannot be read is an `RlwbError`.
+
+def look(folder: Path, changed: Collection[str] = ("",)) -> dict[str, str] | None:
+    """Return what is read of a run as text, or None where going on with it would make something of it again.
+
+    What reads none of the `changed` files is left out. What cannot be read is an `RlwbError`.
     """
+
+    def concerns(*places: str) -> bool:
+        return any(name.startswith(places) or not name for name in changed)
+
     run = OnceRead.open(folder)
     config = run.config
     run.describe()
     kept = [is_unchanged(stage, run, config) for stage in STAGES]
-    page = report.write_report(run).read_text(encoding="utf-8")
-    results = read_results(run)
-    bench = _bench(config.as_yaml())
-    chosen, excluded = report.selection_tables(run)
-    best = best_of(run, results).policy
-    if config == bench.config and any(name.startswith(_ACTING) for name in changed):
-        for name in ("last", "twap"):
-            find_policy(run, bench, name)
-        report.audit_order(run, bench, best, report.typical_order(run, best))
-    tables = {
-        "summary": report.summary_table(run),
-        "gap": report.rules_gap(run),
-        "iterations": report.iteration_table(run),
-        "chosen": chosen,
-        "excluded": excluded,
-        **{f"orders of {name}": table for name, table in report.order_parts(run).items()},
-        **{f"results of {one.policy}": one.orders for one in results},
-    }
-    found = {name: _text(table) for name, table in tables.items()}
+    found: dict[str, str] = {}
+    with mock.patch.object(report, "dump_yaml", lambda value: _dumped(repr(value))):
+        page = report.write_report(run).read_text(encoding="utf-8")
     found["page"] = re.sub(r"<details><summary>Versions.*?</details>", "", page, flags=re.DOTALL)
-    found["steps"] = str([(one.policy, one.iteration, _text(one.inventory)) for one in results])
-    return found if all(kept) else None
+    tables: dict[str, Any] = {}
+    if concerns("backtest/", "metrics/"):
+        results = read_results(run)
+        best_of(run, results)
+        tables["chosen"], tables["excluded"] = report.selection_tables(run)
+        tables["summary"], tables["gap"] = report.summary_table(run), report.rules_gap(run)
+        tables["iterations"] = report.iteration_table(run)
+        tables |= {f"results of {one.policy}": one.orders for one in results}
+        found["steps"] = str([(one.policy, one.iteration, _text(one.inventory)) for one in results])
+    if concerns("orders/"):
+        tables |= {f"orders of {name}": table for name, table in report.order_parts(run).items()}
+    if concerns(*_ACTING) and config == _bench().config:
+        for name in ("last", "twap"):
+            find_policy(run, _bench(), name)
+        best = best_of(run).policy
+        report.audit_order(run, _bench(), best, report.typical_order(run, best))
+    return found | {name: _text(table) for name, table in tables.items()} if all(kept) else None
 
 
 def _text(value: Any) -> str:

@@ -125,6 +125,13 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
                 f"{layer.origin}: {name} is {shown(value)}; write a name, or {{name: …}} with its settings."
             )
 
+    execution = tree.get("execution")
+    if isinstance(execution, dict) and isinstance(execution.get("rules"), str):
+        name = execution.pop("rules")
+        if execution.get("preset") not in (None, name):
+            raise ConfigError(f"{layer.origin}: execution.rules and execution.preset name two presets; keep one.")
+        execution["preset"] = name
+
     def rooted(path: str) -> str:
         return str((layer.base / Path(path).expanduser()).resolve())
 
@@ -189,8 +196,6 @@ def with_code(value: Any, change: Callable[[re.Match[str]], str]) -> Any:
 def _merge(tree: dict[str, Any], new: Mapping[str, Any], slots: Mapping[str, str]) -> None:
     """Lay values on a tree; a part of another name brings none of the old settings."""
     for name, value in new.items():
-        if name == "execution" and isinstance(value, Mapping) and isinstance(value.get("rules"), str):
-            value = {key: one for key, one in value.items() if key != "rules"} | {"preset": value["rules"]}
         old = tree.get(name)
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             tree[name] = value

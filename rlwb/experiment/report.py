@@ -25,7 +25,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_text
 from rlwb.market.findings import KINDS, counted
-from rlwb.reading import read_json, read_table
+from rlwb.reading import read_bytes, read_json, read_table
 
 CAPTIONS = {
     "learning_curves": "Learning. Rings mark the chosen checkpoints: they should lie on a plateau late in the training."
@@ -277,7 +277,8 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     orders = load_orders(run, bench, part)
     chosen = orders[orders["order_id"] == order_id]
     if chosen.empty:
-        raise OrderError(f"there is no order {order_id!r} in part {part}; the first is {orders['order_id'].iloc[0]!r}.")
+        known = f"the first in {run.orders / f'{part}.parquet'} is {orders['order_id'].iloc[0]!r}"
+        raise OrderError(f"there is no order {order_id!r} in part {part}; {known}.")
     actor, state, action = find_policy(run, bench, policy)
     if not isinstance(bench.simulator, OrderExecution):
         raise OrderError("the run's simulator keeps no ticks; derive it from rlwb.execution.OrderExecution.")
@@ -350,7 +351,7 @@ def write_report(run: RunDirectory) -> Path:
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
         headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
-        figures=[{"caption": text, "data": encoded(path.read_bytes())} for text, path in _figures(run)],
+        figures=[{"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)],
         summary=_cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
         orders=_file_cells(run.orders / "summary.csv", _ORDERS, texts=("first", "last")),
         data=data,

@@ -275,14 +275,14 @@ class Workbench:
             cannot act where the future is not known, where none is wanted, or the reverse.
         """
         from rlwb.trainer import record_of, recorded_in
+        from rlwb.trainer.checkpoint import restoring
 
         what = f"the checkpoint {path}"
         if "record" not in state or "meta" not in state:
             raise CheckpointError(f"{what} does not say what it was trained for; use one that a run has written.")
-        try:
-            found, record = state["meta"], recorded_in(state)
-        except CheckpointError as error:
-            raise CheckpointError(f"{what}: {error}") from None
+        with restoring(path):
+            found, record = dict(state["meta"]), recorded_in(state)
+            normaliser = Normaliser.from_dict(found["normaliser"])
         if found.get("sees_future") and not teacher:
             raise CheckpointError(
                 f"the checkpoint {path} holds a teacher, which sees the rest of the day and cannot act in a market; "
@@ -292,7 +292,7 @@ class Workbench:
             raise CheckpointError(f"the checkpoint {path} holds no teacher; take one of the folder teacher.")
         if origin is not None:
             check_record(record, origin, what, names=ORIGIN, do="it is of another training: take it out of this run.")
-        features = self.features(normaliser=Normaliser.from_dict(found["normaliser"]))
+        features = self.features(normaliser=normaliser)
         wanted = self.meta(features)
         for name in _OF_THE_POLICY:
             if differ := differences(name, _plain(found.get(name)), _plain(wanted[name])):
@@ -304,7 +304,8 @@ class Workbench:
         names = names or (ACTING if self.is_elsewhere else MARKET)
         check_record(record, here, what, names=names)
         learner = self.teacher(features) if teacher else self.learner(features)
-        learner.load_state_dict(state["vessel"]["policy"])
+        with restoring(path):
+            learner.load_state_dict(state["vessel"]["policy"])
         learner.trained_for = record
         return learner, features
 

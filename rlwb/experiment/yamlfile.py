@@ -14,7 +14,9 @@ from rlwb.values import shown
 
 #: Characters of a text, values in it with all that aliases repeat, and levels of nesting that a configuration may have.
 MOST_CHARACTERS, MOST_VALUES, MOST_LEVELS = 1_000_000, 20_000, 20
-_MOST_DIGITS = 1000
+_MOST_DIGITS = 100
+#: Characters of what PyYAML says that an error shows.
+_QUOTED = 200
 _FLOAT = r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 #: Type of plain scalars to its pattern and the characters that it may begin with.
 _PLAIN = {
@@ -63,10 +65,10 @@ class _Loader(yaml.SafeLoader):
         text, kind = str(self.construct_scalar(node)), node.tag.rpartition(":")[2]
         if kind != "str" and not re.fullmatch(_PLAIN[kind][0], text):
             raise _wrong(node, f"{shown(text)} is no {kind}")
-        if kind == "int" and re.fullmatch(r"[-+]?0[0-9_]+", text):
-            raise ConfigError(f'{_place(node)}: {text} would lose its leading zeros as a number; quote it: "{text}".')
         if kind == "int" and len(text) > _MOST_DIGITS:
             raise _wrong(node, f"a whole number of {len(text)} digits")
+        if kind == "int" and re.fullmatch(r"[-+]?0[0-9_]+", text):
+            raise ConfigError(f'{_place(node)}: {text} would lose its leading zeros as a number; quote it: "{text}".')
         if kind == "int":
             return int(text.replace("_", ""), 0)
         if kind == "float":
@@ -152,7 +154,7 @@ def parse_yaml(text: str, origin: str) -> Any:
         line = mark.line if mark is not None else before.count("\n") if before else None
         place = origin if line is None else f"{origin}, line {line + 1}"
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{place}: this is not YAML ({problem}).") from error
+        raise ConfigError(f"{place}: this is not YAML ({problem[:_QUOTED]}).") from error
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

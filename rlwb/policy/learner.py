@@ -102,7 +102,7 @@ class NetworkLearner(Learner):
             self.optimizer.load_state_dict(state["optimizer"])
             self.updates = state["updates"]
             self._load_own(state)
-        except (KeyError, RuntimeError, ValueError) as error:
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise CheckpointError(
                 f"the state is not that of this policy ({' '.join(lines[:2]) or type(error).__name__}); build the "

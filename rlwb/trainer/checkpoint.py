@@ -8,13 +8,14 @@ import os
 import re
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from rlwb.errors import CheckpointError
+from rlwb.errors import CheckpointError, RlwbError
 from rlwb.files import atomic_path, temporary_name
 
 FORMAT = 2
@@ -68,6 +69,21 @@ def _packed(state: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
+@contextlib.contextmanager
+def restoring(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn whatever goes wrong while a checkpoint's content is taken over into a `CheckpointError` with its path."""
+    try:
+        yield
+    except RlwbError as error:
+        if isinstance(error, CheckpointError) and str(path) not in str(error):
+            raise CheckpointError(f"the checkpoint {path}: {error}") from error
+        raise
+    except Exception as error:  # a damaged file may raise anything
+        first = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        message = f"the checkpoint {path} is damaged or no checkpoint ({first}); use another one."
+        raise CheckpointError(message) from error
+
+
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a checkpoint onto the CPU.
 
@@ -79,16 +95,12 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"the checkpoint {path} does not exist; give the path of a .pt file.")
-    try:
+    with restoring(path):
         # torch reads an archive without looking at its check sums.
         with zipfile.ZipFile(path) as archive:
             if (part := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(f"the check sum of {part} is wrong")
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file may raise anything
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        message = f"the checkpoint {path} is damaged or no checkpoint ({first}); use another one."
-        raise CheckpointError(message) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this version of rlwb; train again or use another one.")
     return state

@@ -21,7 +21,7 @@ from rlwb.record import ACTING, TrainingRecord, check_record
 from rlwb.reward import Reward
 from rlwb.seeds import Stream, uniform
 from rlwb.simulator import Simulator
-from rlwb.trainer.checkpoint import load_checkpoint
+from rlwb.trainer.checkpoint import load_checkpoint, restoring
 from rlwb.trainer.record import record_of, recorded_in
 
 #: Figures of every training iteration beside those of its episodes and of the update.
@@ -206,9 +206,10 @@ def restore_policy(policy: Learner, path: str | os.PathLike[str]) -> None:
     state = load_checkpoint(path)
     if "vessel" not in state:
         raise CheckpointError(f"{path} holds no training; give a checkpoint that a trainer has written.")
-    found = recorded_in(state)
-    check_record(found, TrainingRecord(**policy.record()), f"the checkpoint {path}", names=("network",))
-    policy.load_state_dict(state["vessel"]["policy"])
+    with restoring(path):
+        found = recorded_in(state)
+        check_record(found, TrainingRecord(**policy.record()), f"the checkpoint {path}", names=("network",))
+        policy.load_state_dict(state["vessel"]["policy"])
     policy.trained_for = found
 
 

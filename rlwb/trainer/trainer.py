@@ -16,7 +16,7 @@ from rlwb.env.data_queue import take
 from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.record import check_record
-from rlwb.trainer.checkpoint import load_checkpoint
+from rlwb.trainer.checkpoint import load_checkpoint, restoring
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
 from rlwb.trainer.record import recorded_in
 from rlwb.trainer.vessel import TrainingVessel
@@ -184,7 +184,8 @@ class Trainer:
         if ckpt_path is not None:
             state = load_checkpoint(Path(ckpt_path))
             check_record(recorded_in(state), record, f"the checkpoint {ckpt_path}", do=_TO_GO_ON)
-            self.load_state_dict(state)
+            with restoring(ckpt_path):
+                self.load_state_dict(state)
             if self.max_iters is not None and self.current_iter > self.max_iters:
                 raise ConfigError(
                     f"max_iters is {self.max_iters}, but {ckpt_path} is of iteration {self.current_iter}; give at "

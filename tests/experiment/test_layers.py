@@ -218,6 +218,8 @@ for _ in range(30):
         ({"train": {(1, 2): 1}}, r"train is a mapping with the name \(1, 2\)"),
         ({"market": {"name": ["a"]}}, r"market.name is \['a'\]; text is needed"),
         ({"reward": ["x" * 1000]}, "…; write a name"),
+        ({"execution": {"rules": "x"}}, "execution.preset is 'x'; it must be"),
+        ({"execution.rules": "cn", "execution.preset": "us"}, "execution.rules and execution.preset name two"),
     ],
 )
 def test_k07_values_that_no_configuration_holds(values: dict[str, Any], words: str) -> None:

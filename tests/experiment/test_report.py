@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rlwb.errors import FileError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.report import write_report
@@ -57,6 +58,12 @@ def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
     assert "cap 0.25 of volume" in page
     assert "a&lt;b" in page
     assert "a<b" not in page
+
+
+def test_k08_a_folder_in_the_place_of_a_figure_is_named(run: RunDirectory) -> None:
+    (run.figures / "pa_by_month.png").mkdir(parents=True)
+    with pytest.raises(FileError, match=r"pa_by_month\.png cannot be read"):
+        write_report(run)
 
 
 def test_everything_is_in_the_page(run: RunDirectory) -> None:

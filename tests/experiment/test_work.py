@@ -30,7 +30,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
 from rlwb.reading import read_json
 from rlwb.record import ACTING
-from rlwb.trainer import list_checkpoints, load_checkpoint
+from rlwb.trainer import list_checkpoints, load_checkpoint, restore_policy, save_checkpoint
 
 TINY = {
     "market.instruments": 3,
@@ -342,6 +342,37 @@ def test_k22_a_checkpoint_without_a_record_is_not_restored(trained: RunDirectory
     for name in ("record", "meta"):
         with pytest.raises(CheckpointError, match="does not say what it was trained for"):
             workbench(trained, trained.config).restore({k: v for k, v in state.items() if k != name}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"vessel": 3},
+        {"vessel": None},
+        {"vessel": {}},
+        {"vessel": {"policy": [1]}},
+        {"vessel": {"policy": {"network": 3, "optimizer": {}, "updates": 0, "device": "cpu"}}},
+        {"vessel": {"policy": {"network": {}, "optimizer": [], "updates": 0}}},
+        {"meta": 3},
+        {"meta": []},
+        {"meta": {"normaliser": "x"}},
+        {"record": 3},
+        {"record": {"ticks": {}}},
+    ],
+    ids=str,
+)
+def test_k08_a_checkpoint_of_another_shape_is_refused_by_name(
+    trained: RunDirectory, tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    bench, path = workbench(trained, trained.config), tmp_path / "0003.pt"
+    whole = load_checkpoint(trained.checkpoints / "0003.pt")
+    learner, _ = bench.restore(whole, path)
+    save_checkpoint(path, {**whole, **changed})
+    with pytest.raises(CheckpointError, match=r"0003\.pt"):
+        bench.restore(load_checkpoint(path), path)
+    if "vessel" in changed:
+        with pytest.raises(CheckpointError, match=r"0003\.pt"):
+            restore_policy(learner, path)
 
 
 @pytest.mark.parametrize(

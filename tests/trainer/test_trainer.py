@@ -18,6 +18,7 @@ from rlwb.trainer import (
     Trainer,
     backtest,
     load_checkpoint,
+    save_checkpoint,
 )
 from rlwb.trainer.trainer import bar_figures
 from tests.trainer.corridor import Arrival, GustyWalker, Place, corridor
@@ -306,6 +307,17 @@ def test_a_state_needs_a_vessel_and_a_trainers_file(tmp_path: Path) -> None:
     trainer.fit(small_vessel())
     with pytest.raises(CheckpointError, match="lacks"):
         trainer.load_state_dict({"iteration": 3})
+
+
+@pytest.mark.parametrize("changed", [{"vessel": 3}, {"iteration": "x"}, {"metrics": 3}], ids=str)
+def test_k08_a_training_does_not_go_on_from_a_checkpoint_of_another_shape(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    Trainer(max_iters=1, callbacks=[Checkpoint(tmp_path)]).fit(small_vessel())
+    path = tmp_path / "0009.pt"
+    save_checkpoint(path, {**load_checkpoint(tmp_path / "latest"), **changed})
+    with pytest.raises(CheckpointError, match=r"0009\.pt is damaged"):
+        Trainer(max_iters=2).fit(small_vessel(), path)
 
 
 def test_another_stream_of_initial_states_is_refused(tmp_path: Path) -> None:
