@@ -22,8 +22,6 @@ from rlwb.market.soundness import coverage, inspect_sessions, inspect_ticks
 from rlwb.market.suspects import tell_suspects
 from rlwb.market.traits import traits_of
 
-_EDGES = (np.minimum, np.maximum)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Building:
@@ -127,7 +125,7 @@ class PanelBuilder:
         table, totals = self._table(), self.report.totals
         dropped = {kind: self.report.counts.get(kind, 0) for kind in ROWS_DROPPED}
         rows, before = totals["bars_read"], sum(self._dropped_before.values())
-        if before != self._read_before:  # what else was read is not all of what these bars were chosen from
+        if before != self._read_before:  # of a selection: what the imports dropped is of the whole data set
             rows -= self._read_before
             dropped = {kind: count - self._dropped_before.get(kind, 0) for kind, count in dropped.items()}
         self.report.fitness = fitness_of_sessions(table, self._calendar, rows, dropped)
@@ -185,10 +183,8 @@ class PanelBuilder:
 
         report.tell("sparse_session", np.flatnonzero(sparse), describe)
         columns = {"instrument": bars.names.astype(object)[bars.code[first]], "day": days, "length": length}
-        edges = np.where(bars.priced, tick, calendar.num_ticks), np.where(bars.priced, tick, -1)
-        begin, end = (
-            edge.reduceat(ticks, first) if len(first) else ticks for edge, ticks in zip(_EDGES, edges, strict=True)
-        )
+        begin = np.minimum.reduceat(np.where(bars.priced, tick, calendar.num_ticks), first)
+        end = np.maximum.reduceat(np.where(bars.priced, tick, -1), first)
         columns |= {"bars": np.bincount(row, minlength=len(first)), "priced": count, "zeros": zeros, "kept": ~sparse}
         columns |= {"first": begin, "last": end}
         columns |= {"total": np.bincount(row, np.nan_to_num(bars.values["volume"]), len(first))}

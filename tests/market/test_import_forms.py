@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rlwb.errors import ConfigError, DataError
@@ -133,6 +135,22 @@ def test_i11_dates_and_times_of_day_as_numbers(ending: str, tmp_path: Path) -> N
     wanted = ["2023-03-01 00:05", "2023-03-01 09:30", "2023-03-01 16:05"]
     found = read_bars(write(table, tmp_path / f"A{ending}"), datetime_format="%Y%m%d %H%M")
     assert found["datetime"].tolist() == [pd.Timestamp(stamp) for stamp in wanted]
+
+
+def test_i11_a_form_without_a_space_for_two_columns_is_told(tmp_path: Path) -> None:
+    table = one(STAMPS).rename(columns={"datetime": "date"}).assign(date=[20230301] * 3, time=[930, 931, 1005])
+    with pytest.raises(DataError, match=r"A\.parquet has dates and times in two columns.*'%Y%m%d%H%M'"):
+        read_bars(write(table, tmp_path / "A.parquet"), datetime_format="%Y%m%d%H%M")
+
+
+def test_i11_nan_among_numbers_is_missing_as_null_is(tmp_path: Path) -> None:
+    """Other writers than pandas leave NaN in a column of floats."""
+    stamps = [202303010930.0, np.nan, 202303011005.0]
+    pq.write_table(pa.table({name: list(values) for name, values in one(stamps).items()}), tmp_path / "A.parquet")
+    assert pq.read_table(tmp_path / "A.parquet")["datetime"].null_count == 0
+    found = read_bars(tmp_path / "A.parquet", datetime_format="%Y%m%d%H%M")["datetime"]
+    assert found.isna().sum() == 1
+    assert found.dropna().tolist() == [STAMPS[0], STAMPS[2]]
 
 
 @pytest.mark.parametrize("ending", WRITERS)

@@ -233,8 +233,10 @@ def parse_stamps(
 def as_text(column: pa.Array, where: str) -> pa.Array:
     """Return stamps, or parts of them, as text; whole numbers without a point, whatever their type."""
     try:
-        if pa.types.is_floating(column.type) and pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
-            column = column.cast(pa.int64())
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+            if pc.all(pc.equal(pc.floor(column), column)).as_py() is not False:
+                column = column.cast(pa.int64())
         return column.cast(pa.string())
     except pa.ArrowException:
         kind = column.type

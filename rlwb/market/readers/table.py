@@ -294,8 +294,13 @@ def _stamps(batch: pa.RecordBatch, where: str, datetime_format: str | None, row:
         if pa.types.is_timestamp(stamps.type):
             return stamps
         return parse_stamps(as_text(stamps, where), where, datetime_format, row)
-    forms = (datetime_format or "").partition(" ")[::2]
-    dates, times = batch["date"], batch["time"]
+    date_form, space, time_form = (datetime_format or "").partition(" ")
+    if datetime_format and not space:
+        raise DataError(
+            f"{where} has dates and times in two columns, which are joined by a space, and datetime_format is "
+            f"{datetime_format!r}; write the form of the date, a space, and that of the time, such as '%Y%m%d %H%M'."
+        )
+    forms, dates, times = (date_form, time_form), batch["date"], batch["time"]
     if pa.types.is_timestamp(dates.type):
         dates = dates.cast(pa.date32())
     parts = [zero_padded(as_text(part, where), form) for part, form in zip((dates, times), forms, strict=True)]
