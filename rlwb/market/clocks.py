@@ -30,6 +30,9 @@ _AS_FULL = 0.5
 _ACCIDENT, _FULLEST = 1e-4, 0.99
 #: Share of all bars that lie outside on days whose session lacks bars, from which on it is a fault.
 _SMALL = 0.02
+#: Share of the volume of a day's fuller bars (a quarter has more) below which a bar is none of the session's: before
+#: and after hours little is traded, and a session that is moved takes its volume along.
+_THIN = 0.05
 #: A session with this share of the bars that its instrument usually has lacks none.
 _WHOLE = 0.8
 
@@ -75,7 +78,8 @@ class ClockCheck:
         count = np.diff(np.append(first, len(bars)))
         length = self._calendar.tick_seconds * 1_000_000 if self._calendar.label == "end" else 0
         slot = (bars.stamp - length) % DAY // 60_000_000
-        active = self._active(session, count, bars.values["volume"])
+        away = np.bincount(session, ~at.inside & ~at.edge, len(first))
+        active = self._active(session, count, bars.values["volume"], away)
         outside = active & ~at.inside & ~at.edge
         suspect = np.flatnonzero(np.bincount(session[outside], minlength=len(first)))
         late = np.zeros(len(first), dtype=np.int64)
@@ -87,7 +91,6 @@ class ClockCheck:
             histogram = _histogram(number[session[mine]], slot[mine], len(suspect))
             late[suspect] = self._late(histogram, np.ones(len(suspect)))
         inside = np.bincount(session, at.inside, len(first))
-        away = np.bincount(session, ~at.inside & ~at.edge, len(first))
         self._parts.append((bars.names[bars.code[first]].astype(object), at.day[first], late, count, inside, away))
         return late[session]
 
@@ -148,9 +151,18 @@ class ClockCheck:
             last = end if end != begin else None
             report.add(kind, 1, what, instrument=name, date=begin, last=last, value=float(bars[at]))
 
-    def _active(self, session: np.ndarray, count: np.ndarray, volume: np.ndarray) -> np.ndarray:
-        """Tell of each bar whether it is among the busiest of its day, as many as the session has ticks."""
-        active = np.ones(len(session), dtype=bool)
+    def _active(self, session: np.ndarray, count: np.ndarray, volume: np.ndarray, away: np.ndarray) -> np.ndarray:
+        """Tell of each bar whether it is among the busiest of its day, as many as the session has ticks.
+
+        Those of sessions with bars `away` from the hours, ``(sessions,)``, must not be thin either.
+        """
+        active, traded = np.ones(len(session), dtype=bool), np.nan_to_num(volume)
+        some = np.flatnonzero(away[session] > 0)
+        if len(some):
+            order = some[np.lexsort((traded[some], session[some]))]
+            left = count[away > 0]
+            fuller = traded[order[np.cumsum(left) - 1 - left // 4]]
+            active[some] = traded[some] >= _THIN * np.repeat(fuller, left)
         most = self._calendar.num_ticks
         many = np.flatnonzero((count > 1.05 * most + 1)[session])
         if len(many):

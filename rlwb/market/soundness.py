@@ -12,7 +12,7 @@ from rlwb.market.bars import Bars
 from rlwb.market.calendar import text_of
 from rlwb.market.findings import Finding, Report, counted
 from rlwb.market.references import Levels
-from rlwb.market.schema import QUOTES
+from rlwb.market.schema import QUOTES, TRADE_PRICES
 from rlwb.market.sessions import Sessions
 
 #: Volume over the median of so many bars on either side from which on a move is one of news, unless it doubles the
@@ -130,13 +130,14 @@ def _inspect_moves(
     deviation = usual.reindex(range(len(panel)), fill_value=0.0).to_numpy() * 1.4826
     far = np.maximum(OUTLIER_DEVIATIONS * deviation, OUTLIER_LEAST)
     beside = _Beside(fields, good, row)
+    detached = _detached(fields, good, row, beside)
     into, out = move[:-1], move[1:]
     size = np.minimum(np.abs(into), np.abs(out))
     back = np.where(within[:-1] & within[1:], 0.5, 0.2)  # overnight, prices move and return by themselves
     spike = (size > far[row[1:-1]]) & (into * out < 0) & (np.abs(into + out) < back * size)
     spike &= (within[:-1] | within[1:]) & one[:-1] & one[1:]
     outliers = np.flatnonzero(spike) + 1
-    outliers = outliers[beside.unlike(outliers, size[outliers - 1])]
+    outliers = np.union1d(outliers[beside.unlike(outliers, size[outliers - 1])], detached)
     tell("outlier", bar[outliers], into[outliers - 1], "close", "before", price[outliers - 1])
     opening = np.log(fields["open"].ravel()[good])
     opening[1:][within & (np.diff(good) == 1)] = np.nan  # a bar opens where the one before it is, which is compared
@@ -155,6 +156,29 @@ def _inspect_moves(
     busy = (beside.volume(jumps + 1, np.minimum) > BUSY) & (np.abs(move[jumps]) < BEYOND_NEWS)
     tell("price_move", bar[jumps[busy] + 1], move[jumps[busy]], "close", "before", price[jumps[busy]])
     tell("jump", bar[jumps[~busy] + 1], move[jumps[~busy]], "close", "before", price[jumps[~busy]])
+
+
+def _detached(fields: Mapping[str, np.ndarray], good: np.ndarray, row: np.ndarray, beside: _Beside) -> np.ndarray:
+    """Return the bars that touch neither neighbour while these touch each other, numbers of `good`.
+
+    Prices run on from one tick's bar to the next one's, so the empty space on both sides is held against the gaps
+    between a close and the next open of the session, which are far smaller than its returns, and against the widest
+    bars around. `row` is the session of each bar at `good`.
+    """
+    opening, high, low, close = (fields[name].ravel()[good] for name in TRADE_PRICES)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        above = low[1:-1] / np.fmax(high[:-2], high[2:])
+        below = np.fmin(low[:-2], low[2:]) / high[1:-1]
+        next_to = (row[2:] == row[:-2]) & (good[2:] - good[:-2] == 2)
+        far = (np.fmax(above, below) > np.exp(OUTLIER_LEAST)) & next_to
+        bars = np.flatnonzero(far) + 1
+        space = np.log(np.fmax(above, below)[bars - 1])
+        apart = np.log(np.fmax(low[bars - 1] / high[bars + 1], low[bars + 1] / high[bars - 1]))
+        near = np.isin(row[1:], row[bars]) & (row[1:] == row[:-1])
+        gaps = pd.Series(np.abs(np.log(opening[1:][near] / close[:-1][near])))
+    usual = gaps.groupby(row[1:][near]).median().reindex(row[bars]).fillna(0.0).to_numpy() * 1.4826
+    told = (space > OUTLIER_DEVIATIONS * usual) & (apart < 0.25 * space)
+    return bars[told & (space > np.where(beside.volume(bars, np.maximum) > BUSY, 4, 1) * beside.widest(bars))]
 
 
 class _Beside:
@@ -185,11 +209,15 @@ class _Beside:
         usual = which(np.median(near[:, :_REACH], axis=1), np.median(near[:, _REACH:], axis=1))
         return self._volume[at] / np.maximum(usual, 1e-9 + 1e-3 * self._volume[at])
 
+    def widest(self, at: np.ndarray) -> np.ndarray:
+        """Return the widest log range of the three ticks on each side; 0 without any."""
+        return np.nan_to_num(np.fmax.reduce(self._near(self._range, at, 3), axis=1))
+
     def unlike(self, at: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Tell whether moves are too large for the bars around: on news these are wide too, or the volume is."""
         if not len(at):
             return np.zeros(0, dtype=bool)
-        widest = np.nan_to_num(np.fmax.reduce(self._near(self._range, at, 3), axis=1))
+        widest = self.widest(at)
         busy = self.volume(at, np.maximum) > BUSY
         return (size > 4 * widest) & (~busy | (size > 8 * np.maximum(widest, OUTLIER_LEAST / 2)))
 

@@ -27,8 +27,11 @@ _RISES, _CORRECTIONS = 8, 0.05
 _MOST = 0.9
 #: Most that the gap to one session beside counts, as a log ratio of chances.
 _FIRMLY = 5.0
-#: Chance from which on bars that join the wrong way round do so by accident.
-_ACCIDENT = 1e-7
+#: Share of a session's bars that join one way for it to count as joined so, and the chance from which on bars that join
+#: the wrong way round do so by accident.
+_MOST_BARS, _ACCIDENT = 0.6, 1e-7
+#: Log odds below which neither of two causes is ruled out.
+_SURE = float(np.log(20.0))
 #: Log ratio of volumes from which on the unit may be another (20), how many usual changes it must be, and the share of
 #: it by which the range may change too: on news, both grow.
 _UNIT, _UNUSUAL, _QUIET = float(np.log(20.0)), 5.0, 0.2
@@ -170,7 +173,8 @@ def bars_missing(table: Table) -> Iterator[Suspects]:
 def hours_missing(table: Table, calendar: Calendar) -> Iterator[Suspects]:
     """Yield sessions that begin late or end early with most of their day, or as most of their instrument do.
 
-    A day that ends early is an early close where it ends on the hour's twelfths beside a holiday, and few do.
+    A day that ends early is an early close where it ends at a round time on the eve of a holiday, or between one and
+    a weekend, and few do.
     """
     if calendar.num_ticks * calendar.tick_seconds >= DAY_SECONDS:
         return
@@ -215,7 +219,8 @@ def _early_closes(days: np.ndarray, ends: np.ndarray, early: np.ndarray, calenda
         close = int(calendar.tick_start[end - 1]) + calendar.tick_seconds
         auction = (close - calendar.tick_seconds, close + calendar.tick_seconds)  # of which the last bar may be, or not
         round_close = close % 300 == 0 or any(one % 1800 == 0 for one in auction)
-        if not many and round_close and (closed[at - 1] or closed[at + 1]):
+        eve = closed[at + 1] or (closed[at - 1] and weekdays[at + 1] > day + 1)
+        if not many and round_close and eve:
             real.append(day)
     return np.array(real, dtype=np.int64)
 
@@ -225,7 +230,7 @@ def backwards(table: Table) -> Iterator[Suspects]:
 
     A bar opens near the last close. Where open and close are exchanged it closes near the last open, and so it does
     where the bars run backwards in time; the two are told apart by the profile of ranges and volumes over the day, and
-    by the gaps to the sessions before and after.
+    by the gaps to the sessions before and after. Where these do not tell, both are named.
     """
     joined, crossed = table["joined"].to_numpy(), table["crossed"].to_numpy()
     count = joined + crossed
@@ -240,17 +245,22 @@ def backwards(table: Table) -> Iterator[Suspects]:
     chance = np.where(crossed > 0, betainc(np.maximum(crossed, 1), joined + 1.0, usual), 1.0)
     named = table["exchanged"].to_numpy().astype(str)
     yield Suspects("columns_exchanged", named != "", named)
-    wrong = (share > 0.6) & (chance < _ACCIDENT) & (named == "")
+    wrong = (share > _MOST_BARS) & (chance < _ACCIDENT) & (named == "")
     if not wrong.any():
         return
-    turned = _turned(table, wrong)
-    yield Suspects("columns_exchanged", wrong & ~turned, np.where(wrong, "open and close are exchanged", ""))
-    yield Suspects("session_reversed", wrong & turned, np.where(wrong, "the last bar comes first", ""))
+    forwards = _forwards(table, wrong, share < 1 - _MOST_BARS)
+    unsure, either = np.abs(forwards) < _SURE, "open and close are exchanged, or the bars run backwards"
+    exchanged = np.where(unsure, either, "open and close are exchanged")
+    yield Suspects("columns_exchanged", wrong & (forwards >= 0), exchanged)
+    yield Suspects("session_reversed", wrong & (forwards < 0), np.where(unsure, either, "the bars run backwards"))
 
 
-def _turned(table: Table, wrong: np.ndarray) -> np.ndarray:
-    """Tell of sessions whose bars join the wrong way round whether time runs backwards, bool ``(S,)``."""
-    evidence, good = np.zeros(len(table)), ~wrong
+def _forwards(table: Table, wrong: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Return the log odds that time runs forwards in sessions whose bars join the `wrong` way round, ``(S,)``.
+
+    They are held against those whose bars join the `good` way.
+    """
+    evidence = np.zeros(len(table))
     for name in ("range", "volume"):
         profile = table[[f"{name}_{number}" for number in range(PARTS)]]
         if name == "volume" and not good.any():
@@ -259,30 +269,42 @@ def _turned(table: Table, wrong: np.ndarray) -> np.ndarray:
         tilt = np.nan_to_num(usual - usual[::-1])
         lean = np.nan_to_num(profile.to_numpy()) @ tilt
         like = lean[good] if good.sum() > 2 else lean[wrong]  # where all are wrong, all are alike
-        if spread := float(np.var(like)):
+        spread = float(np.var(like))
+        if spread > 1e-9:  # else the profile is the same from both ends
             evidence += 2 * abs(float(np.median(like))) * lean / spread
     names = table["name"].to_numpy()
     begin, end = (np.log(table[name].to_numpy()) for name in ("open", "close"))
     follows = names[1:] == names[:-1]
     gap = np.abs(begin[1:] - end[:-1])[follows & good[1:] & good[:-1]]
     usual_gap = _median(gap) * 1.4826
+    both = follows & wrong[1:] & wrong[:-1]  # of these, either all gaps are of one kind or all of the other
+    forwards, back = np.abs(begin[1:] - end[:-1]), np.abs(end[1:] - begin[:-1])
+    least = min(_median(forwards[both]), _median(back[both])) * 1.4826
+    if least > 0:
+        nearer = np.nan_to_num((back**2 - forwards**2) / (2 * least**2))
+        evidence[1:] += np.where(both, np.clip(nearer, -_FIRMLY, _FIRMLY), 0.0)
     if usual_gap > 0:
         before, after = np.append(False, follows & good[:-1]), np.append(follows & good[1:], False)
         last, following = np.roll(end, 1), np.roll(begin, -1)
         for known, other, forwards, back in ((before, last, begin, end), (after, following, end, begin)):
             nearer = np.nan_to_num(((back - other) ** 2 - (forwards - other) ** 2) / (2 * usual_gap**2))
             evidence += np.where(known, np.clip(nearer, -_FIRMLY, _FIRMLY), 0.0)
-    # sessions in a row are wrong in one way, and so is a day on which most are
+    # sessions in a row are wrong in one way, and so is a day on which most are, or a set of which most are
     run = np.cumsum(np.append(True, ~(follows & wrong[1:] & wrong[:-1])))
     of_run = pd.Series(evidence).groupby(run).transform("sum").to_numpy()
     days = table["day"].to_numpy()
     most = pd.Series(wrong).groupby(days).transform("mean").to_numpy() > 0.5
     of_day = pd.Series(np.where(wrong, evidence, 0.0)).groupby(days).transform("sum").to_numpy()
-    return wrong & (of_run + np.where(most, of_day, 0.0) < 0)
+    of_all = evidence[wrong].sum() if wrong.mean() > 0.5 else 0.0
+    return np.where(wrong, of_run + np.where(most, of_day, 0.0) + of_all, 0.0)
 
 
 def other_units(table: Table) -> Iterator[Suspects]:
-    """Yield sessions whose volume is on another scale than before or after while the range of prices is not."""
+    """Yield sessions whose volume is on another scale than before or after while the range of prices is not.
+
+    Volume and range rise and fall together, so what is compared is one over the other. Where the price stood still and
+    does not usually, as when it is locked at its limit, there is nothing to compare.
+    """
     names, days = table["name"].to_numpy(), table["day"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         level, span = np.log(table["tick_volume"].to_numpy()), np.log(table["range"].to_numpy())
@@ -295,7 +317,10 @@ def other_units(table: Table) -> Iterator[Suspects]:
         np.ones(len(table)),
     )
     for rows in _instruments(names):
-        mine = rows[np.isfinite(level[rows])]
+        moves = np.isfinite(span[rows])
+        if not moves.any():
+            span[rows] = 0.0
+        mine = rows[np.isfinite(level[rows]) & np.isfinite(span[rows])]
         for begin, end, step in _levels(level[mine] - market[mine], span[mine]):
             flagged[mine[begin:end]] = True
             values[mine[begin:end]] = times = float(np.exp(step))
@@ -306,7 +331,8 @@ def other_units(table: Table) -> Iterator[Suspects]:
 def price_units(table: Table) -> Iterator[Suspects]:
     """Yield sessions whose prices are on another scale: a power of ten away, or away and back by the same factor.
 
-    Neither where the volume changes as after a split, nor where volume and range say that there was news.
+    Not where volume and range say that there was news both times; a power of ten not where the volume changes as after
+    a split.
     """
     names, factor = table["name"].to_numpy(), table["worth"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -329,7 +355,7 @@ def price_units(table: Table) -> Iterator[Suspects]:
             begin, step = ends[number], gap[ends[number] - 1]
             following = ends[number + 1] if number + 1 < len(ends) else 0
             back = following and abs(step + gap[following - 1]) < _RETURNS * abs(step)
-            back = back and not any(both[begin - 1] and both[following - 1] for both in (news, split))
+            back = back and not (news[begin - 1] and news[following - 1])
             tens = (
                 not split[begin - 1]
                 and abs(step - np.log(10) * round(step / np.log(10))) < _NEAR
@@ -350,7 +376,8 @@ def price_units(table: Table) -> Iterator[Suspects]:
 
 def _levels(volume: np.ndarray, span: np.ndarray) -> Iterator[tuple[int, int, float]]:
     """Yield stretches ``[begin, end)`` of one instrument's log volumes on another level, and by how much."""
-    steps = np.diff(volume)
+    relative = volume - span
+    steps = np.diff(relative)
     if not len(steps):
         return
     far = max(_UNIT, _UNUSUAL * 1.4826 * float(np.median(np.abs(steps))))
@@ -358,15 +385,16 @@ def _levels(volume: np.ndarray, span: np.ndarray) -> Iterator[tuple[int, int, fl
     if len(at) == 2:
         return
     pieces = list(pairwise(at))
-    levels = np.array([np.median(volume[begin:end]) for begin, end in pieces])
-    spans = np.array([_median(span[begin:end]) for begin, end in pieces])
+    levels = np.array([np.median(relative[begin:end]) for begin, end in pieces])
+    spans = np.array([np.median(span[begin:end]) for begin, end in pieces])
     lengths = np.array([end - begin for begin, end in pieces])
     alike = np.abs(levels[:, None] - levels) < _UNIT / 2
     usual = int(np.argmax(alike @ lengths))
     for number, (begin, end) in enumerate(pieces):
-        step, range_step = levels[number] - levels[usual], spans[number] - spans[usual]
+        step = levels[number] - levels[usual]
+        range_step = float(spans[number] - spans[usual])
         if abs(step) >= _UNIT and not abs(range_step) > _QUIET * abs(step):
-            yield begin, end, float(step)
+            yield begin, end, float(step) + range_step
 
 
 def _median(values: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -124,6 +125,27 @@ def test_i01_a_clock_of_bars_before_and_after_hours_is_told_by_the_busiest(sound
         datetime=whole["datetime"] + pd.to_timedelta(np.where(of(whole, None, DAYS[2]), 60, 0), unit="min")
     )
     assert named(report_of(late), "clock_shifted") == [(None, DAYS[2], None)]
+
+
+def around_hours(sound: pd.DataFrame, begin: str, end: str) -> pd.DataFrame:
+    """Return thin bars of A on 10 January, outside the session."""
+    stamps = pd.date_range(f"{DAYS[2]} {begin}", f"{DAYS[2]} {end}", freq="min", inclusive="left")
+    few = sound[of(sound, "A", DAYS[2])].iloc[: len(stamps)]
+    return few.assign(datetime=stamps.to_numpy(), volume=few["volume"].min() * 0.01)
+
+
+def test_i01_thin_bars_before_the_open_of_a_day_that_ends_early_are_no_wrong_clock(sound: pd.DataFrame) -> None:
+    """An hour before the open and none after three: so would be a clock an hour early, but for the volume."""
+    ends = of(sound, "A", DAYS[2]) & (sound["datetime"].dt.strftime("%H:%M") >= "15:00")
+    assert faults(report_of(pd.concat([sound[~ends], around_hours(sound, "08:30", "09:30")]))) == {}
+
+
+def test_i01_a_wrong_clock_of_one_session_with_thin_bars_after_hours(sound: pd.DataFrame) -> None:
+    whole = pd.concat([sound, around_hours(sound, "16:00", "16:20")])
+    assert faults(report_of(whole)) == {}
+    late = pd.to_timedelta(np.where(of(whole, "A", DAYS[2]), 60, 0), unit="min")
+    report = report_of(whole.assign(datetime=whole["datetime"] + late))
+    assert named(report, "clock_shifted") == [("A", DAYS[2], None)]
 
 
 def test_i01_bars_outside_are_a_fault_where_the_session_lacks_bars(sound: pd.DataFrame) -> None:
@@ -261,6 +283,13 @@ def test_i05_one_early_close(sound: pd.DataFrame, close: str, gone: str, fault: 
     assert faults(report) == ({"hours_missing": len(NAMES)} if fault else {})
 
 
+@pytest.mark.parametrize(("day", "fault"), [(4, False), (5, True)], ids=["the eve", "the day after"])
+def test_i05_an_early_close_is_on_the_eve_of_a_holiday(sound: pd.DataFrame, day: int, fault: bool) -> None:
+    """Monday 15 January 2024 was a holiday; 12 January is the Friday before, 16 January the Tuesday after."""
+    cut = of(sound, None, DAYS[day]) & (sound["datetime"].dt.strftime("%H:%M") >= "13:00")
+    assert faults(report_of(sound[~cut])) == ({"hours_missing": len(NAMES)} if fault else {})
+
+
 def test_i06_instruments_outside_the_session_and_daily_bars(
     sound: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +375,54 @@ def test_i07_volume_in_another_unit(sound: pd.DataFrame, times: float, days: lis
     assert faults(report) == {"volume_units": len(days)}
 
 
+def test_i07_a_session_locked_at_one_price_is_in_no_other_unit(sound: pd.DataFrame) -> None:
+    bars, locked = sound.copy(), of(sound, "D", DAYS[3])
+    bars.loc[locked, PRICES] = float(bars.loc[locked, "open"].iloc[0])
+    bars.loc[locked, "volume"] = np.rint(bars.loc[locked, "volume"] / 50)
+    assert faults(report_of(bars)) == {}
+
+
+def backwards(bars: pd.DataFrame) -> pd.DataFrame:
+    """Return bars whose values run backwards in time within each session."""
+    parts = [part for _, part in bars.groupby(["instrument", bars["datetime"].dt.date])]
+    return pd.concat([part.iloc[::-1].assign(datetime=part["datetime"].to_numpy()) for part in parts])
+
+
+def test_i07_all_sessions_reversed_also_where_bars_of_one_name_do_not_tell(sound: pd.DataFrame) -> None:
+    """The bars of D open where they close, wherever the last one closed."""
+    bars = sound.assign(open=sound["open"].where(~of(sound, "D"), sound["close"]))
+    report = report_of(backwards(bars))
+    assert {name for name, _, _ in named(report, "session_reversed")} == {"A", "B", "C"}
+    assert "columns_exchanged" not in report.counts
+
+
+def test_i07_where_neither_profile_nor_gaps_tell_both_causes_are_named() -> None:
+    """Ranges and volumes are the same from both ends, and each session opens and closes at one price."""
+    minute = np.arange(390)
+    wave = np.sin(np.arange(391) / 390 * 2 * np.pi) * 0.01
+    frames = []
+    for number, day in enumerate(DAYS):
+        path = (100 + 0.1 * number) * np.exp(wave * (1 + 0.1 * number))
+        opening, close = path[:-1], path[1:]
+        top, bottom = np.maximum(opening, close) * 1.0001, np.minimum(opening, close) / 1.0001
+        stamps = pd.Timestamp(f"{day} 09:30") + pd.to_timedelta(minute, unit="min")
+        volume = 1000.0 + np.minimum(minute, 389 - minute) * (7 + number) % 11
+        frames.append(
+            pd.DataFrame(
+                {"instrument": "A", "datetime": stamps, "open": opening, "high": top, "low": bottom, "close": close}
+            ).assign(volume=volume)
+        )
+    bars = pd.concat(frames, ignore_index=True)
+    assert faults(report_of(bars)) == {}
+    day = of(bars, "A", DAYS[3])
+    for spoilt in (backwards(bars[day]), exchanged("open", "close")(bars[day])):
+        report = report_of(pd.concat([bars[~day], spoilt]))
+        found = [*report.listed.get("session_reversed", ()), *report.listed.get("columns_exchanged", ())]
+        assert [(one.date, one.what) for one in found] == [
+            (DAYS[3], "open and close are exchanged, or the bars run backwards")
+        ]
+
+
 @pytest.mark.parametrize("days", [DAYS[3:4], DAYS], ids=["one day", "all days"])
 def test_i07_a_session_reversed_in_time(sound: pd.DataFrame, days: list[str]) -> None:
     parts = [sound[~of(sound, "B", *days)]]
@@ -366,6 +443,26 @@ def test_prices_in_another_unit(sound: pd.DataFrame, times: float, days: list[st
     spoilt.loc[rows, PRICES] *= times
     report = report_of(spoilt)
     assert named(report, "price_units") == [("D", days[0], days[-1])]
+
+
+def test_prices_on_another_scale_with_volumes_as_after_two_splits(sound: pd.DataFrame) -> None:
+    """A split that is undone two days later is none."""
+    bars, rows = sound.copy(), of(sound, "B", *DAYS[3:5])
+    bars.loc[rows, PRICES] *= 0.7
+    bars.loc[rows, "volume"] = np.rint(bars.loc[rows, "volume"] / 0.7)
+    assert named(report_of(bars), "price_units") == [("B", DAYS[3], DAYS[4])]
+
+
+def test_i08_a_bar_that_touches_neither_neighbour_is_an_outlier_also_with_much_volume(sound: pd.DataFrame) -> None:
+    """It is 3 % away, with five times the volume; one beside ticks without a bar may be a move and its return."""
+    bars = sound.copy()
+    day = bars.index[of(bars, "A", DAYS[2])]
+    bars.loc[day[200], PRICES] *= 1.03
+    bars.loc[day[200], "volume"] *= 5
+    report = report_of(bars)
+    assert faults(report) == {"outlier": 1}
+    assert report.listed["outlier"][0].stamp == str(bars["datetime"][day[200]])
+    assert faults(report_of(bars.drop(index=day[[199, 201]]))) == {}
 
 
 def test_i08_a_news_bar_beside_bars_of_its_prices_is_no_outlier(sound: pd.DataFrame) -> None:
@@ -432,6 +529,19 @@ def test_missing_bars_are_told_where_a_name_usually_has_all(sound: pd.DataFrame)
 def test_the_synthetic_market_is_sound() -> None:
     settings = SyntheticSettings(instruments=8, days=20)
     assert faults(report_of(synthetic_bars(settings), settings.calendar)) == {}
+
+
+def test_the_page_lists_every_kind_by_its_severity() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    table = page.partition("| kind | reported when | what to do |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    cells = [line.split("|")[1:3] for line in table]
+    notes = [names for kind, names in cells if kind.strip().startswith("notes")]
+    listed = {
+        "fault": [name for kind, _ in cells for name in re.findall(r"`(\w+)`", kind)],
+        "note": [name for names in notes for name in re.findall(r"`(\w+)`", names)],
+    }
+    for severity, names in listed.items():
+        assert sorted(names) == sorted(name for name, kind in KINDS.items() if kind.severity == severity)
 
 
 def test_a_panel_in_parts_names_the_same(sound: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
