@@ -64,8 +64,11 @@ def temporary_folder(parent: str | os.PathLike[str], stem: str) -> Iterator[Path
     """
     sweep(parent)
     folder = Path(parent) / f".{stem}.{secrets.token_hex(4)}{_NEW}"
-    folder.mkdir(mode=0o700, parents=True)
-    handle = _held(folder, os.O_RDONLY)
+    handle = None
+    while handle is None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another has swept it before it was held
+            handle = _held(folder, os.O_RDONLY)
     try:
         yield folder
     finally:
@@ -222,13 +225,21 @@ def as_json(value: Any) -> str:
     return json.dumps(value, default=_plain)
 
 
-def write_json(target: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, atomically.
+def strict_json(value: Any) -> str:
+    """Return a value as indented JSON that every reader takes.
 
     As `as_json`, but NaN becomes null and an infinity the text ``"Infinity"`` or ``"-Infinity"``, which `float` reads.
     """
     plain = json.loads(as_json(value), parse_constant=lambda name: None if name == "NaN" else name)
-    write_text(target, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+    return json.dumps(plain, indent=2, allow_nan=False)
+
+
+def write_json(target: str | os.PathLike[str], value: Any) -> None:
+    """Write `value` as indented JSON, atomically.
+
+    As `strict_json`.
+    """
+    write_text(target, strict_json(value) + "\n")
 
 
 def _plain(value: Any) -> Any:

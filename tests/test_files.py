@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlwb import files
 from rlwb.files import atomic_path, is_temporary, put_in_place, sweep, temporary_folder, write_json, write_text
 
 
@@ -157,3 +158,20 @@ def test_k11_a_folder_is_the_old_or_the_new_one_whenever_its_writer_is_killed(tm
     sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["panel"]
     assert [path.name for path in target.iterdir()] == ["new" if moment == "after" else "old"]
+
+
+def test_a_new_folder_that_another_sweeps_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, swept = files._held, []
+
+    def late(path: Path, *given: int) -> int:
+        if not swept:
+            swept.append(path)
+            sweep(tmp_path)
+        return held(path, *given)
+
+    monkeypatch.setattr(files, "_held", late)
+    with temporary_folder(tmp_path, "panel") as folder:
+        assert swept == [folder]
+        assert folder.is_dir()

@@ -185,7 +185,7 @@ def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
         if left is None or one.kind not in ("checkpoint", "last", "unattainable"):
             continue
         steps = int(np.argmax(left <= ZERO_SHARE)) or len(left) - 1
-        traded = ", ".join(f"{100 * share:.0f} %" for share in -np.diff(left[: steps + 1]))
+        traded = ", ".join(f"{100 * share:z.0f} %" for share in -np.diff(left[: steps + 1]))
         penalty = mean(one.values("reward/penalty"))
         paid = "" if math.isnan(penalty) else f"; the reward's penalty for that is {penalty:z.2f} an order"
         same.setdefault(f"whatever it sees, its steps trade {traded} of an order{paid}", []).append(title)

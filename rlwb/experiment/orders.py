@@ -70,7 +70,7 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     }
     write_json(run.orders / "data.json", found)
     fingerprint = {"market": bench.sessions.fingerprint}
-    update_manifest(run, data=fingerprint, bars=report.as_dict(), rules=config.execution.rules.describe())
+    update_manifest(run, data=fingerprint, bars=report.as_dict())
 
 
 def _judged_orders(

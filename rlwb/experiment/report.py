@@ -19,7 +19,7 @@ from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
-from rlwb.experiment.run import Manifest, RunDirectory
+from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
@@ -337,7 +337,7 @@ def write_report(run: RunDirectory) -> Path:
     from rlwb.evaluation.page import encoded, render
 
     config, rules = run.config, run.config.execution.rules
-    manifest = _json(run.path / "manifest.json", Manifest) or {}
+    manifest = run.manifest
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)

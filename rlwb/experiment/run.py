@@ -243,6 +243,12 @@ class RunDirectory:
         return read_json(self.path / "status.json", Status)
 
     @property
+    def manifest(self) -> dict[str, Any]:
+        """The contents of manifest.json; an empty mapping where there is none yet."""
+        path = self.path / "manifest.json"
+        return read_json(path, Manifest) if path.exists() else {}
+
+    @property
     def state(self) -> str:
         """``created``, ``running``, ``finished``, ``failed`` or ``interrupted``.
 
@@ -404,15 +410,10 @@ def now() -> str:
 
 def begin_manifest(run: RunDirectory, command: Sequence[str]) -> None:
     """Write the manifest at the start of a run, or note in it that the run is taken up again."""
-    config, path = run.config, run.path / "manifest.json"
+    config, known = run.config, run.manifest
     made = {"command": list(command), **_made_with(), "code": [one.describe() for one in own_code(config).values()]}
-    if path.exists():
-        resumed = [*read_json(path, Manifest).get("resumed", ()), {"at": now(), **made}]
-        update_manifest(run, resumed=resumed, ended=None, status="running")
-        return
-    seeds = {"seed": config.seed, "market.seed": config.market.settings.get("seed")}
-    times = {"started": now(), "ended": None, "status": "running"}
-    write_json(path, {**made, "seeds": seeds, "threads": config.threads, "data": {}, **times})
+    began = {"resumed": [*known.get("resumed", ()), {"at": now(), **made}]} if known else {**made, "started": now()}
+    update_manifest(run, data=known.get("data", {}), **began, **settings_told(config), ended=None, status="running")
 
 
 def end_manifest(run: RunDirectory, status: str) -> None:
@@ -422,8 +423,13 @@ def end_manifest(run: RunDirectory, status: str) -> None:
 
 def update_manifest(run: RunDirectory, **values: Any) -> None:
     """Replace values of the manifest; one is begun for a run that has none."""
-    path = run.path / "manifest.json"
-    write_json(path, {**(read_json(path, Manifest) if path.exists() else _made_with()), **values})
+    write_json(run.path / "manifest.json", {**(run.manifest or _made_with()), **values})
+
+
+def settings_told(config: RunConfig) -> dict[str, Any]:
+    """Return those settings that the manifest tells, of the last stage that was done: seeds, threads and rules."""
+    seeds = {"seed": config.seed, "market.seed": config.market.settings.get("seed")}
+    return {"seeds": seeds, "threads": config.threads, "rules": config.execution.rules.describe()}
 
 
 def _made_with() -> dict[str, Any]:

@@ -20,10 +20,9 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described, require_trust
-from rlwb.experiment.run import Manifest, RunDirectory, begin_manifest, end_manifest, now, update_manifest
+from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, settings_told, update_manifest
 from rlwb.files import as_json, files_below
 from rlwb.market.load import source_files
-from rlwb.reading import read_json
 
 Work = Callable[[RunDirectory, RunConfig], None]
 
@@ -156,8 +155,7 @@ def lost_of(stage: Stage, run: RunDirectory) -> list[str]:
 
 def _made_by(stage: Stage, run: RunDirectory) -> dict[str, str]:
     """Return file to hash of what the stage left, as the manifest has it."""
-    path = run.path / "manifest.json"
-    known: dict[str, str] = read_json(path, Manifest).get("files", {}) if path.exists() else {}
+    known = run.manifest.get("files", {})
     return {name: content for name, content in known.items() if name.partition("/")[0] in stage.outputs}
 
 
@@ -253,18 +251,17 @@ def run_stage(
         missing = [output for output in stage.outputs if not (run.path / output).exists()]
         if missing:
             raise RuntimeError(f"stage {stage.name} ended without making {', '.join(missing)}")
-        _note_hashes(stage, run)
+        _note_made(stage, run, config)
         seconds = round(time.monotonic() - clock, 1)
         run.update_stage(stage.name, {"state": "finished", "ended": now(), "seconds": seconds})
         return "done"
 
 
-def _note_hashes(stage: Stage, run: RunDirectory) -> None:
-    """Write into the manifest the hash of every file that the stage left."""
-    path = run.path / "manifest.json"
-    known = read_json(path, Manifest).get("files", {}) if path.exists() else {}
+def _note_made(stage: Stage, run: RunDirectory, config: RunConfig) -> None:
+    """Write into the manifest the hash of every file that the stage left, and by which seeds and rules."""
+    known = run.manifest.get("files", {})
     others = {name: one for name, one in known.items() if name.partition("/")[0] not in stage.outputs}
-    update_manifest(run, files={**others, **file_hashes(run, stage.outputs)})
+    update_manifest(run, files={**others, **file_hashes(run, stage.outputs)}, **settings_told(config))
 
 
 def _require_earlier(stage: Stage, run: RunDirectory, config: RunConfig) -> None:

@@ -21,7 +21,7 @@ from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.rolling import pool, windows_of
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, file_hashes, settings_of
-from rlwb.files import as_json
+from rlwb.files import strict_json
 from rlwb.reading import read_json
 
 ROUNDING = 1e-9
@@ -109,7 +109,7 @@ def launch_verification(
                 echo(line)
     agrees = not any(one.disagreements for one in verified)
     if as_json_text:
-        echo(json.dumps({"agrees": agrees, "runs": json.loads(as_json(verified))}, indent=2))
+        echo(strict_json({"agrees": agrees, "runs": verified}))
     return agrees
 
 

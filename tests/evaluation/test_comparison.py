@@ -104,6 +104,8 @@ def test_k25_a_learner_that_trades_by_a_fixed_schedule_is_named_with_its_penalty
     assert "fixed schedule (Mine)" in notes
     assert "100 % of an order" in notes
     assert "-20.00 an order" in notes
+    late = replace(hasty, inventory=np.tile([1.0, 1.0, 0.0], (4, 1)))
+    assert "trade 0 %, 100 % of an order" in " ".join(comparison({"mine": late}).notes)
     assert "TWAP" not in notes.split("fixed schedule")[1].split(".")[0], "a baseline is known to be one"
 
     even = replace(hasty, inventory=np.tile([1.0, 0.5, 0.0], (4, 1)))

@@ -296,6 +296,10 @@ def test_the_manifest_says_what_made_it(tmp_path: Path) -> None:
     assert manifest["started"] <= manifest["ended"]
     assert manifest["status"] == "finished"
     assert [again["command"][-1] for again in manifest["resumed"]] == ["--resume"]
+    run.save_config(config(seed=8, execution__rules__commission_bps=1))
+    begin_manifest(run, ["rlwb", "run", "--resume"])
+    assert run.manifest["seeds"]["seed"] == 8, "of the settings that the run has by now"
+    assert "commission_bps 1" in run.manifest["rules"]
 
 
 def test_the_commit_of_another_repository_is_not_ours(tmp_path: Path) -> None:
