@@ -165,12 +165,12 @@ def from_qlib(
     policy: PPO | DQN
     if actor.endswith("model."):
         q_network = QNetwork(trunk, actions)
-        q_network.head.load_state_dict(head)
+        _fill(q_network.head, head, name)
         policy = DQN(q_network, seed=seed)
     else:
         network = ActorCritic(trunk, actions)
-        network.actor.load_state_dict(head)
-        network.critic.load_state_dict(_critic(weights, actor, name))
+        _fill(network.actor, head, name)
+        _fill(network.critic, _critic(weights, actor, name), name)
         policy = PPO(network, seed=seed)
     return QlibPolicy(policy, np.asarray(values, dtype=np.float64))
 
@@ -262,7 +262,7 @@ def _policy_weights(state: Mapping[str, Any]) -> Mapping[str, torch.Tensor]:
     for part in ("vessel", "policy", "state_dict"):
         if isinstance(state.get(part), Mapping):
             state = state[part]
-    return {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
+    return {key: value for key, value in state.items() if isinstance(key, str) and isinstance(value, torch.Tensor)}
 
 
 def _actor(weights: Mapping[str, torch.Tensor], name: str) -> tuple[str, dict[str, torch.Tensor]]:
@@ -296,24 +296,36 @@ def _critic(weights: Mapping[str, torch.Tensor], actor: str, name: str) -> dict[
 def _trunk(weights: Mapping[str, torch.Tensor], prefix: str, name: str) -> QlibRecurrent:
     """Return the network with its weights."""
     own = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
-    hidden = own["raw_rnn.weight_hh_l0"].shape[1]
-    gates = len(own["raw_rnn.weight_hh_l0"]) // hidden
+    try:
+        gates, hidden = own["raw_rnn.weight_hh_l0"].shape
+        gates //= hidden
+        channels, output = own["raw_fc.0.weight"].shape[1], len(own["fc.2.weight"])
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise CheckpointError(f"{name} holds another network than Qlib's Recurrent ({error}).") from error
     if gates != 3 or any(key.endswith("_l1") for key in own):
         kind = {1: "rnn", 3: "gru", 4: "lstm"}.get(gates, "other")
         layers = 1 + max(int(key.rpartition("_l")[2]) for key in own if key.startswith("raw_rnn.weight_ih_l"))
         raise CheckpointError(
             f"{name} was trained with rnn_type {kind} and {layers} layer(s); rlwb has that network with one GRU layer."
         )
-    try:
-        trunk = QlibRecurrent(own["raw_fc.0.weight"].shape[1], hidden, len(own["fc.2.weight"]))
-        trunk.load_state_dict({key: own[_source(key)] for key in trunk.state_dict()})
-    except (KeyError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise CheckpointError(f"{name} holds another network than Qlib's Recurrent ({reason}).") from error
-    left = {key for key in own if not key.startswith("prev_rnn.")} - {_source(key) for key in trunk.state_dict()}
+    trunk = QlibRecurrent(channels, hidden, output)
+    sources = {key: _source(key) for key in trunk.state_dict()}
+    if lacking := sorted(set(sources.values()) - set(own)):
+        raise CheckpointError(f"{name} holds another network than Qlib's Recurrent: {lacking[0]} is missing.")
+    _fill(trunk, {key: own[source] for key, source in sources.items()}, name)
+    left = {key for key in own if not key.startswith("prev_rnn.")} - set(sources.values())
     if left:
         raise CheckpointError(f"{name} holds another network than Qlib's Recurrent: it also has {sorted(left)[0]}.")
     return trunk
+
+
+def _fill(layers: nn.Module, weights: Mapping[str, torch.Tensor], name: str) -> None:
+    """Load weights into layers, which must be of their shapes."""
+    try:
+        layers.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise CheckpointError(f"{name} holds another network than Qlib's Recurrent ({reason}).") from error
 
 
 def _source(key: str) -> str:
