@@ -254,8 +254,8 @@ def _match_ids(a: _Side, b: _Side) -> tuple[_Side, list[Cause]]:
         by_key = pd.Series(every, [_plain_id(name) for name in every], dtype=object)
         by_key = by_key[~by_key.index.duplicated(keep=False)]
         keys.append(by_key[~by_key.isin(shared)])
-    alike = keys[0].index.intersection(keys[1].index)
-    if not len(alike):
+    alike = [key for key in keys[0].index.intersection(keys[1].index) if _may_be_one(keys[0][key], keys[1][key])]
+    if not alike:
         return b, []
     theirs = dict(zip(keys[1][alike], keys[0][alike], strict=True))
     pairs = _some([f"{mine} and {other}" for other, mine in theirs.items()])
@@ -273,9 +273,18 @@ def _match_ids(a: _Side, b: _Side) -> tuple[_Side, list[Cause]]:
 
 
 def _plain_id(name: str) -> str:
-    """Return what stays of an id without case, market and marks: its number, or what stands before a point."""
-    digits = re.findall(r"\d{4,}", name)
-    return digits[0] if len(digits) == 1 else re.sub(r"\W", "", name.partition(".")[0]).upper()
+    """Return what stays of an id without case, market and marks: its number, or what stands before a point.
+
+    Four digits behind letters are a year, as in ESH2024.
+    """
+    numbers = re.findall(r"\d{5,}|\b\d{4}\b", name)
+    return numbers[0] if len(numbers) == 1 else re.sub(r"\W", "", name.partition(".")[0]).upper()
+
+
+def _may_be_one(name: str, other: str) -> bool:
+    """Tell whether two ids of one plain id are not of two classes of shares, BRK.A and BRK.B."""
+    ends = [re.search(r"\W(\w)$", one.upper()) for one in (name, other)]
+    return not all(ends) or len({end[1] for end in ends if end}) == 1
 
 
 def _returns(one: _Side) -> np.ndarray:

@@ -222,6 +222,14 @@ def test_ids_that_may_be_two_instruments_stay_apart(tmp_path: Path) -> None:
     assert found.instruments == (("000001.SZ",), ("000001",))
 
 
+@pytest.mark.parametrize(("one", "other"), [("BRK.A", "BRK.B"), ("ESH2024", "ESM2024"), ("A240119C5", "A240216C5")])
+def test_classes_of_shares_and_months_of_futures_are_two_instruments(one: str, other: str, tmp_path: Path) -> None:
+    a, b = (A.assign(instrument=A["instrument"].replace({"CCC": name})) for name in (one, other))
+    found = compare(tmp_path, b, a)
+    assert found.instruments == ((one,), (other,))
+    assert not found.causes
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(("price", "differs"), [(0.0, "different"), (np.inf, "only_a")])
 def test_prices_that_are_none_differ_without_a_warning(price: float, differs: str, tmp_path: Path) -> None:
