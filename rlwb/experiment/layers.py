@@ -297,7 +297,11 @@ def _sentence(
 ) -> str:
     """Turn pydantic's findings on one parameter, `inside` a parameter with an origin, into a sentence to act on."""
     detail = details[0]
-    origin = next((one for at, one in reversed(list(origins.items())) if f"{at}.".startswith(f"{inside}.")), "defaults")
+
+    def concerned(at: str) -> bool:  # a finding on the whole tree names the parameters that do not fit together
+        return f"{at}.".startswith(f"{inside}.") if inside else at in reason(details)
+
+    origin = next((one for at, one in reversed(list(origins.items())) if concerned(at)), "defaults")
     if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{origin}: there is no parameter {name}; {_guess(name, defaults.model_dump())}"
     if detail["type"] == "value_error":

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError
+from rlwb.values import shown
 
 DAY_SECONDS = 86_400
 #: Dates beyond all that nanoseconds reach.
@@ -160,7 +161,9 @@ class Calendar:
     def preset(cls, name: str, **settings: Any) -> Calendar:
         """Return the calendar of a market: ``"cn"``, ``"us"``, ``"in"`` or ``"crypto"``; `settings` override it."""
         if name not in PRESETS:
-            raise ConfigError(f"there is no calendar {name!r}; choose one of {', '.join(PRESETS)} or state segments.")
+            raise ConfigError(
+                f"there is no calendar {shown(name)}; choose one of {', '.join(PRESETS)} or state segments."
+            )
         return cls(**{**PRESETS[name], **settings})
 
     @classmethod

@@ -18,7 +18,7 @@ from rlwb.market.catalogue import BUILT_IN, Block, Feature
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
 from rlwb.market.sessions import Sessions
-from rlwb.values import suggestion
+from rlwb.values import shown, suggestion
 
 _INSTRUMENTS, _DAYS = 2, 7
 _TRIALS = 12
@@ -85,7 +85,7 @@ def check_name(name: str) -> None:
     if name in _FEATURES or ":" in str(name) or name in parts.names("feature"):
         return
     hint = suggestion(str(name), _FEATURES)
-    raise ConfigError(f"there is no feature {name!r}; {hint} Your own is file.py:Name or package.module:Name.")
+    raise ConfigError(f"there is no feature {shown(name)}; {hint} Your own is file.py:Name or package.module:Name.")
 
 
 def find_feature(name: str) -> Feature:

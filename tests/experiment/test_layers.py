@@ -218,6 +218,8 @@ for _ in range(30):
         ({"train": {(1, 2): 1}}, r"train is a mapping with the name \(1, 2\)"),
         ({"market": {"name": ["a"]}}, r"market.name is \['a'\]; text is needed"),
         ({"reward": ["x" * 1000]}, "…; write a name"),
+        ({"features.columns": ["a" * 5000]}, "there is no feature 'aaa"),
+        ({"algorithm.decay_updates": 0, "train.iterations": 40}, "algorithm.decay_updates is 0"),
         ({"execution": {"rules": "x"}}, "execution.preset is 'x'; it must be"),
         ({"execution.rules": "cn", "execution.preset": "us"}, "execution.rules and execution.preset name two"),
     ],
