@@ -16,7 +16,7 @@ from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
 from rlwb.experiment.report import OrderAudit, audit_order
-from rlwb.experiment.rolling import walk
+from rlwb.experiment.rolling import walk, windows_of
 from rlwb.experiment.run import (
     RunDirectory,
     asked_words,
@@ -240,8 +240,11 @@ def _refuse_others(folder: Path, configs: Mapping[str, RunConfig]) -> None:
     if left := [name for name in runs if name not in configs]:
         raise ConfigError(f"the comparison in {folder} has {', '.join(left)} too; {own}.")
     for name, run in runs.items():
+        walked = run.config if windows_of(run) and run.state != "failed" else None  # its windows have the stages
         for stage in _WORK:
             known = run.stage(stage.name)
+            if walked is not None:
+                known = {"state": run.state, "settings": settings_of_stage(stage, walked)}
             if known.get("state", "failed") == "failed":  # what failed may be corrected
                 continue
             if changes := differences(known["settings"], settings_of_stage(stage, configs[name])):

@@ -139,6 +139,8 @@ def test_k06_methods_are_compared_over_windows(tmp_path: Path) -> None:
     table = compare(tmp_path, configs, echo=lambda line: None)
     assert table.frame["policy"].tolist()[-2:] == ["ppo", "mlp"]
     assert table.frame["orders"].nunique() == 1
+    with pytest.raises(ConfigError, match=r"ppo in .* other settings \(.*seed 0 there, 1 now"):
+        compare(tmp_path, {**configs, "ppo": tiny(**WALK, seed=1)}, echo=lambda line: None)
     with pytest.raises(CheckpointError, match="is a run over windows"):
         audit_method(tmp_path, "ppo", "x")
 
