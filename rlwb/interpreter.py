@@ -103,6 +103,12 @@ def row_of(batch: Any, row: int, space: gym.Space[Any]) -> Any:
     return np.asarray(value) if isinstance(space, gym.spaces.Box) else value
 
 
+def as_width_of(space: gym.Space[Any], values: Any) -> Any:
+    """Return floats in the width of a box of floats, so that an action is judged by its value alone."""
+    is_float = isinstance(space, gym.spaces.Box) and np.asarray(values).dtype.kind == space.dtype.kind == "f"
+    return np.asarray(values, dtype=space.dtype) if is_float else values
+
+
 def check_rows_in_space(space: gym.Space[Any], values: np.ndarray, name: str) -> None:
     """Raise `InterpreterError` naming the first row of N values, of shape ``(N, ...)``, that is not in `space`."""
     if isinstance(space, gym.spaces.Box):

@@ -108,7 +108,7 @@ def test_k03_a_run_goes_to_its_end_when_its_reader_has_gone(tmp_path: Path, resu
     for words in [(), ("--resume",)][: 1 + resumed]:
         with command(notebooks, "run", "--run-dir", str(run.path), *words) as process:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("run: ")
+            assert process.stdout.readline()[9:].startswith("run: ")
             process.stdout.close()
         assert process.returncode == 0
         assert run.state == "finished"

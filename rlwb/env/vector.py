@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_rows_in_space
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, as_width_of, check_rows_in_space
 from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator, State
@@ -167,7 +167,8 @@ class NativeVectorEnv(FiniteVectorEnv):
     def step(self, action: np.ndarray) -> tuple[StepResult, Active]:
         rows, acts = self._rows, self.action_interpreter
         actions = check_actions(action, len(rows))
-        check_rows_in_space(self._action_space, actions, f"the actions given to {type(acts).__name__}")
+        of_width = as_width_of(self._action_space, actions)
+        check_rows_in_space(self._action_space, of_width, f"the actions given to {type(acts).__name__}")
         amounts = acts.interpret(self.state.known, actions)
         self.state = self.simulator.step(self.state, amounts)
         outcome, done = self.state.outcome, self.state.done

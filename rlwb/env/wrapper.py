@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from rlwb.env.data_queue import DataQueue, Dataset, stream
 from rlwb.errors import ConfigError, DataError, InterpreterError, RlwbError
-from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
+from rlwb.interpreter import ActionInterpreter, StateInterpreter, as_width_of, check_in_space, row_of
 from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
 from rlwb.simulator import Episode, Simulator, State
 
@@ -126,7 +126,8 @@ class EnvWrapper(gym.Env[Any, Any]):
             raise ConfigError(
                 f"No episode is running; the last, of {status.initial_state}, has ended: call reset first."
             )
-        check_in_space(self.action_space, action, f"the action given to {type(self.action_interpreter).__name__}")
+        of_width = as_width_of(self.action_space, action)
+        check_in_space(self.action_space, of_width, f"the action given to {type(self.action_interpreter).__name__}")
         amount = self.action_interpreter.interpret(self.state.known, np.asarray(action)[None])
         status.action_history.append(action)
         status.cur_step += 1

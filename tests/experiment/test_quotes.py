@@ -82,7 +82,7 @@ def test_the_report_says_what_the_spread_takes(run: RunDirectory) -> None:
     assert gap.index.tolist() == ["simple rules", "spread", "all together"]
     assert gap.loc["spread", "difference"] < -HALF / 2
     head = pd.read_csv(run.backtest / "headline.csv").set_index("policy")
-    assert head.loc["TWAP", "pa_net"] == pytest.approx(-HALF, abs=0.01)
+    assert head.loc["twap", "pa_net"] == pytest.approx(-HALF, abs=0.01)
     page = write_report(run).read_text()
     assert "buys at the ask, sells at the bid" in page
     assert "costs: the quoted half spread" in page

@@ -106,5 +106,5 @@ def test_features_by_robust_scaling_come_from_the_training_part() -> None:
     assert features.normaliser.mean[0] == pytest.approx(np.nanmedian(raw), rel=1e-12)
     again = MarketFeatures.build(market, FeatureSettings(("returns",)), normaliser=features.normaliser)
     np.testing.assert_array_equal(again.today, features.today)
-    with pytest.raises(ConfigError, match="scaling is 'quantile'; write 'standard' or 'robust'"):
+    with pytest.raises(ConfigError, match="scaling is 'quantile'; write 'standard', 'robust' or 'qlib'"):
         FeatureSettings(scaling="quantile")  # type: ignore[arg-type]

@@ -117,24 +117,34 @@ def test_a_stage_without_the_one_before_names_its_notebook(tmp_path: Path) -> No
     with pytest.raises(PapermillExecutionError) as caught:
         by_hand(NOTEBOOKS / "03_backtest.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "run"))
     assert caught.value.ename == "ConfigError"
-    assert caught.value.evalue == (
-        "backtest cannot start: stage orders is not done; run orders first (01_orders.ipynb)."
-    )
+    assert "holds no run" in caught.value.evalue
+    assert "run 01_orders.ipynb there first" in caught.value.evalue
+
+
+TORN = """
+from rlwb.errors import DataError
+from rlwb.execution import Baseline
+
+
+class Torn(Baseline):
+    def act(self, known, noise=None):
+        raise DataError("the tape is torn; mend it.")
+"""
 
 
 def test_g05_a_failing_cell_of_a_shipped_notebook(tmp_path: Path) -> None:
-    """A fault in the data's rules fails the run, says where and how to go on; going on finishes it."""
-    path = tmp_path / "run"
-    _, err = finish(command(path, split__valid=0.001), 2)
-    assert err.startswith("rlwb: ")
-    assert "a part holds no orders" in err
+    """A fault that only work shows fails the run, says where and how to go on."""
+    path, own = tmp_path / "run", tmp_path / "mine.py"
+    own.write_text(TORN)
+    _, err = finish(command(path, baselines=["twap", f"{own}:Torn"]), 2)
+    assert err.startswith("rlwb: the tape is torn")
     run = RunDirectory(path)
     assert run.state == "failed"
     failure = run.status["failure"]
-    assert failure["stage"] == "orders"
-    assert failure["notebook"] == "notebooks/01_orders.ipynb"
+    assert failure["stage"] == "backtest"
+    assert failure["notebook"] == "notebooks/03_backtest.ipynb"
     assert failure["resume"].startswith("Go on with: rlwb run --resume")
-    executed = nbformat.read(run.notebooks / "01_orders.ipynb", as_version=4)
+    executed = nbformat.read(run.notebooks / "03_backtest.ipynb", as_version=4)
     kinds = [output.output_type for cell in executed.cells for output in cell.get("outputs", ())]
     assert "error" in kinds
 

@@ -61,7 +61,9 @@ class Trends:
 
     @cached_property
     def orders(self) -> OrderBatch:
-        recipe = OrderSettings(log_std=0.0, directions=("SELL",), end_time="09:36")
+        recipe = OrderSettings(
+            log_std=0.0, directions=("SELL",), end_time="09:36", volume_days=0
+        )  # orders on day 1 too
         return self.simulator.align(generate_orders(self.simulator.engine.sessions, recipe))
 
     @property

@@ -282,7 +282,7 @@ def test_k34_a_disk_that_is_too_small_is_told_before_training(
 def test_k34_a_disk_that_is_nearly_too_small_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fit(tmp_path / "one", 1)
+    fit(tmp_path / "one", 2)
     size = (tmp_path / "one" / "0001.pt").stat().st_size
     disk(monkeypatch, 3 * size)
     fit(tmp_path / "two", 2)

@@ -211,7 +211,7 @@ def run(folder: Path, iterations: int, resume_from: int | None = None, **trainer
     return vessel, stopper, t
 
 
-@pytest.mark.parametrize(("kind", "half"), [("native", 5), ("dummy", 1)])
+@pytest.mark.parametrize(("kind", "half"), [("native", 5), ("dummy", 2)])
 def test_e01_half_of_the_iterations_a_kill_and_the_rest_equal_all_in_one_go(
     tmp_path: Path, kind: str, half: int
 ) -> None:
