@@ -56,7 +56,8 @@ def order_table(
     ----------
     orders
         `Order` values, or a table with at least instrument, direction and amount, and a date or a start with a date.
-        Start and end may be times ("10:30"), stamps, or absent. Stamps with a zone are converted to the calendar's.
+        Start and end (also start_time and end_time) may be times ("10:30"), stamps, or absent. Stamps with a zone are
+        converted to the calendar's.
         Qlib's ``order_type`` (0 sells, 1 buys) and ``datetime`` stand for direction and date, its index for columns.
     calendar
         The clock that times are read on.
@@ -167,6 +168,8 @@ def _read_table(
     """Return the canonical columns of a table of people's own; ids may be empty."""
     frame = _levels_as_columns(table).rename(columns=lambda name: str(name).strip().lower())
     frame, codes = _of_qlib(frame, codes)
+    # the names of the settings of generated orders, and of Qlib's Order
+    frame = frame.rename(columns={f"{name}_time": name for name in ("start", "end") if name not in frame})
     doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
     if doubled:
         raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -233,6 +235,24 @@ def test_l05_qlibs_orders_are_read_as_they_are(form: str, tmp_path: Path) -> Non
     assert found["direction"].tolist() == ["SELL", "BUY", "BUY"]
     assert found["amount"].tolist() == [100.0, 250.5, 30.0]
     assert found["date"].tolist() == list(pd.to_datetime(["2024-03-01", "2024-03-01", "2024-03-04"]))
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC", timezone(timedelta(hours=-5))])
+def test_l05_dates_with_a_zone_are_read_from_a_pickle(zone: Any, tmp_path: Path) -> None:
+    """Noon of 1 March in New York is a stamp of that date in every zone here."""
+    noon = pd.to_datetime(["2024-03-01 12:00"]).tz_localize("America/New_York").tz_convert(zone)
+    orders = pd.DataFrame({"instrument": ["A"], "amount": [5.0], "order_type": [0], "start": noon})
+    orders.to_pickle(tmp_path / "train.pkl")
+    found = read_orders(tmp_path / "train.pkl", US, trust_pickle=True)
+    assert found["date"].tolist() == [pd.Timestamp("2024-03-01")]
+    assert found["start"].tolist() == [pd.Timestamp("2024-03-01 12:00")]
+
+
+def test_k28_a_window_by_the_names_of_the_settings_is_not_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("instrument,date,direction,amount,start_time,end_time\nA,2024-03-01,BUY,5,10:00,11:00\n")
+    (found,) = read_orders(path, US)[["start", "end"]].to_numpy().tolist()
+    assert [str(pd.Timestamp(one).time()) for one in found] == ["10:00:00", "11:00:00"]
 
 
 def test_l05_a_pickle_is_read_only_if_trusted_and_holds_nothing_else(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ _ALLOWED = """
     pandas._libs.tslibs.offsets:Minute pandas._libs.tslibs.offsets:Second pandas._libs.tslibs.offsets:Hour
     pandas._libs.tslibs.offsets:Day pandas.tseries.offsets:Minute pandas.tseries.offsets:Second
     pandas.tseries.offsets:Hour pandas.tseries.offsets:Day
+    pandas.core.dtypes.dtypes:DatetimeTZDtype pytz:_p pytz:_UTC datetime:timezone
 """
 
 
