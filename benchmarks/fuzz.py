@@ -1,4 +1,4 @@
-"""Feed every reader with damaged and odd inputs, drawn by hypothesis; writes ``results/fuzz.json``.
+"""Feed readers, configurations and runs with damaged and odd inputs, drawn by hypothesis; writes ``results/fuzz.json``.
 
 An input is answered with the bars that a slow plain reading of it has, or refused with a `DataError` of one sentence
 that names the file, within 10 s and a stated memory. Anything else is unexpected: hypothesis makes the input as small

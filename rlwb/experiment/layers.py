@@ -108,7 +108,8 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():
-        if max(map(len, str(dotted).split("."))) > _LONGEST_NAME:
+        lengths = [len(part) for part in str(dotted).split(".")]
+        if not all(lengths) or max(lengths) > _LONGEST_NAME:
             raise ConfigError(f"{layer.origin}: {shown(dotted)} cannot be a parameter's name.")
         _check_plain(value, layer.origin, str(dotted), str(dotted).count("."))
         for part in reversed(str(dotted).split(".")):

@@ -213,6 +213,8 @@ for _ in range(30):
         ({".".join("a" * 5000): 1}, "cannot be a parameter's name"),
         ({".".join("a" * 50): 1}, "more than 20 levels deep"),
         ({"": 1}, "'' cannot be a parameter's name"),
+        ({"...a": None}, "'...a' cannot be a parameter's name"),
+        ({"train..iterations": 3}, "'train..iterations' cannot be a parameter's name"),
         ({"train": {"a\nb": 1}}, r"'train.a\\nb' cannot be a parameter's name"),
         ({"train": {"x" * 1000: 1}}, "train is a mapping with the name 'xxx"),
         ({"train": {(1, 2): 1}}, r"train is a mapping with the name \(1, 2\)"),
