@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from rlwb.errors import ConfigError, DataError
+from rlwb.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlwb.market import Calendar
@@ -122,20 +122,12 @@ def import_(
     from rlwb.files import write_json
     from rlwb.market import import_bars
     from rlwb.market.dataset.importing import bar_progress
-    from rlwb.market.load import fitness_of
 
     with bar_progress(bar=is_attended(), echo=typer.echo) as progress:
         done = import_bars(sources, out, on_conflict=on_conflict, progress=progress, **reading)
     typer.echo(done.as_text())
-    fitness = None
-    if done.rows:
-        try:
-            fitness = fitness_of(out)
-            typer.echo(fitness.as_text())
-        except DataError as error:
-            typer.echo(f"a run would refuse these bars: {error}")
     if json is not None:
-        write_json(json, {**done.as_dict(), "fitness": None if fitness is None else fitness.as_dict()})
+        write_json(json, done.as_dict())
 
 
 @app.command()

@@ -180,3 +180,14 @@ def test_k27_the_page_of_results_is_the_data_dictionary() -> None:
 
     page = (ROOT / "docs" / "results.md").read_text()
     assert page[page.index("## ") :] == as_markdown(), "write the output of `rlwb columns` there"
+
+
+def test_k28_a_user_finds_an_answer_to_each_of_twenty_questions() -> None:
+    rows = re.findall(r"^\| (.+?\?[^|]*) \| (.+) \|$", (ROOT / "docs" / "questions.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 20
+    assert all("`" in answer or "](" in answer or "notes" in answer for _, answer in rows)
+    asked = " ".join(question for question, _ in rows).lower()
+    for word in ("orders", "network", "actions", "gpu", "limit", "qlib", "crash", "dates", "column"):
+        assert word in asked
+    for page in ("orders.md", "parts.md", "actions.md", "gpu.md", "volume-limit.md"):
+        assert any(page in answer for _, answer in rows), page

@@ -108,12 +108,18 @@ def method_configs(
     for number, layer in enumerate(shared):
         for slot, given in layer.values.items():
             for key, value in given.items() if slot in SLOTS and isinstance(given, Mapping) else ():
-                reached = [fitted[number].values[slot] for fitted in fitting]
-                if not any(key in one and (key != "name" or one[key] == value) for one in reached):
+                fits = [
+                    key in (part := fitted[number].values[slot]) and (key != "name" or part[key] == value)
+                    for fitted in fitting
+                ]
+                # A file may be that of a run, whose parts the methods replace; words are meant for all methods.
+                needed = all if key == "name" and number >= len(layers) else any
+                if not needed(fits):
                     said = f"{slot}={value}" if key == "name" else f"{slot}.{key}"
+                    idle = [name for name, does in zip(methods, fits, strict=True) if not does]
                     raise ConfigError(
-                        f"{layer.origin}: {said} has no effect on any of {', '.join(methods)}; drop it or "
-                        "compare a method that uses it."
+                        f"{layer.origin}: {said} has no effect on {', '.join(idle)}; drop it or compare methods that "
+                        "use it."
                     )
     return configs
 

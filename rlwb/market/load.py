@@ -27,11 +27,10 @@ from rlwb.market.dataset.importing import imported
 from rlwb.market.dataset.state import BARS, STATE, is_dataset, read_state
 from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import Report
-from rlwb.market.fitness import Fitness
 from rlwb.market.readers.base import canonical
 from rlwb.market.readers.content import digest_of
 from rlwb.market.schema import COLUMNS
-from rlwb.market.sessions import Sessions, join_sessions, save_parts
+from rlwb.market.sessions import Sessions, save_parts
 from rlwb.market.source import Reading, Source, check_between, check_found, names_of, open_source, refuse_unused
 from rlwb.market.store import META, is_panel
 
@@ -165,17 +164,6 @@ def load_sessions(
                 report.add("cache_rebuilt", 1, str(directory))
                 shutil.rmtree(directory)
         return build(report, directory, settings=settings, source=str(source))
-
-
-def fitness_of(directory: str | os.PathLike[str]) -> Fitness:
-    """Return the fitness of a data set, under the defaults of a run; bars that it would refuse are a `DataError`."""
-    stored, report = Stored(Path(directory)), Report()
-    report.absorb(stored.told())
-    files = {one.number: one.name for one in stored.state.sources}
-    builder = PanelBuilder(stored.parts, stored.state.calendar, Building(), report, files)
-    builder.conclude(join_sessions([part.without_fields() for part in builder], report))
-    assert report.fitness is not None
-    return report.fitness
 
 
 def _is_stored(source: str | os.PathLike[str], reading: Reading) -> bool:

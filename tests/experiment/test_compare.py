@@ -157,7 +157,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
         read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
         found = {name.removesuffix("_count") for name in read(path) if not name.startswith("reward/")}
         assert found <= {*COLUMNS, *own}, path
-    assert "PPO, sparse reward" in (tmp_path / "comparison.html").read_text()
+    assert "PPO, sparse reward" in (tmp_path / "comparison.html").read_text(), "K29: a page"
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
     row = table.frame.set_index("policy").loc["ppo"]
     summary = pd.read_csv(tmp_path / "ppo" / "backtest" / "summary.csv").set_index("policy")
@@ -172,6 +172,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
 
     for name in ("ppo/checkpoint-0001", "ppo_sparse/last"):
         assert len(audit_method(tmp_path, name, order_id).ticks)
+    # K26: two learners have such a checkpoint.
     with pytest.raises(CheckpointError, match=r"of ppo, ppo_sparse.*ppo/checkpoint-0001"):
         audit_method(tmp_path, "checkpoint-0001", order_id)
 
@@ -331,12 +332,19 @@ def test_an_audit_without_a_comparison_is_refused(tmp_path: Path) -> None:
         audit_method(tmp_path, "ppo", "x")
 
 
-def test_k24_a_part_that_a_method_has_itself_is_refused_and_rows_say_which_parts_are_not_those_of_the_name() -> None:
-    with pytest.raises(ConfigError, match="algorithm=dqn has no effect on any of ppo"):
+def test_k24_a_part_that_a_method_has_itself_is_refused_and_rows_say_which_parts_are_not_those_of_the_name(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="algorithm=dqn has no effect on ppo"):
+        method_configs(parse_methods(["ppo", "dqn"]), None, own_of(algorithm="dqn"))
+    with pytest.raises(ConfigError, match="algorithm=dqn has no effect on ppo"):
         method_configs(parse_methods(["ppo"]), None, own_of(algorithm="dqn"))
-    with pytest.raises(ConfigError, match="network=mlp has no effect on any of ppo_attention"):
+    with pytest.raises(ConfigError, match="network=mlp has no effect on ppo_attention"):
         method_configs(parse_methods(["ppo_attention"]), None, own_of(network="mlp"))
-    configs = method_configs(parse_methods(["ppo", "ppo_sparse"]), None, said(reward="sparse"))
+    file = tmp_path / "run.yaml"
+    file.write_text("reward: sparse\nalgorithm: dqn\n")
+    configs = method_configs(parse_methods(["ppo", "ppo_sparse", "dqn"]), file, said())
+    configs.pop("dqn")
     assert {name: title(name, one) for name, one in configs.items()} == {
         "ppo": "PPO (reward sparse)",
         "ppo_sparse": "PPO, sparse reward",
