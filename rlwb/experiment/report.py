@@ -360,7 +360,7 @@ def write_report(run: RunDirectory) -> Path:
         gap=_file_cells(run.backtest / "gap.csv", _GAP),
         level=f"{100 * config.backtest.confidence:g}",
         groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
-        windows=_file_cells(run.backtest / "windows.csv", "window", _WINDOWS),
+        windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5]),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.

@@ -305,7 +305,11 @@ def _set_aside(
 
 def supersede(run: RunDirectory, stage: str, names: Iterable[str]) -> str:
     """Move files or folders of a run, by their names in it, to ``superseded/``; return in words where they are now."""
-    place = run.path / "superseded" / dt.datetime.now().strftime(f"%Y%m%d-%H%M%S-{stage}")
+    names, stamp = list(names), dt.datetime.now().strftime(f"%Y%m%d-%H%M%S-{stage}")
+    place, number = run.path / "superseded" / stamp, 1
+    while any((place / name).exists() for name in names):  # from within the same second
+        number += 1
+        place = place.with_name(f"{stamp}-{number}")
     for name in names:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (run.path / name).rename(place / name)

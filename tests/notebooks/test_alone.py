@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -143,7 +144,7 @@ def test_g05_a_failing_cell_of_a_shipped_notebook(tmp_path: Path) -> None:
     failure = run.status["failure"]
     assert failure["stage"] == "backtest"
     assert failure["notebook"] == "notebooks/03_backtest.ipynb"
-    assert failure["resume"].startswith("Go on with: rlwb run --resume")
+    assert re.match("Go on with: rlwb run .*--resume --run-dir", failure["resume"])
     executed = nbformat.read(run.notebooks / "03_backtest.ipynb", as_version=4)
     kinds = [output.output_type for cell in executed.cells for output in cell.get("outputs", ())]
     assert "error" in kinds

@@ -250,7 +250,7 @@ def test_an_import_without_a_single_stamp_adds_no_bars(tmp_path: Path) -> None:
     path = tmp_path / "A.parquet"
     pq.write_table(table(datetime=pa.nulls(2, pa.timestamp("us"))), path)
     done = import_bars([path], tmp_path / "made", calendar=Calendar.preset("us"))
-    assert (done.rows, done.bars, done.report.counts) == (2, 0, {"datetime_missing": 2})
+    assert (done.rows, done.bars, done.report.counts) == (2, 0, {"datetime_missing": 2, "instrument_outside": 1})
     assert len(read_bars(tmp_path / "made")) == 0
 
 

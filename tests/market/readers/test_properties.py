@@ -76,7 +76,7 @@ def test_any_bars_are_read_back_from_a_qlib_directory(frame: pd.DataFrame) -> No
         same(read_bars(source), frame, np.float32)
 
 
-@pytest.mark.parametrize("name", list(TARGETS))
+@pytest.mark.parametrize("name", [name for name in TARGETS if name != "run" and not name.startswith("configuration")])
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_damage_is_refused_in_a_sentence_or_read_as_what_is_there(name: str, data: st.DataObject) -> None:
