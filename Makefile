@@ -67,6 +67,7 @@ lock: $(TOOLS)/.installed ## lock the packages of pins.txt with the hashes of th
 		--no-emit-package torch --custom-compile-command "make lock" --output-file pins.lock
 
 supply: $(VENV)/.installed $(TOOLS)/.installed ## known vulnerabilities of the packages, and their bill of materials in build/
+	@mkdir -p build
 	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
 		--output-file build/rlwb.cdx.json
 	$(BIN)/python -m benchmarks.supply $(TOOLS)/bin/pip-audit

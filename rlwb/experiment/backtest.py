@@ -474,4 +474,6 @@ def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
     taught = ["teacher"] if list_checkpoints(teacher_checkpoints(run)) else []
     if name in taught:
         return teacher_policy(run, bench)[0]
-    raise CheckpointError(f"the run has no policy {name!r}; it has {', '.join([*paths, *taught, *baselines])}.")
+    raise CheckpointError(
+        f"the run has no policy {name!r}; it has {', '.join([*paths, *taught, *baselines])} in {run.path}."
+    )
