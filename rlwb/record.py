@@ -14,7 +14,7 @@ _WIDTH = 80
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRecord:
-    """What a policy was trained for. A checkpoint keeps it; None where a part does not say, which agrees with anything.
+    """Circumstances of a training, kept in its checkpoints; None where a part does not say, which agrees with all.
 
     Attributes
     ----------

@@ -55,6 +55,17 @@ _METHOD_AXES = {
 }
 
 
+def order_figures(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> dict[str, Figure]:
+    """Return the figures of policies on one set of test orders, by name; `level` and `seed` are of the intervals."""
+    return {
+        "pa_distribution": pa_distribution(results),
+        "pa_by_month": pa_by_month(results, level=level, seed=seed),
+        "pa_by_instrument": pa_by_instrument(results, level=level, seed=seed),
+        "inventory_paths": inventory_paths(results),
+        "cumulative_pa": cumulative_pa(results),
+    }
+
+
 @style.styled
 def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
     """Draw the distribution of PA over orders, one row a policy: 5, 25, 50, 75, 95 % points, and the mean.

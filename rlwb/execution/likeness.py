@@ -1,4 +1,4 @@
-"""Whether the orders to learn from are like the orders to be judged on."""
+"""Comparison of training and validation orders with the test orders: sides, instruments, sizes and windows."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LENGTH = re.compile(r"([1-9]\d{0,3})([DWMY])")
 
 @dataclass(frozen=True)
 class RollingSettings:
-    """How windows walk over the dates. A length is a number of days with orders, or by the calendar "30D", "2W", "6M".
+    """Lengths of rolling windows: each a number of days with orders, or by the calendar "30D", "2W", "6M".
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Known(EngineState):
 
     @property
     def completes(self) -> np.ndarray:
-        """Whether the step to come asks for all that is left, as the rules say of the last one, bool of shape (N,)."""
+        """True where the coming step asks for all that is left, as in the last one by default; bool of shape (N,)."""
         return np.asarray(self.is_last_step & self.complete_at_end)
 
     @property

@@ -23,7 +23,7 @@ from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
-from rlwb.experiment.origin import judged_on, selection_of
+from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import training_id
@@ -90,8 +90,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     import torch
     from tqdm.auto import tqdm
 
-    from rlwb.evaluation import read_validation, select_checkpoints
-    from rlwb.trainer import find_resumable, load_checkpoint
+    from rlwb.evaluation import read_validation
+    from rlwb.trainer import find_resumable
 
     torch.set_num_threads(config.threads)
     figure, folder = config.execution.rules.judged_by, run.backtest
@@ -102,13 +102,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         selection = selection_of(run, origin)
         baselines = told_baselines(bench, origin)
     else:
-        selection = select_checkpoints(
-            read_validation(run.metrics / "validation.csv", figure),
-            run.checkpoints,
-            count=config.backtest.top,
-            metric=figure,
-            check=load_checkpoint,
-        )
+        selection = choose_checkpoints(run, config)
         parts |= {part: bench.align(load_orders(run, bench, part)) for part in ("train", "valid")}
         if is_strict:
             data, orders = bench.sessions.fingerprint, parts["train"].fingerprint
@@ -173,6 +167,26 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
             **noise,
         },
     )
+
+
+def choose_checkpoints(run: RunDirectory, config: RunConfig) -> Selection:
+    """Return the checkpoints of a run with the best validation, by the figure that its rules are judged by."""
+    from rlwb.evaluation import read_validation, select_checkpoints
+    from rlwb.trainer import load_checkpoint
+
+    figure = config.execution.rules.judged_by
+    log = read_validation(run.metrics / "validation.csv", figure)
+    return select_checkpoints(log, run.checkpoints, count=config.backtest.top, metric=figure, check=load_checkpoint)
+
+
+def selection_of(run: RunDirectory, origin: RunDirectory) -> Selection:
+    """Return the selection of checkpoints that the run of an evaluation made, from their copies."""
+    known, found = read_json(origin.backtest / "selection.json"), choose_checkpoints(run, origin.config)
+    if [one.policy for one in found.chosen] != known["chosen"]:
+        raise CheckpointError(
+            f"{run.path} holds other checkpoints than its run chose ({', '.join(known['chosen'])}); evaluate it again."
+        )
+    return dataclasses.replace(found, excluded=(), ranked=known.get("ranked", found.ranked))
 
 
 def check_score(path: Path, logged: Mapping[str, float], again: Episodes) -> None:

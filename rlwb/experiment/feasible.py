@@ -1,4 +1,4 @@
-"""What is known of a run before it starts: settings that cannot work together, and parts that do not fit."""
+"""Checks before a run starts: settings that cannot work together, and parts that do not fit."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""What an evaluation judges: which changes it allows, its test orders, and how near they are to the training."""
+"""The origin of an evaluation: permitted changes, its test orders, and their overlap with the training."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rlwb.errors import CheckpointError, ConfigError, OrderError
+from rlwb.errors import ConfigError, OrderError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described
@@ -17,7 +16,7 @@ from rlwb.market.calendar import day_of
 from rlwb.reading import read_json, read_table
 
 if TYPE_CHECKING:
-    from rlwb.evaluation import Selection
+    pass
 
 JUDGING = (
     *("market", "orders", "split.test", "execution.rules", "execution.preset", "simulator", "baselines"),
@@ -26,7 +25,7 @@ JUDGING = (
 """Parameters, or groups of them, that an evaluation may change; all others are those of the training."""
 
 WARNING = "WARNING: "
-"""What a note begins with that says that a test is none."""
+"""First word of a note on test dates that the training or the choice of checkpoints knew."""
 
 
 def refuse_training_changes(own: RunConfig, config: RunConfig) -> None:
@@ -39,27 +38,6 @@ def refuse_training_changes(own: RunConfig, config: RunConfig) -> None:
                 f"{name} is {first.get(name)!r} in the run's training and {second.get(name)!r} here; an evaluation "
                 f"trains nothing and can change no more than {', '.join(JUDGING)}: start a run for that."
             )
-
-
-def selection_of(run: RunDirectory, origin: RunDirectory) -> Selection:
-    """Return the selection of checkpoints that the run of an evaluation made, from their copies."""
-    from rlwb.evaluation import read_validation, select_checkpoints
-    from rlwb.trainer import load_checkpoint
-
-    config, known = origin.config, read_json(origin.backtest / "selection.json")
-    figure = config.execution.rules.judged_by
-    found = select_checkpoints(
-        read_validation(run.metrics / "validation.csv", figure),
-        run.checkpoints,
-        count=config.backtest.top,
-        metric=figure,
-        check=load_checkpoint,
-    )
-    if [one.policy for one in found.chosen] != known["chosen"]:
-        raise CheckpointError(
-            f"{run.path} holds other checkpoints than its run chose ({', '.join(known['chosen'])}); evaluate it again."
-        )
-    return dataclasses.replace(found, excluded=(), ranked=known.get("ranked", found.ranked))
 
 
 def on_test_dates(table: pd.DataFrame, config: RunConfig) -> tuple[pd.DataFrame, list[str]]:

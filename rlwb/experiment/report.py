@@ -81,7 +81,7 @@ _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amoun
 
 
 class _Headline(BaseModel):
-    """What headline.json must hold."""
+    """Names and types of headline.json."""
 
     header: list[str]
     rows: list[list[str]]
@@ -89,19 +89,19 @@ class _Headline(BaseModel):
 
 
 class _Caveats(BaseModel):
-    """What caveats.json must hold."""
+    """Names and types of caveats.json."""
 
     caveats: list[str]
 
 
 class _Bars(BaseModel):
-    """What data.json must hold of the report on the bars."""
+    """Names and types of the report on the bars in data.json."""
 
     findings: dict[str, dict[str, Any]] = {}
 
 
 class _Data(BaseModel):
-    """What data.json must hold."""
+    """Names and types of data.json."""
 
     sessions: str
     text: str
@@ -118,7 +118,7 @@ class _Excluded(BaseModel):
 
 
 class Selected(BaseModel):
-    """What selection.json must hold."""
+    """Names and types of selection.json."""
 
     chosen: list[Annotated[str, Field(pattern=r"checkpoint-\d+")]]
     excluded: list[_Excluded]
@@ -317,15 +317,10 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
         summary = summary.assign(**{name: summary[other] for name, other in net.items()})
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
-    interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     return {
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
-        "pa_distribution": plots.pa_distribution(results),
-        "pa_by_month": plots.pa_by_month(results, **interval),
-        "pa_by_instrument": plots.pa_by_instrument(results, **interval),
-        "inventory_paths": plots.inventory_paths(results),
-        "cumulative_pa": plots.cumulative_pa(results),
+        **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
 
 

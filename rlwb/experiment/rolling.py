@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult
 
 FOLDER = "windows"
+_ENDS = ((0, "first"), (1, "last"))
 
 
 def windows_of(run: RunDirectory) -> list[RunDirectory]:
@@ -100,14 +101,9 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
     write_headline(run.backtest, results, config, about=[about])
     if config.execution.rules.have_costs:
         results = [result.after_costs() for result in results]
-    interval: dict[str, Any] = {"level": config.backtest.confidence, "seed": config.seed}
     figures = {
         "pa_by_window": plots.pa_by_window(table, is_net=config.execution.rules.have_costs),
-        "pa_distribution": plots.pa_distribution(results),
-        "pa_by_month": plots.pa_by_month(results, **interval),
-        "pa_by_instrument": plots.pa_by_instrument(results, **interval),
-        "inventory_paths": plots.inventory_paths(results),
-        "cumulative_pa": plots.cumulative_pa(results),
+        **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
     for name, figure in figures.items():
         plots.save_figure(figure, run.figures / name)
@@ -140,22 +136,10 @@ def _row(window: RunDirectory) -> dict[str, Any]:
     head = read_table(window.backtest / "headline.csv", "policy", numbers=["n", "pa_mean"])
     chosen, last = (head[head["kind"] == kind].iloc[0] for kind in ("checkpoint", "last"))
     figures = (
-        "orders",
-        "days",
-        "n",
-        "validation_pa",
-        "pa_mean",
-        "pa_lo",
-        "pa_hi",
-        "pa_net",
-        "pa_net_lo",
-        "pa_net_hi",
-        "ffr",
+        *("orders", "days", "n", "validation_pa", "pa_mean", "pa_lo", "pa_hi"),
+        *("pa_net", "pa_net_lo", "pa_net_hi", "ffr"),
     )
     return {"window": window.path.name, **dates, **{name: chosen[name] for name in figures}, "last_pa": last["pa_mean"]}
-
-
-_ENDS = ((0, "first"), (1, "last"))
 
 
 def _parts(windows: Sequence[RunDirectory]) -> pd.DataFrame:

@@ -46,7 +46,7 @@ PIPELINE_ENV = "RLWB_PIPELINE"
 """Environment variable by which a pipeline tells its kernels which run it holds."""
 
 KERNEL_SECONDS = 30.0
-"""How long a run waits for a kernel that outlives its pipeline."""
+"""Time that a run waits for a kernel that outlives its pipeline."""
 
 _CONFIG, _COPY = "config.yaml", ".config.yaml"
 _SEAL = re.compile(r"# The settings of a run, to be changed by --set\. Checksum of what follows: ([0-9a-f]{32})\n")
@@ -59,7 +59,7 @@ PACKAGES = (
 
 
 class _Stage(BaseModel):
-    """What status.json must know of a stage."""
+    """Names and types of a stage in status.json."""
 
     state: Literal["running", "finished", "failed", "interrupted"]
     settings: dict[str, Any] = {}
@@ -69,13 +69,13 @@ class _Stage(BaseModel):
 
 
 class _Failure(BaseModel):
-    """What status.json must know of a failure."""
+    """Names and types of a failure in status.json."""
 
     stage: str
 
 
 class Status(BaseModel):
-    """What status.json must hold."""
+    """Names and types of status.json."""
 
     state: Literal["created", "running", "finished", "failed", "interrupted"]
     stages: dict[str, _Stage]
@@ -83,7 +83,7 @@ class Status(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What manifest.json must hold."""
+    """Names and types of manifest.json."""
 
     resumed: list[dict[str, Any]] = []
     files: dict[str, str] = {}
@@ -168,7 +168,7 @@ class RunDirectory:
 
     @property
     def origin(self) -> RunDirectory | None:
-        """What an evaluation keeps of the run that it judges; None in a run that trains for itself."""
+        """The files that an evaluation keeps of the run that it judges; None in a run that trains for itself."""
         kept = RunDirectory(self.path / "origin")
         return kept if kept.path.is_dir() else None
 

@@ -57,7 +57,7 @@ class Disagreement:
 
 @dataclass
 class Verification:
-    """What came of computing a run again.
+    """Result of computing a run again and comparing it.
 
     Attributes
     ----------

@@ -84,6 +84,11 @@ def span_of(start: Any, end: Any) -> tuple[np.datetime64, np.datetime64]:
     return first, last
 
 
+def date_text(day: int) -> str:
+    """Return a day, counted since 1970, as ``YYYY-MM-DD``."""
+    return str(np.datetime64(int(day), "D"))
+
+
 def text_of(seconds: int) -> str:
     """Return ``HH:MM``, or ``HH:MM:SS`` where seconds matter; the end of the day reads 24:00."""
     text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"

@@ -1,4 +1,4 @@
-"""Whether sessions lie on the clock where the calendar says: told by all bars of their days, also those outside it."""
+"""Detection of wrong clocks: sessions whose bars do not lie where the calendar says, told by all bars of their days."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlwb.market.bars import DAY
-from rlwb.market.calendar import DAY_SECONDS, Calendar
+from rlwb.market.calendar import DAY_SECONDS, Calendar, date_text
 from rlwb.market.findings import Report, counted
 from rlwb.market.stretches import tell_sessions
 
@@ -126,7 +126,7 @@ class ClockCheck:
             share = away[lacking].sum() / count.sum()
             worst = int(np.argmax(np.where(lacking, away, 0)))
             what = f"{share:.1%} of all bars, most on this day ({counted(int(away[worst]), 'bars')})"
-            date = str(np.datetime64(int(days[worst]), "D"))
+            date = date_text(days[worst])
             report.add("off_session_many", int(away[lacking].sum()), what, instrument=str(names[worst]), date=date)
         return shifted
 
@@ -144,7 +144,7 @@ class ClockCheck:
         daily = (most == 1) & (sessions > 1) & (self._calendar.num_ticks > 1)
         for at in np.flatnonzero(daily | (within == 0)).tolist():
             name, row = str(names[first[at]]), first[at]
-            begin, end = (str(np.datetime64(int(day), "D")) for day in (days[row], days[row + sessions[at] - 1]))
+            begin, end = (date_text(day) for day in (days[row], days[row + sessions[at] - 1]))
             kind, what = "instrument_outside", f"no bar of {name} lies inside the session"
             if daily[at]:
                 kind, what = "daily_bars", f"one bar on each of {counted(int(sessions[at]), 'days')}"

@@ -67,7 +67,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class BarsDiff:
-    """What two sources of bars, A and B, say alike and say differently."""
+    """Comparison of two sources of bars, A and B: what they share, and what differs."""
 
     a: str
     b: str

@@ -1,4 +1,4 @@
-"""How many of the bars that a calendar expects can be used, and what cost the rest."""
+"""Fitness of bars: the number that a run can use of those that the calendar expects, and what cost the rest."""
 
 from __future__ import annotations
 

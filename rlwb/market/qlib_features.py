@@ -26,7 +26,7 @@ _REFERENCE_DAYS = 2
 
 
 class _Days:
-    """Where the sessions of a panel lie among its days, and what of each is referred to later."""
+    """Positions of a panel's sessions among its days, and the values of each that are referred to later."""
 
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions

@@ -111,7 +111,7 @@ def _checked(step: int) -> int:
 
 
 class _Fit(NamedTuple):
-    """How a preset fits, with its best label, stamps read as those of a zone."""
+    """Fit of a preset calendar to bars, with its best label, their stamps read as those of a zone."""
 
     score: float  # 0..1; 0 where it does not
     preset: str

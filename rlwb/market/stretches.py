@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from rlwb.market.calendar import date_text
 from rlwb.market.findings import Finding, Report, counted
 
 #: Share of a day's instruments from which on a finding is told of the day and not of each of them.
@@ -81,10 +82,10 @@ def _stretches(table: pd.DataFrame, whole: np.ndarray, common: np.ndarray) -> It
         seen = np.array(sorted(per_day.groups))
         for run in np.split(seen, np.flatnonzero(np.diff(np.searchsorted(common, seen)) != 1) + 1):
             mine = of[of["day"].isin(run)]
-            first, last = (str(np.datetime64(int(day), "D")) for day in (run[0], run[-1]))
+            first, last = (date_text(day) for day in (run[0], run[-1]))
             yield Stretch(None, first, last, len(mine), mine["name"].nunique()), int(mine["row"].iloc[0]), label
     for (_, label), of in table[~whole].groupby(["code", "label"], sort=False):
         rows = of.to_dict("list")
         for run in np.split(np.arange(len(of)), np.flatnonzero(np.diff(of["own"].to_numpy()) != 1) + 1):
-            first, last = (str(np.datetime64(int(rows["day"][at]), "D")) for at in (run[0], run[-1]))
+            first, last = (date_text(rows["day"][at]) for at in (run[0], run[-1]))
             yield Stretch(str(rows["name"][run[0]]), first, last, len(run), 1), int(rows["row"][run[0]]), label

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import betainc
 
-from rlwb.market.calendar import DAY_SECONDS, Calendar
+from rlwb.market.calendar import DAY_SECONDS, Calendar, date_text
 from rlwb.market.findings import Report
 from rlwb.market.references import Levels
 from rlwb.market.soundness import BEYOND_NEWS, BUSY_DAY, OVERNIGHT, WIDE_DAY
@@ -122,11 +122,11 @@ def copies(table: Table) -> Iterator[Suspects]:
             sides["session_twin"][rows[1:]] = f"equals {names[rows[0]]}"
         for rows in _equal(code, names):
             for row, before in zip(rows[1:], rows[:-1], strict=True):
-                sides["session_copied"][row] = f"equals {_date(days[before])}"
+                sides["session_copied"][row] = f"equals {date_text(days[before])}"
         for rows in _equal(code, np.zeros(len(code))):
             for row in rows[1:]:
                 if days[row] != days[rows[0]] and names[row] != names[rows[0]] and not sides["session_twin"][row]:
-                    sides["session_twin"][row] = f"equals {names[rows[0]]} on {_date(days[rows[0]])}"
+                    sides["session_twin"][row] = f"equals {names[rows[0]]} on {date_text(days[rows[0]])}"
     yield from (Suspects(kind, labels != "", labels) for kind, labels in sides.items())
 
 
@@ -410,10 +410,6 @@ def _scale(times: float) -> str:
 def _instruments(names: np.ndarray) -> list[np.ndarray]:
     """Return the rows of each instrument."""
     return np.split(np.arange(len(names)), np.flatnonzero(names[1:] != names[:-1]) + 1)
-
-
-def _date(day: int) -> str:
-    return str(np.datetime64(int(day), "D"))
 
 
 #: Kinds that are about all sessions with bars, also those that are too sparse for a panel.

@@ -44,16 +44,9 @@ class MarketNetwork(Network):
 
     def _private(self, obs: Any) -> torch.Tensor:
         """Return the state after each row's private path, of shape (N, H)."""
-        history = self.tensor(obs["position_history"]).float()
-        step = self.tensor(obs["cur_step"]).long()
-        last = row = torch.arange(len(step), device=self.device)
-        if "path" in obs:
-            last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
-        history = history[last]
+        history, last, row, read = self.paths(obs)
         target, steps = (self.tensor(obs[name]).float()[last, None] for name in ("target", "num_step"))
         clock = torch.arange(history.shape[1], device=self.device) / steps
-        # After step + 1 entries; the terminal observation of the longest order has no entry of its own.
-        read = (step + 1).clamp(max=history.shape[1])
         return states_at(self.private, torch.stack([history / target, clock], dim=2), row, read)
 
 

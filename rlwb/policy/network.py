@@ -85,6 +85,28 @@ class Network(nn.Module, ABC):
         target, position, step, steps = (part.float() for part in order_numbers(obs, self.device))
         return torch.stack([position / target, step / steps, 1.0 / (steps - step).clamp(min=1.0)], dim=1)
 
+    def paths(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return which orders' histories to read once, and where in them each row stands.
+
+        ``path``, where observations have it, names the last row of each row's episode, whose history holds all others'.
+
+        Returns
+        -------
+        history : float32 of shape (P, S)
+            The position before each step, of one row an episode.
+        last : int64 of shape (P,)
+            These rows.
+        row, read : int64 of shape (N,) each
+            Which history is a row's, and how many of its entries the row knows.
+        """
+        history = self.tensor(obs["position_history"]).float()
+        step = self.tensor(obs["cur_step"]).long()
+        last = row = torch.arange(len(step), device=self.device)
+        if "path" in obs:
+            last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
+        # After step + 1 entries; the terminal observation of the longest order has no entry of its own.
+        return history[last], last, row, (step + 1).clamp(max=history.shape[1])
+
     def tensor(self, value: Any) -> torch.Tensor:
         """Return an array as a tensor where the weights are."""
         return torch.as_tensor(value, device=self.device)

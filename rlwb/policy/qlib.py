@@ -98,22 +98,16 @@ class QlibRecurrent(Network):
         return self.join(torch.cat([self.market(obs), self._private(obs), direction], dim=1))
 
     def _private(self, obs: Any) -> torch.Tensor:
-        """Read one pass over each episode's path, where ``path`` names the last row of each row's episode."""
-        history = self.tensor(obs["position_history"]).float()
-        step = self.tensor(obs["cur_step"]).long()
-        last = row = torch.arange(len(step), device=self.device)
-        if "path" in obs:
-            last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
-        share = history[last] / self.tensor(obs["target"]).float()[last, None]
+        """Return the state after each row's private path, of shape (N, H)."""
+        history, last, row, read = self.paths(obs)
+        share = history / self.tensor(obs["target"]).float()[last, None]
         clock = torch.arange(history.shape[1], device=self.device).float() / history.shape[1]
-        # The terminal observation of the longest order has no entry of its own.
-        read = (step + 1).clamp(max=history.shape[1])
         path = torch.stack([share, clock.expand_as(share)], dim=2)
         return states_at(self.private, path, row, read, embed=self.private_front)
 
 
 class QlibPolicy(NamedTuple):
-    """What a checkpoint of Qlib's becomes.
+    """A policy out of a checkpoint of Qlib's, with the meaning of its actions.
 
     Attributes
     ----------
