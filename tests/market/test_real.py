@@ -46,7 +46,7 @@ SETS: dict[str, tuple[Calendar, dict[str, Any], int, int, set[int], dict[str, in
     "us_equity_5min_ext": (us(tick_minutes=5), {}, 1002, 2, {42, 78}, {"early_close_inferred": 5, "column_ignored": 1}),
     "us_equity_1min_2023": (us(label="end"), {}, 76, 4, {390}, {"missing_tick": 1}),
     "us_equity_1min_2019": (us(label="end"), {}, 90, 18, {390}, {"no_volume": 5}),
-    "us_equity_1min_quotes": (us(), {}, 27, 6, {390}, {"price_move": 1, "split_suspected": 1, "sparse_session": 1}),
+    "us_equity_1min_quotes": (us(), {}, 27, 6, {390}, {"split_suspected": 1, "sparse_session": 1, "hours_missing": 1}),
     "cn_equity_1min_2024": (cn(), {"volume_multiplier": 100}, 909, 105, {240}, {"auction": 909, "high_low": 3}),
     "cn_equity_15min_2025": (cn(tick_minutes=15), {}, 16725, 56, {16}, {"price_zero": 960, "sparse_session": 60}),
     "in_equity_1min_2021": (Calendar.preset("in"), {}, 1255, 38, {271, 327, 375}, {"closed_day": 171}),
