@@ -178,7 +178,7 @@ def _read_table(
     if missing:
         raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
     frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
-    cells = _Cells(frame, calendar, place_of)
+    cells = Cells(frame, calendar, place_of)
     instrument = frame["instrument"].to_numpy(dtype=object)
     wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
     cells.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
@@ -203,8 +203,11 @@ def _read_table(
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """The columns of one table, read into their canonical types; `faults` has a text for each row that is wrong."""
+class Cells:
+    """The columns of one table, read into their canonical types; `faults` has a text for each row that is wrong.
+
+    The frame has a column "instrument", by which rows are named; `place_of` names them by their number.
+    """
 
     frame: pd.DataFrame
     calendar: Calendar
@@ -232,8 +235,9 @@ class _Cells:
         more = [f"and {len(rows) - MOST_TOLD} more"] if len(rows) > MOST_TOLD else []
         return "\n  ".join([f": {len(rows)} of {count} rows are wrong:", *lines, *more])
 
-    def directions(self, codes: Mapping[Any, str] | None) -> np.ndarray:
-        values = self.frame["direction"].astype(object)
+    def directions(self, codes: Mapping[Any, str] | None, name: str = "direction") -> np.ndarray:
+        """Return BUY or SELL, "" where a cell is neither, object of shape (rows,)."""
+        values = self.frame[name].astype(object)
         labels = pd.factorize(values.map(repr))[0]  # repr tells 1, "1" and True apart
         first = np.unique(labels, return_index=True)[1]
         names = []
@@ -243,15 +247,19 @@ class _Cells:
             except OrderError as error:
                 names.append("")
                 why = str(error).partition(" is not ")[2].rstrip(".")
-                self.refuse(labels == label, "direction", f"is not {why}")
+                self.refuse(labels == label, name, f"is not {why}")
         return np.array(names, dtype=object)[labels]
 
-    def amounts(self) -> np.ndarray:
-        values = self.frame["amount"]
+    def numbers(self, name: str) -> np.ndarray:
+        """Return a column's numbers, NaN where a cell is none, float64 of shape (rows,)."""
+        values = self.frame[name]
         if pd.api.types.is_any_real_numeric_dtype(values.dtype):
-            amounts = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            amounts = np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
+            numbers: np.ndarray = values.to_numpy(dtype=np.float64, na_value=np.nan)
+            return numbers
+        return np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
+
+    def amounts(self) -> np.ndarray:
+        amounts = self.numbers("amount")
         bad = ~(np.isfinite(amounts) & (amounts > 0))
         self.refuse(bad, "amount", "is not a number above 0; the side belongs in the direction")
         return amounts
@@ -351,7 +359,6 @@ def read_orders(
         Must be true for a pickle, which can be made to run anything when it is read.
     """
     path = Path(path)
-    place_of: PlaceOf = "row {}".format
     kind = path.suffix.lower()
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix == ".pkl")
@@ -362,34 +369,43 @@ def read_orders(
         tables = [read_pickled_table(file, keys=(), trust_pickle=trust_pickle) for file in files]
         frame = pd.concat(map(_levels_as_columns, tables))
         return _read(frame, calendar, codes, str(path), on_refused)
-    if not path.is_file():
-        raise OrderError(f"{path} does not exist; give a Parquet or CSV file of orders.")
-    if kind == ".pkl":
+    if kind == ".pkl" and path.is_file():
         frame = read_pickled_table(path, keys=(), trust_pickle=trust_pickle)
         return _read(frame, calendar, codes, str(path), on_refused)
+    frame, place_of = read_rows(path, "orders")
+    return _read(frame, calendar, codes, str(path), on_refused, place_of)
+
+
+def read_rows(path: Path, what: str) -> tuple[pd.DataFrame, PlaceOf]:
+    """Return the rows of a Parquet or CSV file as they are, those of a CSV as text, and what names a row by its place.
+
+    `what` names the rows in errors: ``"orders"``.
+    """
+    if not path.is_file():
+        raise OrderError(f"{path} does not exist; give a Parquet or CSV file of {what}.")
+    kind = path.suffix.lower()
     if kind not in (".parquet", ".csv", ".gz"):
-        raise OrderError(f"{path} is neither Parquet nor CSV, and no pickle of Qlib's; convert it to one of them.")
+        pickles = ", and no pickle of Qlib's" if what == "orders" else ""
+        raise OrderError(f"{path} is neither Parquet nor CSV{pickles}; convert it to one of them.")
     try:
         if kind == ".parquet":
-            frame = pd.read_parquet(path)
-        else:
-            content = path.read_bytes()
-            content = gzip.decompress(content) if kind == ".gz" else content
-            if b"\0" in content:  # at which the parser would cut a value short in silence
-                raise ValueError("NUL bytes, so it was not written whole")
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
-                text: Any = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
-                frame = pd.read_csv(io.BytesIO(content), index_col=False, **text)
-            lines = cache(partial(_lines, content))
-            place_of = lambda row: f"line {lines()[row]}"  # noqa: E731
+            return pd.read_parquet(path), "row {}".format
+        content = path.read_bytes()
+        content = gzip.decompress(content) if kind == ".gz" else content
+        if b"\0" in content:  # at which the parser would cut a value short in silence
+            raise ValueError("NUL bytes, so it was not written whole")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # for rows that are longer than the header
+            text: Any = {"dtype": str, "keep_default_na": False, "encoding": "utf-8-sig"}
+            frame = pd.read_csv(io.BytesIO(content), index_col=False, **text)
+        lines = cache(partial(_lines, content))
+        return frame, lambda row: f"line {lines()[row]}"
     except Exception as error:
         longer = isinstance(error, pd.errors.ParserWarning)
         reason = "rows with more values than its header has columns" if longer else " ".join(str(error).split())
         raise OrderError(
-            f"{path} cannot be read as orders ({reason.rstrip('.')}); write it again or convert it."
+            f"{path} cannot be read as {what} ({reason.rstrip('.')}); write it again or convert it."
         ) from error
-    return _read(frame, calendar, codes, str(path), on_refused, place_of)
 
 
 def _lines(content: bytes) -> list[int]:
