@@ -9,6 +9,7 @@ from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
 from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
+from rlwb.execution.fills import fill_orders, fill_table, read_fills
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
     AmountActionInterpreter,
@@ -62,12 +63,15 @@ __all__ = [
     "TwapRelativeActionInterpreter",
     "align_orders",
     "audit",
+    "fill_orders",
+    "fill_table",
     "generate_orders",
     "hindsight_table",
     "order_metrics",
     "order_table",
     "parse_direction",
     "price_advantage",
+    "read_fills",
     "read_orders",
     "split_orders",
     "tick_audit",
