@@ -23,6 +23,9 @@ _ORDER = {
     "start": Column("time of day", "first moment of the order's window"),
     "end": Column("time of day", "end of the window, not part of it"),
 }
+_FORMS = {
+    "aversion": Column("", "risk aversion of the order; only where some order states one"),
+}
 _RESULT = {
     "filled": Column("shares", "what was traded"),
     "price": Column("price", "average price of the fills, before costs"),
@@ -105,10 +108,10 @@ def _metric_columns() -> dict[str, Column]:
 
 
 TABLES: dict[str, dict[str, Column]] = {
-    "orders/*.parquet": _ORDER,
+    "orders/*.parquet": {**_ORDER, **_FORMS},
     "orders/summary.csv": _PARTS,
     "metrics/*.csv": _ITERATION,
-    "backtest/orders/*.parquet": {**_ORDER, **_RESULT},
+    "backtest/orders/*.parquet": {**_ORDER, **_FORMS, **_RESULT},
     "backtest/summary.csv, headline.csv, metrics.csv; comparison.csv": {**_POLICY, **_metric_columns()},
     "backtest/groups.csv": _GROUPS,
     "backtest/gap.csv": _GAP,

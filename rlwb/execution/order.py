@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,20 @@ COLUMNS = {
     "amount": "f8",
     "start": "M8[ns]",
     "end": "M8[ns]",
+}
+
+
+class Form(NamedTuple):
+    """An optional column of order tables: its type, which of its values fit, and what is asked for in words."""
+
+    dtype: str
+    fits: Callable[[Any], Any]
+    wanted: str
+
+
+#: Optional columns of a canonical order table and fields of an `Order`; a table has those that some order states.
+FORMS = {
+    "aversion": Form("f8", lambda value: (value >= 0) & (value < np.inf), "a finite number of 0 or more"),
 }
 _SIDES = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
 _SIGNS = {"1": "BUY", "+1": "BUY", "-1": "SELL"}
@@ -91,6 +105,8 @@ class Order:
         The window ``[start, end)``, session-local: stamps or times of the day ("10:30"); None is the open or close.
     order_id
         Unique among orders that are executed together; made from the other fields there if it is empty.
+    aversion
+        Risk aversion, 0 or more, which policies see and the engine does not use; None is 0.
 
     Raises
     ------
@@ -105,6 +121,7 @@ class Order:
     start: pd.Timestamp | None = None
     end: pd.Timestamp | None = None
     order_id: str = ""
+    aversion: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.instrument, str) or not self.instrument.strip():
@@ -116,6 +133,12 @@ class Order:
             object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
         object.__setattr__(self, "direction", parse_direction(self.direction))
         object.__setattr__(self, "amount", float(amount))
+        for name, form in FORMS.items():
+            value = getattr(self, name)
+            if value is None or pd.isna(value):
+                object.__setattr__(self, name, None)
+            elif isinstance(value, bool) or not isinstance(value, Real) or not form.fits(value):
+                raise OrderError(f"{name} {value!r} of {self.instrument} is not {form.wanted}.")
 
     def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
         if name != "date" and (value is None or pd.isna(value)):
@@ -144,16 +167,19 @@ class Order:
 
     def __repr__(self) -> str:
         start, end = ("" if stamp is None else f"{stamp:%H:%M:%S}" for stamp in (self.start, self.end))
-        return f"<{self}, {start or 'open'} to {end or 'close'}>"
+        forms = "".join(f", {name} {value:g}" for name in FORMS if (value := getattr(self, name)) is not None)
+        return f"<{self}, {start or 'open'} to {end or 'close'}{forms}>"
 
     def _repr_html_(self) -> str:
         return pd.DataFrame(columns_of([self])).to_html(index=False)
 
 
 def columns_of(orders: Sequence[Order]) -> dict[str, np.ndarray]:
-    """Return the columns of a canonical order table; ids are as they are in the orders."""
+    """Return the columns of a canonical order table, forms only if some order states them; ids are as they are."""
     columns = {name: np.array([getattr(order, name) for order in orders], kind) for name, kind in COLUMNS.items()}
     columns["direction"] = np.array([order.direction.name for order in orders], dtype=object)
+    stated = {name: [getattr(order, name) for order in orders] for name in FORMS}
+    columns |= {name: np.array(v, FORMS[name].dtype) for name, v in stated.items() if any(x is not None for x in v)}
     return columns
 
 
@@ -196,12 +222,17 @@ class OrderBatch(Rows, Sequence[Order]):
         """Return one `Order` for an integer, an `OrderBatch` for a slice or an index array."""
         if isinstance(index, (int, np.integer)):
             row = int(self.row[index])
-            return Order(**{name: self.source[name][row] for name in COLUMNS})
+            return Order(**{name: values[row] for name, values in self.source.items()})
         arrays = ("row", "session", "side", "amount", "start", "end")
         return replace(self, **{name: getattr(self, name)[index] for name in arrays})
 
     def __iter__(self) -> Iterator[Order]:
         return (self[i] for i in range(len(self)))
+
+    @cached_property
+    def forms(self) -> dict[str, np.ndarray]:
+        """The optional columns that the table has, of shape (N,) each; NaN where an order states nothing."""
+        return {name: self.source[name][self.row] for name in FORMS if name in self.source}
 
     @property
     def table(self) -> pd.DataFrame:

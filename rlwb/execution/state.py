@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -41,6 +41,9 @@ class Known(EngineState):
         Largest number of steps that an order can have on this clock.
     complete_at_end
         Whether the rules ask for the whole position at the end of the window.
+    forms
+        The optional columns that the order table has (`rlwb.execution.order.FORMS`), float64 of shape (N,) each; NaN
+        where an order states nothing.
     """
 
     side: np.ndarray
@@ -51,9 +54,15 @@ class Known(EngineState):
     num_steps: np.ndarray
     max_step: int
     complete_at_end: bool
+    forms: Mapping[str, np.ndarray]
     _steps: tuple[Fills, ...] = field(repr=False)
     _left: tuple[np.ndarray, ...] = field(repr=False)
     _sessions: Sessions = field(repr=False)
+
+    @property
+    def aversion(self) -> np.ndarray:
+        """Risk aversion of each order, float64 of shape (N,); 0 where none is stated."""
+        return np.nan_to_num(self.forms["aversion"]) if "aversion" in self.forms else np.zeros(np.shape(self.amount))
 
     @property
     def is_last_step(self) -> np.ndarray:
@@ -312,6 +321,7 @@ class ExecutionState(Rows):
             num_steps=self.num_steps,
             max_step=self.engine.max_step,
             complete_at_end=self.engine.rules.complete_at_end,
+            forms=orders.forms,
             _steps=self.steps,
             _left=self.left,
             _sessions=self.engine.sessions,

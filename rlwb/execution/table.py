@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlwb.errors import OrderError
-from rlwb.execution.order import COLUMNS, Order, columns_of, parse_direction, text_of
+from rlwb.execution.order import COLUMNS, FORMS, Order, columns_of, parse_direction, text_of
 from rlwb.files import atomic_path
 from rlwb.market import Calendar
 from rlwb.market.calendar import DAY_SECONDS
@@ -29,7 +29,7 @@ from rlwb.market.readers.qlib_pickle import read_pickled_table
 _SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)
 #: Levels of an index that are columns of orders.
-_LEVELS = (*COLUMNS, "datetime")
+_LEVELS = (*COLUMNS, *FORMS, "datetime")
 #: What Qlib's ``order_type`` means.
 _ORDER_TYPES = {0: "SELL", 1: "BUY"}
 MOST_TOLD = 10  # wrong rows that are told one by one
@@ -72,7 +72,8 @@ def order_table(
     -------
     DataFrame
         Columns order_id (str), instrument (str), date (datetime64[ns]), direction ("BUY"/"SELL"),
-        amount (float64), start and end (datetime64[ns], session-local; NaT means open or close).
+        amount (float64), start and end (datetime64[ns], session-local; NaT means open or close), and those of
+        `rlwb.execution.order.FORMS` in which some order states something; NaN where it does not.
         ``attrs["notes"]`` says in words which rows were left out.
 
     Raises
@@ -170,14 +171,16 @@ def _read_table(
     frame, codes = _of_qlib(frame, codes)
     # the names of the settings of generated orders, and of Qlib's Order
     frame = frame.rename(columns={f"{name}_time": name for name in ("start", "end") if name not in frame})
-    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & set(COLUMNS))
+    doubled = sorted(set(frame.columns[frame.columns.duplicated()]) & {*COLUMNS, *FORMS})
     if doubled:
         raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
     dated = "start" if "start" in frame and "date" not in frame else "date"
     missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
     if missing:
         raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
-    frame = frame.loc[:, frame.columns.isin(list(COLUMNS))].reindex(columns=list(COLUMNS))
+    forms = [name for name in FORMS if name in frame and frame[name].map(text_of).ne("").any()]
+    names = [*COLUMNS, *forms]
+    frame = frame.loc[:, frame.columns.isin(names)].reindex(columns=names)
     cells = Cells(frame, calendar, place_of)
     instrument = frame["instrument"].to_numpy(dtype=object)
     wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
@@ -193,13 +196,15 @@ def _read_table(
         "amount": cells.amounts(),
         "start": cells.times("start", date),
         "end": cells.times("end", date),
+        **{name: cells.form(name) for name in forms},
     }
     if cells.faults and on_refused == "raise":
         raise OrderError(f"{source}{cells.told(len(frame))}")
     if cells.faults and notes is not None:
         notes.append(f"left out of {source}{cells.told(len(frame))}")
     good = np.setdiff1d(np.arange(len(frame)), list(cells.faults))
-    return {name: np.array(values, dtype=COLUMNS[name])[good] for name, values in columns.items()}
+    types = COLUMNS | {name: FORMS[name].dtype for name in forms}
+    return {name: np.array(values, dtype=types[name])[good] for name, values in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -263,6 +268,13 @@ class Cells:
         bad = ~(np.isfinite(amounts) & (amounts > 0))
         self.refuse(bad, "amount", "is not a number above 0; the side belongs in the direction")
         return amounts
+
+    def form(self, name: str) -> np.ndarray:
+        """Return the numbers of an optional column, NaN where a cell is empty, float64 of shape (rows,)."""
+        values = self.numbers(name)
+        given = self.frame[name].map(text_of).ne("").to_numpy()
+        self.refuse(given & ~FORMS[name].fits(values), name, f"is not {FORMS[name].wanted}")
+        return values
 
     def dates(self, name: str) -> pd.Series:
         """Return each order's date from the column "date", or from "start" in a table without dates."""
@@ -328,7 +340,7 @@ def _amount(value: Any) -> float:
 
 def write_orders(path: str | os.PathLike[str], table: pd.DataFrame, settings: Mapping[str, Any] | None = None) -> None:
     """Write a canonical order table to Parquet, atomically, with the settings that made it."""
-    plain = table[list(COLUMNS)].copy(deep=False)
+    plain = table[[*COLUMNS, *(name for name in FORMS if name in table)]].copy(deep=False)
     plain.attrs = {}  # which pandas writes into the file, so that the same rows would give other bytes
     arrow = pa.Table.from_pandas(plain, preserve_index=False)
     metadata = {**(arrow.schema.metadata or {}), _SETTINGS: json.dumps(dict(settings or {}), default=str).encode()}
