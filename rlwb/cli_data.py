@@ -187,7 +187,7 @@ def diff(
 ) -> None:
     """Compare two sources of the same bars: what only one has, which values differ, and what explains it.
 
-    Exit codes: 0 equal (up to rounding), 1 different, 2 nothing that could be compared.
+    Exit codes: 0 equal (up to rounding), 1 different, 2 no bar in common, or a source that cannot be read.
     """
     from rlwb.market.difference import diff_bars
 
@@ -197,7 +197,7 @@ def diff(
     found = diff_bars(a, b, instruments=instruments or None, start=start, end=end, timezone=timezone, **readings)
     _tell(found, json)
     if not found.equal:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if found.shared else 2)
 
 
 @app.command()

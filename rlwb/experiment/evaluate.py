@@ -17,11 +17,13 @@ from typing import Any
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.origin import refuse_training_changes
+from rlwb.experiment.orders import judged_orders
+from rlwb.experiment.origin import COPIES, refuse_training_changes
 from rlwb.experiment.own_code import require_trust, trust
 from rlwb.experiment.pipeline import check_config, see_through
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stages import BACKTEST, inputs_of
+from rlwb.experiment.stages import BACKTEST, file_hashes, inputs_of
+from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import read_yaml
 from rlwb.files import atomic_path, write_json
 from rlwb.reading import read_json, read_table
@@ -53,6 +55,9 @@ def launch_evaluation(
     trust(config, beside=run.config)
     require_trust(config, given=trust_code)
     check_config(config)
+    bench = Workbench(config, cache_dir=run.path.parent / ".cache", is_elsewhere=True)
+    bench.check()
+    judged_orders(run, run, bench)
     evaluation = begin_evaluation(run, config, run_dir)
     echo(f"evaluation: {evaluation.path}")
     see_through(evaluation, config, echo=echo)
@@ -122,7 +127,8 @@ def begin_evaluation(run: RunDirectory, config: RunConfig, run_dir: Path | None 
             with atomic_path(place.path / name) as target:
                 shutil.copyfile(run.path / name, target)
         origin.save_config(run.config)
-        write_json(origin.path / "run.json", {"path": str(run.path)})
+        copies = file_hashes(evaluation, COPIES)
+        write_json(origin.path / "run.json", {"path": str(run.path), "copies": copies})
 
     return RunDirectory.create(run_dir or _beside(run), config, fill)
 

@@ -40,8 +40,7 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
         batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
         notes += unlike(bench.engine, batches)
     else:
-        parts, notes = _judged_orders(run, run.origin, bench)
-        bench.align(parts["test"])
+        parts, notes = judged_orders(run, run.origin, bench)
     if bench.sessions.halted is None:
         notes.append("the data do not say which bars were halted, so none is held back for that")
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}
@@ -73,12 +72,13 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     update_manifest(run, data=fingerprint, bars=report.as_dict())
 
 
-def _judged_orders(
+def judged_orders(
     run: RunDirectory, origin: RunDirectory, bench: Workbench
 ) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """Return the orders of an evaluation: its test orders, and those of the run that it judges; and notes in words.
 
-    Bars that the checkpoints were not made for are refused here, before any work.
+    Bars that the checkpoints in `run` were not made for, and test orders that cannot be executed, are refused here,
+    before any work. `origin` has the orders that they were trained and chosen on.
     """
     from rlwb.trainer import find_resumable, load_checkpoint
 
@@ -87,6 +87,7 @@ def _judged_orders(
         bench.restore(load_checkpoint(path), path)
     table = bench.all_orders
     test, left_out = on_test_dates(table, bench.config)
+    bench.align(test)
     own = {part: read_orders(origin.orders / f"{part}.parquet", bench.sessions.calendar) for part in ("train", "valid")}
     return {**own, "test": test}, [*table.attrs.get("notes", ()), *left_out]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -15,14 +15,14 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.market.calendar import day_of
 from rlwb.reading import read_json, read_table
 
-if TYPE_CHECKING:
-    pass
-
 JUDGING = (
     *("market", "orders", "split.test", "execution.rules", "execution.preset", "simulator", "baselines"),
     *("backtest.bootstrap_samples", "backtest.confidence", "seed", "threads"),
 )
 """Parameters, or groups of them, that an evaluation may change; all others are those of the training."""
+
+COPIES = ("checkpoints", "metrics", "origin")
+"""Folders of an evaluation that hold copies of what it judges; ``origin/run.json`` has their hashes."""
 
 WARNING = "WARNING: "
 """First word of a note on test dates that the training or the choice of checkpoints knew."""

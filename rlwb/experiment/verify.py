@@ -17,6 +17,7 @@ from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.origin import COPIES
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.rolling import pool, windows_of
 from rlwb.experiment.run import RunDirectory
@@ -142,7 +143,8 @@ def verify_run(run: RunDirectory) -> Verification:
             result.notes.append("orders and what follows; the stage orders is not finished")
             return result
         if run.origin is not None:  # an evaluation, whose checkpoints another run has scored
-            for name in ("origin", "checkpoints", "metrics"):
+            _compare_copies(run, run.origin, result)
+            for name in COPIES:
                 shutil.copytree(run.path / name, again.path / name)
             result.notes.append("the validation, which is that of the run that is judged")
         make_orders(again, config)
@@ -168,6 +170,21 @@ def verify_run(run: RunDirectory) -> Verification:
         else:
             _compare_folder(run, again, "backtest", result)
     return result
+
+
+def _compare_copies(run: RunDirectory, origin: RunDirectory, result: Verification) -> None:
+    """Compare an evaluation's copies of what it judges with their hashes as they were made."""
+    stored = read_json(origin.path / "run.json").get("copies")
+    if stored is None:
+        result.notes.append(
+            "the copies of what is judged; an earlier version, which kept no hashes, made the evaluation"
+        )
+        return
+    found = file_hashes(run, COPIES)
+    found.pop("origin/run.json", None)
+    for name in sorted({*stored, *found}):
+        hashes = stored.get(name, "no hash"), found.get(name, "no file")
+        _note(Disagreement(name, None, "hash", *hashes), hashes[0] == hashes[1], result)
 
 
 def _verify_windows(run: RunDirectory, config: RunConfig) -> Verification:

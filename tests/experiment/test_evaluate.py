@@ -15,7 +15,7 @@ import pytest
 from rlwb.errors import CheckpointError, ConfigError, OrderError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play, read_results
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.evaluate import begin_evaluation, evaluated
+from rlwb.experiment.evaluate import begin_evaluation, evaluated, launch_evaluation
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders
 from rlwb.experiment.report import draw_stability, write_report
@@ -213,6 +213,24 @@ def test_k06_the_copies_are_those_that_the_run_chose(copied: RunDirectory, tmp_p
     (found.checkpoints / f"{chosen[0].removeprefix('checkpoint-')}.pt").unlink()
     with pytest.raises(CheckpointError, match="other checkpoints than its run chose"):
         backtest_policies(found, found.config)
+
+
+def test_k22_test_dates_without_orders_are_refused_before_a_directory_is_made(
+    trained: RunDirectory, tmp_path: Path
+) -> None:
+    with pytest.raises(OrderError, match="2031-01-01"):
+        launch_evaluation(trained.path, None, ["split.test=[2031-01-01, 2031-02-01]"], tmp_path / "evaluation")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["metrics/validation.csv", "origin/backtest/baselines.json", "checkpoints/0003.pt"])
+def test_k34_changes_to_an_evaluations_copies_of_what_it_judges_are_found(
+    trained: RunDirectory, tmp_path: Path, name: str
+) -> None:
+    found = judge(trained, tmp_path)
+    with (found.path / name).open("ab") as file:
+        file.write(b"\n")
+    assert name in [one.file for one in verify_run(found).disagreements]
 
 
 def test_a_copying_that_is_cut_short_leaves_no_run_that_would_train(

@@ -257,6 +257,9 @@ def test_the_command_answers_as_diff_does(tmp_path: Path, capsys: pytest.Capture
     assert (close["different"], close["largest"][0]["date"]) == (1, DAYS[0])
     code, out, _ = call(capsys, *words, "--instrument", "BBB", "--from", DAYS[1])
     assert code == 0
+    A.assign(instrument="ZZZ").to_csv(tmp_path / "z.csv", index=False)
+    code, out, _ = call(capsys, "data", "diff", paths[0], str(tmp_path / "z.csv"))
+    assert (code, "0 bars in both" in out) == (2, True)
     code, _, err = call(capsys, "data", "diff", paths[0], str(tmp_path / "none"))
     assert (code, err.count("\n")) == (2, 1)
 
