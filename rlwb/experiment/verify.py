@@ -177,7 +177,7 @@ def _compare_copies(run: RunDirectory, origin: RunDirectory, result: Verificatio
     stored = read_json(origin.path / "run.json").get("copies")
     if stored is None:
         result.notes.append(
-            "the copies of what is judged; an earlier version, which kept no hashes, made the evaluation"
+            "the copies of what is judged; there are no hashes, because an earlier version made the evaluation"
         )
         return
     found = file_hashes(run, COPIES)

@@ -138,8 +138,6 @@ def load_sessions(
             if done is not None:
                 report.add("file_repeated", len(done.known), file=next(iter(done.known), None))
             bars = Stored(path if done is None else done.directory, source=path, **selection)
-            if not bars.state.rows:
-                raise DataError(f"{path} holds no bars: a header, and no rows below it. Export the bars again.")
             report.absorb(bars.told())
             files = {one.number: one.name for one in bars.state.sources}
             builder = PanelBuilder(lambda: bars.parts(calendar), calendar, building, report, files)

@@ -258,8 +258,10 @@ def test_i13_a_file_with_a_header_alone_is_named(
     report = Report()
     assert len(read_bars(path, report=report)) == 0
     assert report.examples["file_empty"] == path.name
-    code, _, err = call(capsys, "data", "check", str(path), "--calendar", "us")
-    assert (code, str(path) in err) == (2, True)
+    for words in (("check", str(path)), ("import", str(path), "--out", str(tmp_path / "set"))):
+        code, _, err = call(capsys, "data", *words, "--calendar", "us")
+        assert (code, str(path) in err) == (2, True)
+    assert not (tmp_path / "set").exists()
 
 
 def test_i13_instruments_of_a_folder_are_picked_and_what_none_of_its_files_has_is_named(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ def import_bars(
         settings = {name: value for name, value in {**reading, "instruments": instruments}.items() if value}
         for one in opened:
             importing.read(one, settings)
+        if importing.state.rows == 0:
+            raise DataError(f"{opened[0].path} holds no bars: a header, and no rows below it. Export the bars again.")
         importing.flush()
     importing.tell_outside()
     importing.done.seconds = time.monotonic() - begun
