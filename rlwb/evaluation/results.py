@@ -131,7 +131,8 @@ class PolicyResult:
     @property
     def display_name(self) -> str:
         """Name in tables and plots; it marks policies that see the future, and ceilings."""
-        return _DISPLAY_NAMES.get(self.policy, self.policy) + _ASIDES.get(self.kind, "")
+        name, dash, settings = self.policy.partition("-")
+        return _DISPLAY_NAMES.get(name, name) + dash + settings + _ASIDES.get(self.kind, "")
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:

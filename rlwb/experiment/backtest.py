@@ -20,7 +20,7 @@ from rlwb.execution import (
     hindsight_table,
 )
 from rlwb.execution.likeness import unlike
-from rlwb.experiment.config import RunConfig, label
+from rlwb.experiment.config import RunConfig, baseline_labels, label
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
@@ -409,7 +409,8 @@ def make_baselines(bench: Workbench, estimates: Mapping[str, Any] | None = None)
 
     They know nothing of the market yet, unless `estimates` has what each was told, from its ``state_dict``.
     """
-    made = {label(part): bench.make("baseline", part) for part in bench.config.baselines}
+    parts = bench.config.baselines
+    made = {name: bench.make("baseline", part) for name, part in zip(baseline_labels(parts), parts, strict=True)}
     for name, one in made.items():
         if estimates is not None and isinstance(one, Baseline):
             one.load_state_dict(estimates[name])
@@ -422,7 +423,7 @@ def told_baselines(bench: Workbench, origin: RunDirectory) -> dict[str, Any]:
     A baseline that needs such estimates, and is not as it was in that run, is a `ConfigError`.
     """
     made, known = make_baselines(bench), read_json(origin.backtest / "baselines.json")
-    own = described(origin.config)["baselines"]
+    own, labels = described(origin.config)["baselines"], baseline_labels(origin.config.baselines)
     for (name, one), part in zip(made.items(), described(bench.config)["baselines"], strict=True):
         if isinstance(one, Baseline) and one.state_dict():
             if part not in own:
@@ -430,7 +431,7 @@ def told_baselines(bench: Workbench, origin: RunDirectory) -> dict[str, Any]:
                     f"the baseline {name} is not among those of the run with these settings, and what it needs to know "
                     "of the training days was not kept; judge it in a run."
                 )
-            one.load_state_dict(known[name])
+            one.load_state_dict(known[labels[own.index(part)]])
     return made
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,6 +24,8 @@ __all__ = ["SLOTS", "Layer", "RunConfig", "parse_assignments"]
 
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]
+#: What a label takes over from no setting, since it names a file.
+_NO_FILE_NAME = re.compile(r"[^\w.=+-]+")
 
 
 class Section(BaseModel):
@@ -148,11 +151,26 @@ def _complete(kind: str) -> AfterValidator:
 
 
 def _baseline_names(baselines: tuple[Part, ...]) -> tuple[Part, ...]:
-    labels = [label(one) for one in baselines]
+    labels = baseline_labels(baselines)
     twice = next((name for name in labels if labels.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"{twice} is named twice; keep one.")
+        raise ValueError(f"{twice} is named twice; keep one, or let their settings differ.")
     return baselines
+
+
+def baseline_labels(baselines: Sequence[Part]) -> list[str]:
+    """Return what each baseline is called in tables and files: its `label`.
+
+    Behind the label of one that stands more than once are the settings in which these differ, as in
+    ``almgren_chriss-urgency=5.0``.
+    """
+    made = []
+    for part in baselines:
+        own = [one.settings for one in baselines if label(one) == label(part)]
+        differing = {name: one for name, one in part.settings.items() if any(other.get(name) != one for other in own)}
+        texts = [f"{name}={dump_yaml(one, flow=True).strip()}" for name, one in differing.items()]
+        made.append("-".join([label(part), *(_NO_FILE_NAME.sub("_", text) for text in texts)]))
+    return made
 
 
 def label(part: Part) -> str:
@@ -191,7 +209,8 @@ class RunConfig(Section):
         What a step is worth to it.
     baselines
         What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss`` and ``bertsimas_lo``
-        trade without knowing the future; ``hindsight`` is the ceiling that no policy passes under the run's rules, and
+        trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss`` by
+        `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's rules, and
         ``hindsight_uncapped`` the same as if they had no volume cap.
     train
         How long it is trained, and with what.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from functools import partial
@@ -266,3 +267,81 @@ def test_a_batch_gets_what_each_order_gets() -> None:
         _, alone, _ = run(sessions, [one], 2, of(30.0))
         name = both["order_id"].drop_duplicates().iloc[number]
         assert both.loc[both["order_id"] == name, "fill"].tolist() == alone["fill"].tolist()
+
+
+def under(rules: ExecutionRules, policy: Any, amount: float = 500.0) -> list[float]:
+    """Return the holdings after each of 8 ticks of 1000 shares."""
+    return run(sessions_of([[10.0] * 8]), [order(amount)], 1, policy, rules)[1]["position"].tolist()
+
+
+def estimated(engine: Engine, **known: Any) -> AlmgrenChriss:
+    """Return a strategy whose volume and volatility are those of `parameters`, as if `fit` had found them."""
+    policy = AlmgrenChriss(engine, **known)
+    policy.load_state_dict(
+        {"impact": dataclasses.asdict(parameters()), "risk_aversion": known["risk_aversion"], "impact_from": ""}
+    )
+    return policy
+
+
+def test_the_impact_of_the_rules_goes_before_that_of_bars() -> None:
+    """40 bp for a tick's volume and 20 that stay: 0.002 and 0.001 of the price for half of it, less 0.0005."""
+    rules = ExecutionRules(volume_limit=1.0, temporary_impact_bps=40.0, permanent_impact_bps=20.0)
+    kappa = math.acosh(1 + 3.0 * 0.01**2 / (0.002 - 0.001 / 2) / 2)
+    expected = 500.0 * np.sinh(kappa * (8 - np.arange(1, 9))) / math.sinh(kappa * 8)
+    np.testing.assert_allclose(under(rules, partial(estimated, risk_aversion=3.0)), expected, rtol=1e-12, atol=1e-10)
+    given = under(rules, of(3.0))
+    np.testing.assert_array_equal(given, under(ExecutionRules(volume_limit=1.0), of(3.0)), "given parameters stay")
+
+
+def test_the_estimates_say_where_impact_is_from() -> None:
+    sessions = sessions_of([[10.0] * 4])
+    rules = ExecutionRules(volume_limit=1.0, temporary_impact_bps=40.0)
+    found = [
+        AlmgrenChriss(Engine(sessions, 1, one), impact=impact).state_dict()["impact_from"]
+        for one, impact in ((rules, None), (None, None), (rules, parameters()))
+    ]
+    assert found == ["rules", "bars", "given"]
+
+
+@pytest.mark.parametrize("permanent", [0.0, 20.0])
+def test_square_root_impact_of_the_rules_is_minimised(permanent: float) -> None:
+    """What the engine charges, and the variance, for trades of its own: none near is cheaper, nor is the linear path."""
+    rules = ExecutionRules(
+        volume_limit=1.0,
+        temporary_impact_bps=40.0,
+        temporary_impact_shape="square_root",
+        permanent_impact_bps=permanent,
+    )
+    sessions, batch = sessions_of([[10.0] * 8]), batch_of([(1, 500.0, 0, 8)], 0)
+    engine = Engine(sessions, 1, rules)
+
+    def objective(traded: np.ndarray) -> float:
+        now, held = engine.reset(batch), 500.0
+        for one in traded:
+            now, _ = engine.step(batch, now, np.array([one]))
+        held = 1.0 - np.cumsum(traded) / 500.0
+        return float(now.cost[0]) / 5000.0 + 3.0 * 0.01**2 * float((held**2).sum())
+
+    own = -np.diff([500.0, *under(rules, partial(estimated, risk_aversion=3.0))])
+    assert own[0] > 100.0
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        noise = rng.normal(0.0, 2.0, size=8)
+        assert objective(own + noise - noise.mean()) > objective(own)
+    linear = -np.diff([500.0, *under(rules, of(3.0))])
+    assert objective(linear) > objective(own) + 1e-5
+
+
+def test_square_root_impact_takes_the_urgency_of_the_even_rate() -> None:
+    """An eighth of 500 shares a tick moves the price by 40 bp * sqrt(0.0625): as 80 bp * 2 of linear impact would."""
+    rules = ExecutionRules(volume_limit=1.0, temporary_impact_bps=40.0, temporary_impact_shape="square_root")
+    policy = AlmgrenChriss(Engine(sessions_of([[10.0] * 8]), 1, rules))
+    policy.impact = parameters()
+    policy.fit(batch_of([(1, 500.0, 0, 8)], 0))
+    assert policy.risk_aversion == pytest.approx(float(risk_aversion_of(3.0 / 8, 0.01, 0.004 * 0.25 * 8, 0.0)))
+
+
+def test_permanent_impact_that_splitting_does_not_save_trades_at_once() -> None:
+    rules = ExecutionRules(volume_limit=1.0, permanent_impact_bps=20.0)
+    assert under(rules, partial(estimated, risk_aversion=3.0))[0] < 1e-6 * 500.0
+    np.testing.assert_allclose(under(rules, partial(estimated, risk_aversion=0.0)), 500.0 - 62.5 * np.arange(1, 9))

@@ -12,7 +12,7 @@ import pytest
 from rlwb.evaluation import PolicyResult
 from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Baseline, BertsimasLo
 from rlwb.experiment.backtest import baseline_result, estimates_of, make_baselines
-from rlwb.experiment.config import RunConfig
+from rlwb.experiment.config import RunConfig, baseline_labels
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
@@ -118,3 +118,23 @@ def test_an_instrument_that_was_not_in_training_is_traded_evenly() -> None:
     assert new.any()
     np.testing.assert_allclose(pa.loc[new, ["almgren_chriss", "bertsimas_lo"]], 0.0, atol=1e-9)
     assert (pa.loc[~new, ["almgren_chriss", "bertsimas_lo"]].abs() > 0.1).any(axis=None)
+
+
+def test_one_baseline_with_several_settings_is_told_apart_by_them(tmp_path: Path) -> None:
+    own = [{"name": "almgren_chriss", "risk_aversion": one} for one in (None, 1e-6, 30.0)]
+    bench = bench_of(baselines=["twap", *own, {"name": "pov", "rate": 0.1}])
+    fit = fitted(bench)
+    names = ["null", "1.0e-06", "30.0"]
+    assert list(fit) == ["twap", *(f"almgren_chriss-risk_aversion={one}" for one in names), "pov"]
+    write_json(tmp_path / "baselines.json", estimates_of(fit))
+    again = make_baselines(bench, json.loads((tmp_path / "baselines.json").read_text()))
+    assert estimates_of(again) == estimates_of(fit)
+    results = results_of(bench, fit)
+    held = [one.inventory[:, 1].mean() for one in results[1:4] if one.inventory is not None]
+    assert held[1] > held[0] > held[2], "more aversion is less left"
+    assert results[2].display_name == "Almgren-Chriss-risk_aversion=1.0e-06"
+
+
+def test_labels_are_names_of_files() -> None:
+    parts = RunConfig.load(None, Layer("test", {"baselines": ["a/b.py:Own", {"name": "a/b.py:Own", "x": "é/..:* y"}]}))
+    assert baseline_labels(parts.baselines)[1] == "Own-x=é_.._y"

@@ -11,6 +11,7 @@ import numpy as np
 from rlwb.errors import ConfigError
 from rlwb.execution.baselines import Baseline
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
+from rlwb.execution.baselines.plan import LEAST, held_after
 from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import count_priced
 from rlwb.execution.order import OrderBatch
@@ -19,6 +20,8 @@ from rlwb.execution.state import Known
 Number = float | np.ndarray
 #: A risk aversion that floating point can hold, with others of its size added up; it leaves nothing after a tick.
 _MOST = 1e300
+#: No drift and no caps; see `held_after`.
+_NONE = (np.empty((0, 0)), np.empty((0, 0)))
 
 
 def urgency_of(
@@ -61,10 +64,11 @@ def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndar
 
 
 class AlmgrenChriss(Baseline):
-    """Trades along the trajectory of least mean plus risk-weighted variance of cost, under linear impact.
+    """Trades along the trajectory of least mean plus risk-weighted variance of cost: implementation shortfall.
 
     R. Almgren and N. Chriss, "Optimal execution of portfolio transactions", Journal of Risk 3 (2000), section 2.2: with
-    time T to go, the part ``sinh(kappa (T - t)) / sinh(kappa T)`` of the position is kept t later.
+    time T to go, the part ``sinh(kappa (T - t)) / sinh(kappa T)`` of the position is kept t later. Where the rules charge
+    temporary impact by the square root, there is no such formula, and `held_after` solves the same problem.
 
     Parameters
     ----------
@@ -77,8 +81,9 @@ class AlmgrenChriss(Baseline):
         large order hurry a little makes a small one trade at once; so it is told by what it does.
     risk_aversion
         Lambda itself in place of `urgency`, a number without a unit: an order's cost is counted as a share of its
-        value, ``mean + risk_aversion * variance``, so it is the paper's lambda (per unit of money) times the value of
-        the order. 0 is the even schedule; larger trades earlier.
+        value, ``mean + risk_aversion * variance``. So it is the paper's lambda, per unit of money, times the value of
+        the order, and 10,000 times one that weighs a variance in squared basis points beside a mean in basis points. 0
+        is the even schedule; larger trades earlier.
     impact
         Parameters of the market; estimated by `fit` unless given. An order of an instrument that they lack trades
         evenly.
@@ -90,10 +95,18 @@ class AlmgrenChriss(Baseline):
 
     Notes
     -----
+    Impact is that of the rules where they charge any (``temporary_impact_bps``, ``permanent_impact_bps``), since the
+    order pays it; else what `fit` estimates from bars. `impact` itself goes before both. ``impact_from`` of the estimates
+    says which. Volatility and volume are always from bars.
+
     The interval tau is one tick, and only ticks with a price count as time, as in the even schedule. So steps of any
     length lie on one trajectory. An order of X shares has, as a share of its value, the impact ``temporary * X /
     volume`` for being traded in one tick. What rules cut is spread over the rest by the same formula, which is the
     optimal plan for the position that is left.
+
+    Permanent impact by the square root is counted as the linear one that is as large when what is left is traded evenly;
+    `urgency` counts temporary impact by the square root so. Where permanent impact is twice the temporary one or more,
+    splitting saves nothing, and any risk aversion above 0 trades at once.
     """
 
     def __init__(
@@ -111,36 +124,69 @@ class AlmgrenChriss(Baseline):
         self.urgency = urgency
         self.risk_aversion = risk_aversion
         self.impact = impact
+        terms = engine.rules.terms()
+        by_rules = impact is None and (terms.temporary > 0 or terms.permanent > 0)
+        #: Where impact is from: the ``"rules"``, the ``"bars"``, or ``"given"``.
+        self.impact_from = "rules" if by_rules else "bars" if impact is None else "given"
+        self._terms = terms._replace(temporary_root=by_rules and terms.temporary_root)
 
     def fit(self, orders: OrderBatch) -> None:
         engine = self.engine
         if self.impact is None:
             self.impact = ImpactParameters.fit(engine, sessions_on_the_days_of(engine, orders))
         if self.risk_aversion is None:
-            own = self.impact.of(engine.sessions, orders.session)
             ticks = count_priced(engine.price, orders.session, orders.start, orders.end)
-            size = orders.amount / own.volume
             with np.errstate(divide="ignore", invalid="ignore"):
-                kappa = self.urgency / ticks
-                each = risk_aversion_of(kappa, own.volatility, own.temporary * size, own.permanent * size)
-            known = each[np.isfinite(each) & (own.volatility > 0) & (ticks > 0)]
+                own = self._own(orders.session, orders.amount, 1.0 / ticks)
+                each = risk_aversion_of(self.urgency / ticks, *own)
+            known = each[np.isfinite(each) & (own[0] > 0) & (ticks > 0)]
             # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
             self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
-        if self.impact is None or self.risk_aversion is None:
-            raise ConfigError("AlmgrenChriss knows nothing of the market yet; call fit with the training orders.")
-        engine = self.engine
-        own = self.impact.of(engine.sessions, obs.session)
-        size = obs.amount / own.volume
-        kappa = urgency_of(self.risk_aversion, own.volatility, own.temporary * size, own.permanent * size)
+        engine, aversion = self.engine, self._known_aversion()
         left = count_priced(engine.price, obs.session, obs.tick, obs.end)
-        after = count_priced(engine.price, obs.session, engine.step_stop(obs, obs), obs.end)
-        share = 1.0 - holding(kappa, after, left)
-        return obs.position * np.where((kappa > 0) & (left > 0), share, engine.even_share(obs, obs))
+        stop, held = engine.step_stop(obs, obs), obs.position / obs.amount
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            volatility, temporary, permanent = self._own(obs.session, obs.amount, held / left)
+            if self._terms.temporary_root:
+                terms = aversion * volatility**2, temporary * np.sqrt(held / left), permanent, True
+                kept = held_after(engine.price, obs.session, obs.tick, stop, obs.end, held, *terms, *_NONE) / held
+            else:
+                kappa = urgency_of(aversion, volatility, temporary, permanent)
+                kept = holding(kappa, count_priced(engine.price, obs.session, stop, obs.end), left)
+        bends = (aversion * volatility > 0) & (left > 0) & np.isfinite(kept)
+        return obs.position * np.where(bends, 1.0 - kept, engine.even_share(obs, obs))
+
+    def _known_aversion(self) -> float:
+        if self.impact is None or self.risk_aversion is None:
+            raise ConfigError(f"{type(self).__name__} knows nothing of the market yet; call fit with training orders.")
+        return self.risk_aversion
+
+    def _own(
+        self, session: np.ndarray, amount: np.ndarray, rate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return volatility, temporary and permanent impact of whole orders in one tick, float64 of shape (N,) each.
+
+        They are shares of the price; impact by the square root is the linear one that is as large at `rate`, the share of
+        the order that a tick trades.
+        """
+        assert self.impact is not None, "act and fit see to it"
+        own, terms = self.impact.of(self.engine.sessions, session), self._terms
+        size = amount / own.volume
+        if self.impact_from == "rules":
+            rooted = np.sqrt(size / rate)
+            temporary = terms.temporary * (rooted if terms.temporary_root else size)
+            permanent = terms.permanent * (rooted if terms.permanent_root else size)
+        else:
+            temporary, permanent = own.temporary * size, own.permanent * size
+        if not terms.temporary_root:
+            temporary = np.maximum(temporary, permanent / 2.0 + LEAST)
+        return own.volatility, temporary, permanent
 
     def state_dict(self) -> dict[str, Any]:
-        return {"impact": self.impact and asdict(self.impact), "risk_aversion": self.risk_aversion}
+        impact = self.impact and asdict(self.impact)
+        return {"impact": impact, "impact_from": self.impact_from, "risk_aversion": self.risk_aversion}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.impact = state["impact"] and ImpactParameters.from_dict(state["impact"])
