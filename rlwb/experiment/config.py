@@ -210,8 +210,8 @@ class RunConfig(Section):
     baselines
         What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss`` and ``bertsimas_lo``
         trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss`` by
-        `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's rules, and
-        ``hindsight_uncapped`` the same as if they had no volume cap.
+        `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's
+        rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
     train
         How long it is trained, and with what.
     backtest

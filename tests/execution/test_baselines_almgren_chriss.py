@@ -305,7 +305,7 @@ def test_the_estimates_say_where_impact_is_from() -> None:
 
 @pytest.mark.parametrize("permanent", [0.0, 20.0])
 def test_square_root_impact_of_the_rules_is_minimised(permanent: float) -> None:
-    """What the engine charges, and the variance, for trades of its own: none near is cheaper, nor is the linear path."""
+    """What the engine charges, and the variance: no trades near its own cost less, nor does the linear path."""
     rules = ExecutionRules(
         volume_limit=1.0,
         temporary_impact_bps=40.0,

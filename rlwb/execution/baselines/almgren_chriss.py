@@ -67,8 +67,8 @@ class AlmgrenChriss(Baseline):
     """Trades along the trajectory of least mean plus risk-weighted variance of cost: implementation shortfall.
 
     R. Almgren and N. Chriss, "Optimal execution of portfolio transactions", Journal of Risk 3 (2000), section 2.2: with
-    time T to go, the part ``sinh(kappa (T - t)) / sinh(kappa T)`` of the position is kept t later. Where the rules charge
-    temporary impact by the square root, there is no such formula, and `held_after` solves the same problem.
+    time T to go, the part ``sinh(kappa (T - t)) / sinh(kappa T)`` of the position is kept t later. Where the rules
+    charge temporary impact by the square root, there is no such formula, and `held_after` solves the same problem.
 
     Parameters
     ----------
@@ -96,17 +96,17 @@ class AlmgrenChriss(Baseline):
     Notes
     -----
     Impact is that of the rules where they charge any (``temporary_impact_bps``, ``permanent_impact_bps``), since the
-    order pays it; else what `fit` estimates from bars. `impact` itself goes before both. ``impact_from`` of the estimates
-    says which. Volatility and volume are always from bars.
+    order pays it; else what `fit` estimates from bars. `impact` itself goes before both. ``impact_from`` of the
+    estimates says which. Volatility and volume are always from bars.
 
     The interval tau is one tick, and only ticks with a price count as time, as in the even schedule. So steps of any
     length lie on one trajectory. An order of X shares has, as a share of its value, the impact ``temporary * X /
     volume`` for being traded in one tick. What rules cut is spread over the rest by the same formula, which is the
     optimal plan for the position that is left.
 
-    Permanent impact by the square root is counted as the linear one that is as large when what is left is traded evenly;
-    `urgency` counts temporary impact by the square root so. Where permanent impact is twice the temporary one or more,
-    splitting saves nothing, and any risk aversion above 0 trades at once.
+    Permanent impact by the square root is counted as the linear one that is as large when what is left is traded
+    evenly; `urgency` counts temporary impact by the square root so. Where permanent impact is twice the temporary one
+    or more, splitting saves nothing, and any risk aversion above 0 trades at once.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class AlmgrenChriss(Baseline):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return volatility, temporary and permanent impact of whole orders in one tick, float64 of shape (N,) each.
 
-        They are shares of the price; impact by the square root is the linear one that is as large at `rate`, the share of
-        the order that a tick trades.
+        They are shares of the price; impact by the square root is the linear one that is as large at `rate`, the share
+        of the order that a tick trades.
         """
         assert self.impact is not None, "act and fit see to it"
         own, terms = self.impact.of(self.engine.sessions, session), self._terms

@@ -84,8 +84,8 @@ def held_after(
         sum_t [ f(w_t) + drift_t w_t + risk x_t**2 ]   subject to   0 <= w_t <= room_t,  sum_t w_t = held,
 
     over the ticks that have a price, with ``f(w) = temporary w**2 - permanent w**2 / 2``, or ``temporary w**1.5 -
-    permanent w**2 / 2`` under `root`: temporary impact, and the part of linear permanent impact that depends on the plan
-    (Almgren and Chriss, J. Risk 3, 2000, section 2; the power law is that of Almgren, Appl. Math. Finance 10, 2003).
+    permanent w**2 / 2`` under `root`: temporary impact, and the part of linear permanent impact that depends on the
+    plan (Almgren and Chriss, J. Risk 3, 2000, section 2; the power law: Almgren, Appl. Math. Finance 10, 2003).
 
     By the conditions of Karush, Kuhn and Tucker the marginal cost m falls from tick to tick by ``2 risk x_t``, and w_t
     is the trade at which ``f' = m - drift_t``, cut to its bounds. What is left at the end falls as the first m rises,
