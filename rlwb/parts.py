@@ -42,6 +42,7 @@ PROVIDED: dict[str, str] = {
     "seed": "of random numbers",
     "observation_space": "what the state interpreter returns",
     "action_space": "what the action interpreter accepts",
+    "objective": "the objective of the run, what a sample of results is worth",
     "teacher": "the trained teacher of a distillation",
     "cache_dir": "where prepared bars are kept",
 }
@@ -52,6 +53,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "market": {"synthetic": "rlwb.market.synthetic:synthetic_sessions", "bars": f"{_SOURCES}:bars"},
     "orders": {"generated": f"{_SOURCES}:generated_orders", "table": f"{_SOURCES}:own_orders"},
     "reward": {"pa_penalty": f"{_EXECUTION}.rewards:PAPenaltyReward", "sparse": f"{_EXECUTION}.rewards:SparseReward"},
+    "objective": {
+        "mean": "rlwb.objective:Mean",
+        "mean_variance": "rlwb.objective:MeanVariance",
+        "entropic": "rlwb.objective:Entropic",
+        "cvar": "rlwb.objective:CVaR",
+        "quantile": "rlwb.objective:Quantile",
+    },
     "algorithm": {
         "ppo": f"{_POLICY}.ppo:PPO",
         "dqn": f"{_POLICY}.dqn:DQN",

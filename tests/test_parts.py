@@ -117,7 +117,7 @@ def test_settings_are_parameters_and_the_fields_of_the_settings_dataclass(own: s
 
 
 def test_a_base_in_another_module_is_followed(own: str) -> None:
-    assert [one.name for one in describe("reward", f"{own}:Sub")] == ["penalty", "scale", "weight"]
+    assert [one.name for one in describe("reward", f"{own}:Sub")] == ["penalty", "scale", "weight", "inventory"]
 
 
 def test_make_passes_settings_and_what_the_part_takes_of_the_run(own: str) -> None:

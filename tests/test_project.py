@@ -23,7 +23,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
 BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.record", "rlwb.seeds"}
-PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner"}
+PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner", "rlwb.objective"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
 ALLOWED: dict[str, set[str]] = {
     "rlwb": set(),

@@ -61,7 +61,9 @@ _POLICY = {
     "algorithm": Column("", "part that learns; empty where nothing was trained"),
     "network": Column("", "part that reads the observation; empty where nothing was trained"),
     "reward_part": Column("", "part that pays the reward; all rows of a run share it"),
-    "validation_pa": Column("bp", "mean PA (net PA under costs) on the validation orders; the mean over n checkpoints"),
+    "validation_pa": Column(
+        "bp", "mean PA (net PA under costs), or the objective, on the validation orders; mean over n checkpoints"
+    ),
     "orders": Column("orders", "orders traded"),
     "days": Column("days", "trading days of these orders"),
     "pa_missing": Column("orders", "orders without a PA, left out of every PA metric; the sum over n checkpoints"),

@@ -52,6 +52,7 @@ METRICS: dict[str, Metric] = {
     "over_twap": Metric("over TWAP, bp", f"mean over orders of the PA {_OVER_TWAP}"),
     "pa_net": Metric("net PA, bp", "mean PA after costs, each order counting the same"),
     "net_over_twap": Metric("net over TWAP, bp", f"mean over orders of the net PA {_OVER_TWAP}"),
+    "objective": Metric("objective, bp", "value of the run's objective over the orders' PA, net under costs"),
     "pa_value_weighted": Metric("value-weighted, bp", "mean PA weighted by value traded at TWAP"),
     "glr": Metric("gain/loss", "gain-loss ratio: mean gain / |mean loss|", statistic=_ratio_of_means),
     "reward": Metric("reward", "mean reward of an order"),
@@ -84,6 +85,7 @@ def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, n
         "over_twap": mean_parts(pa - twap_pa),
         "pa_net": mean_parts(net),
         "net_over_twap": mean_parts(net - twap_net),
+        "objective": mean_parts(result.values("objective")),
         "pa_value_weighted": mean_parts(pa, np.where(value > 0, value, math.nan)),
         "glr": gains_and_losses,
         "reward": mean_parts(result.values("reward")),
@@ -210,6 +212,7 @@ SUMMARY_COLUMNS = (
     *("over_twap", "over_twap_lo", "over_twap_hi", "pa_value_weighted"),
     *("pa_net", "pa_net_lo", "pa_net_hi"),
     *("net_over_twap", "net_over_twap_lo", "net_over_twap_hi"),
+    *("objective", "objective_lo", "objective_hi"),
     "untraded",
 )
 """The columns of ``backtest/summary.csv``: a selection of those of `wide`."""

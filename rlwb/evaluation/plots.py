@@ -320,7 +320,7 @@ def learning_curves(
     chosen
         Iterations to mark as selected for the backtest.
     judged_by
-        The PA to draw: ``pa``, or ``pa_net`` where there are costs.
+        The figure to draw: ``pa``, ``pa_net`` where there are costs, or ``objective``, which training does not log.
     """
     title = "Learning curves"
     labels = {judged_by: f"mean {PA_TITLES[judged_by]}, bp", "reward": "mean reward of an episode"}

@@ -16,8 +16,9 @@ Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
 
 _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
-#: Titles of the metric that policies are judged by; see `rlwb.execution.ExecutionRules.judged_by`.
-PA_TITLES = {"pa": "PA", "pa_net": "net PA"}
+#: Titles of the figure that checkpoints are chosen by: a PA (`rlwb.execution.ExecutionRules.judged_by`), or what the
+#: objective makes of it.
+PA_TITLES = {"pa": "PA", "pa_net": "net PA", "objective": "objective"}
 
 #: PAs this close to 0, in basis points, are rounding and count as neither gain nor loss.
 ZERO_BP = 1e-6

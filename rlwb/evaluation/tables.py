@@ -106,7 +106,9 @@ def headline(
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     records = frame.to_dict("records")
-    with_interval = [name for name in ("over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)]
+    with_interval = [
+        name for name in ("objective", "over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)
+    ]
     untraded = is_informative(frame, "untraded")
     plain = ("pa_value_weighted", "win_rate", "glr", "ffr", *(["untraded"] if untraded else []))
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
@@ -129,6 +131,7 @@ def headline(
         level=f"{100 * level:g}",
         resamples=resamples,
         has_costs="pa_net" in with_interval,
+        has_objective="objective" in with_interval,
         twap_is_off="over_twap" in with_interval,
         too_few_days=too_few_days(records[0]["days"], level),
         untraded=untraded,

@@ -32,16 +32,24 @@ class PAPenaltyReward(Reward[Outcome]):
         Factor of the whole reward.
     weight
         What weighs the PA of a step: the amount that was ``"filled"``, or that was ``"requested"``, as in Qlib.
+    inventory
+        Weight of the squared share that is left after each step, in basis points: a running penalty on what the market
+        can still move against (Jerome et al., mbt_gym, arXiv 2209.07823). More steps have a larger sum.
     """
 
     def __init__(
-        self, penalty: float = 20.0, scale: float = 1.0, weight: Literal["filled", "requested"] = "filled"
+        self,
+        penalty: float = 20.0,
+        scale: float = 1.0,
+        weight: Literal["filled", "requested"] = "filled",
+        inventory: float = 0.0,
     ) -> None:
         if weight not in ("filled", "requested"):
             raise ConfigError(f"weight is {weight!r}; write 'filled' or 'requested'.")
         self.penalty = penalty
         self.scale = scale
         self.weight = weight
+        self.inventory = inventory
 
     def reward(self, outcome: Outcome) -> dict[str, np.ndarray]:
         amount = outcome.known.amount
@@ -51,6 +59,8 @@ class PAPenaltyReward(Reward[Outcome]):
             "pa": self.scale * gained,
             "penalty": -self.scale * self.penalty * outcome.sum_sq_fill / amount**2,
         }
+        if self.inventory:
+            parts["inventory"] = -self.scale * self.inventory * (outcome.known.position / amount) ** 2
         if outcome.rules.have_costs:
             total, side = outcome.known.notional, outcome.known.side
             cost = step_costs(outcome.notional, outcome.cost, total, outcome.done, side, outcome.rules)

@@ -94,7 +94,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     from rlwb.trainer import find_resumable
 
     torch.set_num_threads(config.threads)
-    figure, folder = config.execution.rules.judged_by, run.backtest
+    figure, folder = config.judged_by, run.backtest
     bench, origin = workbench(run, config), run.origin
     parts = {"test": bench.align(load_orders(run, bench, "test"))}
     test, ours = parts["test"], None
@@ -120,11 +120,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         if len(rows) and "valid" in parts:
             again = play(bench, playable, parts["valid"])
             if is_strict:
-                check_score(path, rows.iloc[0].to_dict(), again)
+                check_score(path, rows.iloc[0].to_dict(), bench.validation_figures(again))
         validation = float(rows[figure].iloc[0]) if len(rows) and is_comparable else np.nan
         known = {"iteration": int(path.stem), "validation_pa": validation}
         made = result(name, kind, test, play(bench, playable, test), **known)
-        return made, None if again is None else again.metrics[figure]
+        return made, None if again is None else bench.objective_terms(again.metrics)
 
     log = read_validation(run.metrics / "validation.csv", figure)
     results, rescored = [], []
@@ -143,6 +143,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
 
     write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
+    if figure == "objective":
+        results = [with_objective(bench, one) for one in results]
     write_results(folder, results)
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
@@ -174,7 +176,7 @@ def choose_checkpoints(run: RunDirectory, config: RunConfig) -> Selection:
     from rlwb.evaluation import read_validation, select_checkpoints
     from rlwb.trainer import load_checkpoint
 
-    figure = config.execution.rules.judged_by
+    figure = config.judged_by
     log = read_validation(run.metrics / "validation.csv", figure)
     return select_checkpoints(log, run.checkpoints, count=config.backtest.top, metric=figure, check=load_checkpoint)
 
@@ -189,7 +191,7 @@ def selection_of(run: RunDirectory, origin: RunDirectory) -> Selection:
     return dataclasses.replace(found, excluded=(), ranked=known.get("ranked", found.ranked))
 
 
-def check_score(path: Path, logged: Mapping[str, float], again: Episodes) -> None:
+def check_score(path: Path, logged: Mapping[str, float], again: Mapping[str, float]) -> None:
     """Require that a checkpoint scores on the validation orders as its row of the log says, in every figure of it.
 
     A figure that neither the orders nor the reward give, of a callback of one's own, cannot be scored again.
@@ -199,7 +201,7 @@ def check_score(path: Path, logged: Mapping[str, float], again: Episodes) -> Non
     DataError
         Naming the figures that differ.
     """
-    new, old = _with_counts(again.summary()), _with_counts(logged)
+    new, old = _with_counts(again), _with_counts(logged)
     differ = [
         f"{name} {value!r}, logged {old.get(name, 'nowhere')!r}"
         for name, value in new.items()
@@ -455,6 +457,13 @@ def result(name: str, kind: Any, orders: OrderBatch, episodes: Episodes, **known
 
     table = result_table(orders.table, episodes)
     return PolicyResult(name, kind, table, inventory=episodes.details.get("inventory"), **known)
+
+
+def with_objective(bench: Workbench, one: PolicyResult) -> PolicyResult:
+    """Return a result whose table has each order's part of the objective's value; a ceiling, of the mean, has none."""
+    if one.kind == "ceiling":
+        return one
+    return dataclasses.replace(one, orders=one.orders.assign(objective=bench.objective_terms(one.orders)))
 
 
 def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBatch) -> PolicyResult:

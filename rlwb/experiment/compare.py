@@ -312,7 +312,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
         resamples=settings.bootstrap_samples,
         seed=config.seed,
         notes=[
-            f"Of each learner the checkpoint with the best validation {PA_TITLES[rules.judged_by]}.",
+            f"Of each learner the checkpoint with the best validation {PA_TITLES[config.judged_by]}.",
             "All methods traded the same orders.",
             "Intervals hold the luck of the days, not that of the seed: each learner was trained once.",
             f"Rules: {rules.describe()}.",

@@ -207,6 +207,10 @@ class RunConfig(Section):
         What learns.
     reward
         What a step is worth to it.
+    objective
+        What uncertain results are worth: ``mean``, ``mean_variance``, ``entropic``, ``cvar`` or ``quantile``. The
+        learner maximises it over orders, each with the sum of its rewards; checkpoints are chosen, and results judged,
+        by its value over the orders' PA, net where there are costs.
     baselines
         What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss`` and ``bertsimas_lo``
         trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss`` by
@@ -236,6 +240,7 @@ class RunConfig(Section):
     head: HeadConfig = HeadConfig()
     algorithm: Annotated[Part, _complete("algorithm")] = Part(name="ppo")
     reward: Annotated[Part, _complete("reward")] = Part(name="pa_penalty")
+    objective: Annotated[Part, _complete("objective")] = Part(name="mean")
     baselines: Annotated[tuple[Annotated[Part, _complete("baseline")], ...], AfterValidator(_baseline_names)] = (
         _BASELINES
     )
@@ -289,6 +294,11 @@ class RunConfig(Section):
                 f"{train.episodes_per_iteration} has at least as many transitions; keep those of one."
             )
         return self
+
+    @property
+    def judged_by(self) -> str:
+        """The figure that checkpoints are chosen by: the value of the objective, or where it is the mean, the PA's."""
+        return self.execution.rules.judged_by if self.objective.name == "mean" else "objective"
 
     @classmethod
     def load(cls, file: Path | None = None, *changes: Layer) -> RunConfig:

@@ -220,7 +220,7 @@ def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     from rlwb.evaluation.results import PA_TITLES
 
     selection = read_json(_there(run.backtest / "selection.json", BACKTEST), Selected)
-    figure = run.config.execution.rules.judged_by
+    figure = run.config.judged_by
     validation = read_validation(run.metrics / "validation.csv", figure).set_index("iteration")[figure]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
@@ -308,10 +308,10 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     from rlwb.evaluation import plots, read_validation
 
     results, rules = read_results(run), config.execution.rules
-    summary, figure = read_summary(run), rules.judged_by
+    summary, figure, pa = read_summary(run), config.judged_by, rules.judged_by
     shrinkage = read_json(run.backtest / "selection.json", Selected)["expected_shrinkage"]
     validation = read_validation(run.metrics / "validation.csv", figure)
-    train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", figure])
+    train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", pa])
     if rules.have_costs:
         results = [result.after_costs() for result in results]
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}

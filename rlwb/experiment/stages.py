@@ -59,8 +59,8 @@ class Stage:
     indifferent: tuple[str, ...] = ()
 
 
-_PROBLEM = ("market", "features", "execution", "simulator", "state_interpreter", "action_interpreter", "reward", "seed")
-_POLICY = ("network", "head", "algorithm")
+_PROBLEM = ("market", "features", "execution", "simulator", "state_interpreter", "action_interpreter", "reward")
+_POLICY = ("network", "head", "algorithm", "objective", "seed")
 
 ORDERS = Stage(
     name="orders",

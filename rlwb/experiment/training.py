@@ -55,9 +55,10 @@ def train_policy(
         ProgressLines,
         Trainer,
         TrainingVessel,
+        ValidationFigure,
     )
 
-    settings, figure = config.train, config.execution.rules.judged_by
+    settings, figure, chosen_by = config.train, config.execution.rules.judged_by, config.judged_by
     refuse_shorter(last_iteration(run.checkpoints), settings.iterations)
     torch.set_num_threads(config.threads)
     progress = progress or ("bar" if is_attended() else "lines")
@@ -67,7 +68,8 @@ def train_policy(
     for idle in bench.engine.idle_rules(orders["train"]):
         print(f"a rule that cannot act: {idle}")  # noqa: T201
     features = bench.features(tables["train"])
-    lines = {figure: PA_TITLES[figure], f"val/{figure}": f"validation {PA_TITLES[figure]}", "reward": "reward"}
+    lines = {figure: PA_TITLES[figure], f"val/{chosen_by}": f"validation {PA_TITLES[chosen_by]}", "reward": "reward"}
+    figures = [ValidationFigure("objective", bench.objective_value)] if chosen_by == "objective" else []
 
     def fit(
         learner: Learner,
@@ -80,8 +82,8 @@ def train_policy(
         first: Sequence[Callback] = (),
     ) -> None:
         """Train a learner to the end, going on from what its folder of checkpoints has."""
-        checkpoints, monitor = run.checkpoints / folder, f"val/{figure}"
-        own: list[Callback] = [MetricsWriter(run.metrics / folder)]
+        checkpoints, monitor = run.checkpoints / folder, f"val/{chosen_by}"
+        own: list[Callback] = [*figures, MetricsWriter(run.metrics / folder)]
         own.append(Checkpoint(checkpoints, monitor=monitor, meta={**bench.meta(features), **(meta or {})}, **saving))
         if patience is not None:
             own.append(EarlyStopping(monitor, patience))

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -30,10 +30,14 @@ from rlwb.experiment.own_code import described
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
+from rlwb.objective import Objective
 from rlwb.parts import Part, load, make
 from rlwb.record import ACTING, MARKET, ORIGIN, TrainingRecord, check_record, differences
 from rlwb.reward import Reward
 from rlwb.simulator import Simulator
+
+if TYPE_CHECKING:
+    from rlwb.trainer import Episodes
 
 #: What a part of a kind must be.
 _BASES: dict[str, type[Any]] = {
@@ -41,6 +45,7 @@ _BASES: dict[str, type[Any]] = {
     "state_interpreter": StateInterpreter,
     "action_interpreter": ActionInterpreter,
     "reward": Reward,
+    "objective": Objective,
     "algorithm": Learner,
 }
 #: Places in the configuration that a policy is made from.
@@ -103,9 +108,27 @@ class Workbench:
         """The reward of the learner."""
         return self.make("reward", self.config.reward)
 
+    @cached_property
+    def objective(self) -> Objective:
+        """What uncertain results are worth."""
+        return self.make("objective", self.config.objective)
+
+    def objective_terms(self, figures: Mapping[str, Any]) -> np.ndarray:
+        """Return each order's part of the objective's value over orders, float64 of shape (N,), from their figures."""
+        return self.objective.terms(np.asarray(figures[self.config.execution.rules.judged_by]))
+
+    def validation_figures(self, episodes: Episodes) -> dict[str, float]:
+        """Return the figures of a validation; ``objective`` is among them where it is another than the mean."""
+        judged = {"objective": self.objective_value(episodes)} if self.config.judged_by == "objective" else {}
+        return {**episodes.summary(), **judged}
+
+    def objective_value(self, episodes: Episodes) -> float:
+        """Return the objective's value over the orders of a validation."""
+        return self.objective.value(episodes.metrics[self.config.execution.rules.judged_by])
+
     def check(self) -> None:
         """Make all parts that need no features, so that each can refuse its settings."""
-        for kind in ("simulator", "action_interpreter", "reward"):
+        for kind in ("simulator", "action_interpreter", "reward", "objective"):
             self.make(kind, getattr(self.config, kind))
         for part in self.config.baselines:
             self.make("baseline", part)
@@ -180,14 +203,20 @@ class Workbench:
 
     def learner(self, features: MarketFeatures, teacher: Learner | None = None) -> Learner:
         """Return the untrained policy; it learns by distillation from a trained `teacher`, and needs none to act."""
+        part, objective = self.config.algorithm, self.config.objective
+        algorithm = load("algorithm", part.name)
+        if objective.name != "mean" and "objective" not in inspect.signature(algorithm).parameters:
+            raise ConfigError(
+                f"the objective is {objective.name}, but {part.name} maximises the mean alone; set algorithm to one "
+                "that takes an objective, such as ppo, or objective to mean."
+            )
         if self.is_taught and teacher is None:
             return self._ppo(self.config.network, features)
-        part, provided = self.config.algorithm, self._shapes(features)
-        algorithm = load("algorithm", part.name)
+        provided = self._shapes(features)
         if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
             provided["network"] = self._network(self.config.network, algorithm.head, features)
         trunk = partial(self._drawn, self.config.network, provided, None)
-        return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **provided)
+        return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, objective=self.objective, **provided)
 
     def teacher(self, features: MarketFeatures) -> Learner:
         """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""

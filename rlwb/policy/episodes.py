@@ -59,6 +59,13 @@ def last_rows(done: np.ndarray) -> np.ndarray:
     return np.repeat(ends, np.diff(ends, prepend=-1))
 
 
+def dial_settings(obs: Any, done: np.ndarray) -> np.ndarray | None:
+    """Return each episode's setting of the objective's dial, int64 of shape (episodes,); None where there is none."""
+    if not isinstance(obs, dict) or "aversion" not in obs:
+        return None
+    return np.asarray(np.asarray(obs["aversion"])[np.append(True, done[:-1])].argmax(axis=1))
+
+
 def merge_statistics(count: int, mean: float, variance: float, new: np.ndarray) -> tuple[int, float, float]:
     """Return number, mean and variance of numbers after adding `new`, of shape (N,) (Chan et al., 1979)."""
     total, delta = count + len(new), new.mean() - mean

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
-from rlwb.policy.episodes import check_episodes, cut, gae, merge_statistics, shuffled
+from rlwb.objective import Mean, Objective
+from rlwb.policy.episodes import check_episodes, cut, dial_settings, gae, merge_statistics, shuffled
 from rlwb.policy.heads import ActorCritic
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
 from rlwb.seeds import Stream, generator
@@ -110,6 +111,9 @@ class PPO(NetworkLearner):
         Hyper-parameters.
     seed
         Names, with the number of updates made, the order of the minibatches.
+    objective
+        What a sample of episodes, each with the sum of its rewards, is worth; the mean by default. Others act through
+        the reward (`Objective.rewards`).
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "policy_loss", "value_loss", "entropy")
@@ -117,8 +121,16 @@ class PPO(NetworkLearner):
     network: ActorCritic
     settings: PPOSettings
 
-    def __init__(self, network: ActorCritic, settings: PPOSettings | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        network: ActorCritic,
+        settings: PPOSettings | None = None,
+        *,
+        seed: int = 0,
+        objective: Objective | None = None,
+    ) -> None:
         super().__init__(network, settings or PPOSettings(), seed)
+        self.objective = objective or Mean()
         #: Number, mean and variance of all returns so far.
         self.return_statistics = (0, 0.0, 1.0)
 
@@ -140,7 +152,8 @@ class PPO(NetworkLearner):
         done = np.asarray(done, dtype=bool)
         check_episodes(obs, action, reward, done)
         self._set_learning_rate()
-        samples = self._evaluate(obs, action, np.asarray(reward, dtype=np.float64), done)
+        reward = self.objective.rewards(np.asarray(reward, dtype=np.float64), done, dial_settings(obs, done))
+        samples = self._evaluate(obs, action, reward, done)
         with training_mode(self.network):
             steps = [self._train(samples, rows) for rows in self._minibatches(done)]
         self.updates += 1

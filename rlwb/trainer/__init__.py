@@ -2,7 +2,15 @@
 
 from rlwb.record import TrainingRecord, check_record
 from rlwb.trainer.api import train
-from rlwb.trainer.callbacks import Checkpoint, EarlyStopping, EpisodesWriter, History, MetricsWriter, ProgressLines
+from rlwb.trainer.callbacks import (
+    Checkpoint,
+    EarlyStopping,
+    EpisodesWriter,
+    History,
+    MetricsWriter,
+    ProgressLines,
+    ValidationFigure,
+)
 from rlwb.trainer.checkpoint import find_resumable, list_checkpoints, load_checkpoint, save_checkpoint
 from rlwb.trainer.collect import Episodes, backtest, collect, restore_policy, result_table
 from rlwb.trainer.record import record_of, recorded_in
@@ -21,6 +29,7 @@ __all__ = [
     "Trainer",
     "TrainingRecord",
     "TrainingVessel",
+    "ValidationFigure",
     "backtest",
     "check_record",
     "collect",

@@ -27,7 +27,7 @@ from rlwb.trainer.checkpoint import (
     point_latest,
     save_checkpoint,
 )
-from rlwb.trainer.collect import unknown_figure
+from rlwb.trainer.collect import Episodes, unknown_figure
 from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
 
@@ -116,6 +116,33 @@ class EarlyStopping(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update({name: state[name] for name in self.state_dict()})
+
+
+class ValidationFigure(Callback):
+    """Adds a figure of all episodes of a validation together, which is no mean of figures of single ones.
+
+    Parameters
+    ----------
+    name
+        Its name in ``trainer.metrics``, after ``val/``.
+    of
+        Computes it.
+    """
+
+    rank = -1
+
+    def __init__(self, name: str, of: Callable[[Episodes], float]) -> None:
+        self.name = name
+        self.of = of
+        self.gives = (f"val/{name}",)
+
+    @property
+    def state_key(self) -> str:
+        return f"ValidationFigure({self.name})"
+
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        assert trainer.validation is not None
+        trainer.metrics[f"val/{self.name}"] = self.of(trainer.validation)
 
 
 class Checkpoint(Callback):

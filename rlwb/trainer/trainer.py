@@ -39,6 +39,9 @@ class Callback:
     #: Name of a figure in ``trainer.metrics`` that must exist, checked before training; None for none.
     watches: str | None = None
 
+    #: Names of figures that the callback adds to ``trainer.metrics`` before those of a higher rank look.
+    gives: tuple[str, ...] = ()
+
     @property
     def state_key(self) -> str:
         """Name of the callback's state in a checkpoint."""
@@ -316,7 +319,8 @@ class Trainer:
         collected = {*OF_ANY_COLLECT, *episode, *(f"{name}_count" for name in episode)}
         validated = set() if self.val_every_n_iters is None else {f"val/{name}" for name in collected}
         learnt = vessel.policy.figures
-        known = {*collected, *OF_TRAINING, *(learnt or ()), *validated}
+        given = {name for callback in self.callbacks for name in callback.gives}
+        known = {*collected, *OF_TRAINING, *(learnt or ()), *validated, *given}
         for callback in self.callbacks:
             who, name = type(callback).__name__, callback.watches
             if name is None:

@@ -108,3 +108,11 @@ def test_ppo_reward_is_after_costs() -> None:
         state = ExecutionState.start(engine, align_orders([order(100, "SELL")], sessions))
         state = state.after(*engine.step(state.orders, state.now, np.array([100.0])))
         assert total(SparseReward(), state) == [expected]
+
+
+def test_inventory_penalty_by_hand() -> None:
+    first, last = states([10, 10, 11, 11], [[60.0, 0.0], [40.0, 100.0]], ["BUY", "SELL"], 2)
+    reward = PAPenaltyReward(inventory=5.0, scale=0.1)
+    assert reward.parts(first.outcome)["inventory"].tolist() == pytest.approx([-0.1 * 5 * 0.4**2, -0.1 * 5])
+    assert reward.parts(last.outcome)["inventory"].tolist() == [0.0, 0.0]
+    assert "inventory" not in PAPenaltyReward().parts(first.outcome)

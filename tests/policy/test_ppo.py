@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -18,6 +19,7 @@ from torch import nn
 
 from rlwb.batch import take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
+from rlwb.objective import Mean, MeanVariance
 from rlwb.policy import PPO, ActorCritic, Network, PPOSettings, encoder, make_network, market_network
 from rlwb.policy.gru import states_at
 from rlwb.trainer import load_checkpoint, save_checkpoint
@@ -440,3 +442,23 @@ def test_layers_like_dropout_are_off_when_the_policy_acts(rollout: Rollout) -> N
     learn(policy, rollout, batch_size=10**6, repeat=1)
     policy.act(rollout.reference.obs)
     assert seen == [False, True, False]
+
+
+def test_another_objective_learns_by_its_rewards(rollout: Rollout) -> None:
+    """An update under mean-variance is one of the mean on its rewards; under the mean, nothing changes."""
+    objective, episodes = MeanVariance(0.1), rollout.reference
+    shaped = replace(episodes, reward=objective.rewards(episodes.reward, episodes.done))
+    assert np.abs(shaped.reward - episodes.reward).max() > 1e-3
+    averse, plain, same = small_ppo(), small_ppo(), small_ppo()
+    averse.objective, same.objective = objective, Mean()
+    learn(averse, rollout)
+    learn(plain, Rollout(shaped, shaped))
+    assert_same_weights(averse, plain)
+    learn(same, rollout)
+    assert_same_weights(same, _learnt(rollout))
+
+
+def _learnt(rollout: Rollout) -> PPO:
+    policy = small_ppo()
+    learn(policy, rollout)
+    return policy
