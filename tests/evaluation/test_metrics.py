@@ -82,7 +82,13 @@ def test_the_table_is_tidy():
 
 def test_every_metric_has_its_interval():
     rng = np.random.default_rng(3)
-    result = checkpoint(rng.normal(1, 5, 200), days=20, pa_net=rng.normal(0, 5, 200), reward=rng.normal(0, 1, 200))
+    result = checkpoint(
+        rng.normal(1, 5, 200),
+        days=20,
+        pa_net=rng.normal(0, 5, 200),
+        reward=rng.normal(0, 1, 200),
+        objective=rng.normal(0, 1, 200),
+    )
     table = metric_table({"twap": [baseline(rng.normal(0, 1, 200), days=20)], "ours": [result]}, resamples=200)
     ours = table[(table["policy"] == "ours") & (table["metric"] != "net_over_twap")]
     assert ((ours["lo"] <= ours["estimate"]) & (ours["estimate"] <= ours["hi"])).all()
