@@ -16,6 +16,7 @@ import pandas as pd
 import rlwb
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import (
+    Baseline,
     CategoricalActionInterpreter,
     Engine,
     ExecutionRules,
@@ -140,6 +141,9 @@ class Workbench:
         self.check()
         windows = [self.make_orders(split)[0] for split in self.splits()]
         aligned = [{name: self.align(tables[name]) for name in ("train", "valid", "test")} for tables in windows]
+        for one in (self.make("baseline", part) for part in self.config.baselines):
+            for parts in aligned if isinstance(one, Baseline) else ():
+                one.check(parts["test"])
         tables, orders = windows[0], aligned[0]
         features = self.features(tables["train"])
         teacher = self.teacher(features) if self.is_taught else None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rlwb.errors import ConfigError
-from rlwb.execution import POV, TWAP, VWAP, Engine, ExecutionRules
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Engine, ExecutionRules, ImpactParameters
 from rlwb.execution.metrics import order_metrics
 from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
@@ -135,3 +136,99 @@ def test_pov_stands_volumes_next_to_nothing() -> None:
         _, steps, summary = run(sessions_of([[10.0] * 4] * 2, volume), [order(100.0, day=2)], 1, POV)
         assert summary["ffr"].iloc[0] == 1.0
         assert steps["fill"].iloc[0] > 0
+
+
+def test_pov_makes_up_for_what_its_cap_cut_within_the_cap() -> None:
+    """500 a minute are usual; today's first minute brings 2000, of which a fifth is due, and a quarter is the most.
+
+    A fifth of 500 is asked for at first. Then 0.2 * (2000 + 4 * 500) - 100 = 700 are due, and a quarter of 2000 is 500;
+    with 500 in the second minute 0.2 * (2500 + 1250) - 600 = 150. A quarter of nothing is nothing.
+    """
+    sessions = sessions_of([[10.0] * 5] * 2, [[500.0] * 5, [2000.0, 500.0, 500.0, 0.0, 0.0]])
+    policy, rules = partial(POV, rate=0.2, cap=0.25), ExecutionRules(complete_at_end=False)
+    _, steps, orders = run(sessions, [order(5000.0, day=2)], 1, policy, rules)
+    asked = [100.0, 500.0]
+    done = [2000.0, 2500.0, 3000.0, 3000.0, 3000.0]
+    for minute in (2, 3, 4):
+        to_come = 500.0 * done[minute - 1] / (500.0 * minute)
+        asked.append(max(min(0.2 * (done[minute - 1] + to_come) - sum(asked), 0.25 * to_come), 0.0))
+    np.testing.assert_allclose(steps["fill"], asked)
+    assert orders["filled"].iloc[0] < 5000.0, "the last step asks for what is due where nothing completes the order"
+    _, steps, _ = run(sessions, [order(5000.0, day=2)], 1, policy)
+    assert steps["position"].iloc[-1] == 0.0, "and for everything where the rules complete it"
+
+
+def test_a_capped_pov_waits_until_it_can_forecast() -> None:
+    _, steps, _ = run(sessions_of([[10.0] * 3], [[100.0] * 3]), [order(300.0)], 1, partial(POV, rate=0.5, cap=0.5))
+    assert steps["fill"].tolist() == [0.0, 50.0, 250.0]
+    _, steps, _ = run(sessions_of([[10.0] * 3], [[100.0] * 3]), [order(300.0)], 1, partial(POV, rate=0.5))
+    assert steps["fill"].tolist() == [100.0, 0.0, 200.0]
+
+
+@pytest.mark.parametrize("settings", [{"cap": 0.0}, {"cap": 1.1}, {"cap": 0.1, "rate": 0.2}, {"cap": math.nan}])
+def test_caps_that_cannot_hold_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"the cap is {settings['cap']}"):
+        POV(Engine(sessions_of([[10.0] * 4]), 1), **settings)
+
+
+SKIPPING = {
+    "twap": TWAP,
+    "vwap": partial(VWAP, days=1),
+    "pov": partial(POV, rate=1.0, days=1),
+    "almgren_chriss": partial(
+        AlmgrenChriss, risk_aversion=0.0, impact=ImpactParameters(("AAA",), (100.0,), (0.01,), (0.02,), (0.01,))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(SKIPPING))
+def test_minutes_at_open_and_close_are_left_out(name: str) -> None:
+    """Of 8 minutes the first two and the last, and of a day that closes after 6 its fifth and sixth: 5 and 3 remain."""
+    sessions = sessions_of([[10.0] * 8] * 3, 60.0, num_ticks=[8, 8, 6])
+    policy = partial(SKIPPING[name], skip_open=2, skip_close=1)
+    fill = run(sessions, [order(300.0, day=2)], 1, policy)[1]["fill"]
+    np.testing.assert_allclose(fill, [0, 0, *[60.0] * 5], atol=1e-9)
+    fill = run(sessions, [order(180.0, day=3)], 1, policy)[1]["fill"]
+    np.testing.assert_allclose(fill, [0, 0, *[60.0] * 3], atol=1e-9)
+    fill = run(sessions, [order(120.0, day=2, start="09:33", end="09:35")], 1, policy)[1]["fill"]
+    np.testing.assert_allclose(fill, [60.0] * 2, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("segments", "skipped", "expected"),
+    [
+        (None, (1.0, 0.0), [0, 100, 100, 100]),
+        (None, (0.5, 3.2), [0, 300]),
+        ((("09:30", "09:35"), ("13:00", "13:07")), (5.0, 4.0), [0, 0, 300]),
+    ],
+)
+def test_a_step_that_reaches_into_skipped_minutes_trades_nothing(
+    segments: Any, skipped: tuple[float, float], expected: list[float]
+) -> None:
+    """12 minutes in steps of 3, or in steps of 3, 2, 3, 3 and 1 around a break."""
+    sessions = sessions_of([[10.0] * 12], segments=segments)
+    policy = partial(TWAP, skip_open=skipped[0], skip_close=skipped[1])
+    np.testing.assert_allclose(run(sessions, [order(300.0)], 3, policy)[1]["fill"], expected, atol=1e-9)
+
+
+def test_what_is_cut_is_asked_for_in_the_last_step_where_the_rules_complete() -> None:
+    sessions = sessions_of([[10.0] * 6], [[1e3, 1e3, 1e3, 10.0, 1e3, 1e3]])
+    policy = partial(TWAP, skip_close=2)
+    for completes, last in ((True, [0.0, 95.0]), (False, [0.0, 0.0])):
+        rules = ExecutionRules(volume_limit=0.5, complete_at_end=completes)
+        fill = run(sessions, [order(400.0)], 1, policy, rules)[1]["fill"]
+        np.testing.assert_allclose(fill, [100.0, 100.0, 100.0, 5.0, *last])
+
+
+def test_skipping_all_of_a_session_or_window_is_refused() -> None:
+    sessions = sessions_of([[10.0] * 8])
+    engine = Engine(sessions, 2)
+    for settings, named in (((5, 3), "nothing"), ((-1, 0), "skip_open"), ((0, math.inf), "skip_close")):
+        with pytest.raises(ConfigError, match=named):
+            TWAP(engine, *settings)
+    policy = TWAP(engine, skip_open=3)
+    policy.check(batch_of([(1, 5.0, 0, 8), (1, 5.0, 3, 5)], 0))
+    with pytest.raises(OrderError, match=r"AAA on 2024-01-01.*09:31"):
+        policy.check(batch_of([(1, 5.0, 0, 8), (1, 5.0, 1, 4)], 0))
+    with pytest.raises(OrderError, match="AAA"):
+        run(sessions, [order(5.0, end="09:33")], 2, policy)

@@ -94,6 +94,7 @@ SCHEDULES: dict[str, Any] = {
     "vwap": VWAP,
     "pov": POV,
     "pov at a rate": partial(POV, rate=0.1),
+    "capped pov": partial(POV, cap=0.2),
     "almgren_chriss": partial(AlmgrenChriss, impact=IMPACT, risk_aversion=50.0),
     "bertsimas_lo": partial(BertsimasLo, impact=IMPACT, signal=SignalParameters(gamma=-0.4, rho=0.5)),
 }

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlwb.errors import OrderError
 from rlwb.evaluation import PolicyResult
 from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Baseline, BertsimasLo
 from rlwb.experiment.backtest import baseline_result, estimates_of, make_baselines
@@ -138,3 +139,9 @@ def test_one_baseline_with_several_settings_is_told_apart_by_them(tmp_path: Path
 def test_labels_are_names_of_files() -> None:
     parts = RunConfig.load(None, Layer("test", {"baselines": ["a/b.py:Own", {"name": "a/b.py:Own", "x": "é/..:* y"}]}))
     assert baseline_labels(parts.baselines)[1] == "Own-x=é_.._y"
+
+
+def test_a_run_whose_windows_a_baseline_cannot_trade_is_refused_before_it_starts() -> None:
+    own = {"name": "vwap", "skip_open": 60}
+    with pytest.raises(OrderError, match=r"SYN001 on .*skip_open.*skip_close"):
+        bench_of(baselines=["twap", own], orders__end_time="10:30").try_out()

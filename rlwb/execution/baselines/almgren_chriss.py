@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines import Baseline
+from rlwb.execution.baselines import Schedule
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.baselines.plan import LEAST, held_after
 from rlwb.execution.engine import Engine
@@ -63,7 +63,7 @@ def holding(kappa: np.ndarray, left: np.ndarray, horizon: np.ndarray) -> np.ndar
         return np.where(b != 0, steep, np.divide(left, horizon))
 
 
-class AlmgrenChriss(Baseline):
+class AlmgrenChriss(Schedule):
     """Trades along the trajectory of least mean plus risk-weighted variance of cost: implementation shortfall.
 
     R. Almgren and N. Chriss, "Optimal execution of portfolio transactions", Journal of Risk 3 (2000), section 2.2: with
@@ -87,6 +87,8 @@ class AlmgrenChriss(Baseline):
     impact
         Parameters of the market; estimated by `fit` unless given. An order of an instrument that they lack trades
         evenly.
+    skip_open, skip_close
+        Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises
     ------
@@ -115,8 +117,10 @@ class AlmgrenChriss(Baseline):
         urgency: float = 3.0,
         risk_aversion: float | None = None,
         impact: ImpactParameters | None = None,
+        skip_open: float = 0.0,
+        skip_close: float = 0.0,
     ) -> None:
-        super().__init__(engine)
+        super().__init__(engine, skip_open, skip_close)
         if not 0 < urgency < np.inf:
             raise ConfigError(f"the urgency is {urgency!r}; give a finite number above 0.")
         if risk_aversion is not None and not 0 <= risk_aversion < np.inf:
@@ -143,20 +147,20 @@ class AlmgrenChriss(Baseline):
             # Where no instrument has parameters every order trades evenly, whatever the risk aversion.
             self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
-    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+    def amounts(self, known: Known) -> np.ndarray:
         engine, aversion = self.engine, self._known_aversion()
-        left = count_priced(engine.price, obs.session, obs.tick, obs.end)
-        stop, held = engine.step_stop(obs, obs), obs.position / obs.amount
+        left = count_priced(engine.price, known.session, known.tick, known.end)
+        stop, held = engine.step_stop(known, known), known.position / known.amount
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            volatility, temporary, permanent = self._own(obs.session, obs.amount, held / left)
+            volatility, temporary, permanent = self._own(known.session, known.amount, held / left)
             if self._terms.temporary_root:
                 terms = aversion * volatility**2, temporary * np.sqrt(held / left), permanent, True
-                kept = held_after(engine.price, obs.session, obs.tick, stop, obs.end, held, *terms, *_NONE) / held
+                kept = held_after(engine.price, known.session, known.tick, stop, known.end, held, *terms, *_NONE) / held
             else:
                 kappa = urgency_of(aversion, volatility, temporary, permanent)
-                kept = holding(kappa, count_priced(engine.price, obs.session, stop, obs.end), left)
+                kept = holding(kappa, count_priced(engine.price, known.session, stop, known.end), left)
         bends = (aversion * volatility > 0) & (left > 0) & np.isfinite(kept)
-        return obs.position * np.where(bends, 1.0 - kept, engine.even_share(obs, obs))
+        return known.position * np.where(bends, 1.0 - kept, engine.even_share(known, known))
 
     def _known_aversion(self) -> float:
         if self.impact is None or self.risk_aversion is None:

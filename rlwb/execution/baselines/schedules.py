@@ -5,25 +5,35 @@ from __future__ import annotations
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines import Baseline
+from rlwb.execution.baselines import Schedule
 from rlwb.execution.engine import Engine
 from rlwb.execution.state import Known
 from rlwb.market import Sessions
 from rlwb.market.actions import price_ratio
 
 
-class TWAP(Baseline):
+class TWAP(Schedule):
     """Trades evenly over the window; its price advantage is 0 where no rule binds.
 
     Evenly means over the ticks that have a price, and which those are is taken as known, here and in every baseline
     that trades evenly or counts time: a schedule that does not know it has a price advantage by chance.
+
+    Parameters
+    ----------
+    engine
+        See `Baseline`.
+    skip_open, skip_close
+        Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
     """
 
-    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
-        return self.even(obs)
+    def __init__(self, engine: Engine, skip_open: float = 0.0, skip_close: float = 0.0) -> None:
+        super().__init__(engine, skip_open, skip_close)
+
+    def amounts(self, known: Known) -> np.ndarray:
+        return self.even(known)
 
 
-class VWAP(Baseline):
+class VWAP(Schedule):
     """Trades along the volume profile of the instrument's earlier sessions.
 
     The profile is the mean share of a session's volume that fell into each tick, over sessions strictly before the
@@ -33,6 +43,8 @@ class VWAP(Baseline):
     ----------
     days
         Number of earlier sessions in the profile, at least 1. An order whose instrument has none yet trades evenly.
+    skip_open, skip_close
+        Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises
     ------
@@ -40,20 +52,20 @@ class VWAP(Baseline):
         When `days` is no such number.
     """
 
-    def __init__(self, engine: Engine, days: int = 20) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, days: int = 20, skip_open: float = 0.0, skip_close: float = 0.0) -> None:
+        super().__init__(engine, skip_open, skip_close)
         self.days = _check_days(days)
 
-    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
-        profile, _ = _earlier_volume(self.engine.sessions, obs.session, self.days, shares=True)
+    def amounts(self, known: Known) -> np.ndarray:
+        profile, _ = _earlier_volume(self.engine.sessions, known.session, self.days, shares=True)
         cumulative = _running_sum(profile)
-        now = _between(cumulative, obs.tick, self.engine.step_stop(obs, obs))
-        left = _between(cumulative, obs.tick, obs.end)
-        share = np.divide(now, left, out=self.engine.even_share(obs, obs), where=left > 0)
-        return obs.position * np.clip(share, 0.0, 1.0)
+        now = _between(cumulative, known.tick, self.engine.step_stop(known, known))
+        left = _between(cumulative, known.tick, known.end)
+        share = np.divide(now, left, out=self.engine.even_share(known, known), where=left > 0)
+        return known.position * np.clip(share, 0.0, 1.0)
 
 
-class POV(Baseline):
+class POV(Schedule):
     """Participates at a rate of the market's volume, from the order's start until it is filled.
 
     Parameters
@@ -64,11 +76,16 @@ class POV(Baseline):
         on as it began, and sooner or in a hurry on others.
     days
         Number of earlier sessions that the forecast looks back to, at least 1.
+    cap
+        Largest share of a step's forecast volume to ask for, in (0, 1], at least `rate`; none for no cap. What it cuts
+        is made up for in later steps, within the cap. A step whose volume cannot be forecast asks for nothing.
+    skip_open, skip_close
+        Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises
     ------
     ConfigError
-        For a rate outside (0, 1], or days that are no whole number of 1 or more.
+        For a rate or cap outside (0, 1], a cap below the rate, or days that are no whole number of 1 or more.
 
     Notes
     -----
@@ -76,34 +93,48 @@ class POV(Baseline):
     forecast volume of the step; the ask is what is due less what is filled, so each step makes up for the error of
     the last forecast. The forecast is the mean volume of the same ticks over earlier sessions, times today's volume so
     far over the earlier sessions' until the same tick (1 before either has any). Without earlier sessions it is today's
-    mean volume a tick; before the first tick nothing is known, and the order trades evenly. The order's last step asks
-    for everything.
+    mean volume a tick; before the first tick nothing is known, and the order trades evenly. Where the rules complete
+    orders at the end, the order's last step asks for everything, whatever the cap.
     """
 
-    def __init__(self, engine: Engine, rate: float | None = None, days: int = 20) -> None:
-        super().__init__(engine)
+    def __init__(
+        self,
+        engine: Engine,
+        rate: float | None = None,
+        days: int = 20,
+        cap: float | None = None,
+        skip_open: float = 0.0,
+        skip_close: float = 0.0,
+    ) -> None:
+        super().__init__(engine, skip_open, skip_close)
         if rate is not None and not 0 < rate <= 1:
             raise ConfigError(
                 f"the participation rate is {rate!r}; give a share in (0, 1], or none for each order's own."
             )
+        if cap is not None and not (0 < cap <= 1 and cap >= (rate or 0)):
+            raise ConfigError(f"the cap is {cap!r}; give a share in (0, 1] that is not below the rate, or none.")
         self.rate = rate
+        self.cap = cap
         self.days = _check_days(days)
 
-    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
-        tick, volume = obs.tick, obs.bars("volume")
-        total, count = _earlier_volume(self.engine.sessions, obs.session, self.days)
+    def amounts(self, known: Known) -> np.ndarray:
+        tick, volume = known.tick, known.bars("volume")
+        total, count = _earlier_volume(self.engine.sessions, known.session, self.days)
         usual = _running_sum(np.divide(total, count[:, None], out=total, where=count[:, None] > 0))
         today = _running_sum(np.where(volume > 0, volume, 0.0))
-        stop = self.engine.step_stop(obs, obs)
+        stop = self.engine.step_stop(known, known)
         rate: float | np.ndarray
         with np.errstate(over="ignore", invalid="ignore"):  # volumes next to nothing; what is no number trades evenly
             if self.rate is None:
-                expected = _forecast(usual, today, obs.start, obs.start, obs.end)
-                rate = np.divide(obs.amount, expected, out=np.full(len(obs), np.nan), where=expected > 0)
+                expected = _forecast(usual, today, known.start, known.start, known.end)
+                rate = np.divide(known.amount, expected, out=np.full(len(known), np.nan), where=expected > 0)
             else:
                 rate = self.rate
-            due = rate * (_between(today, obs.start, tick) + _forecast(usual, today, tick, tick, stop))
-        return np.clip(np.where(np.isnan(due), self.even(obs), due - obs.filled), 0.0, obs.position)
+            to_come = _forecast(usual, today, tick, tick, stop)
+            due = rate * (_between(today, known.start, tick) + to_come)
+            most = np.inf if self.cap is None else self.cap * np.nan_to_num(to_come)
+        asked = np.where(np.isnan(due), self.even(known), due - known.filled)
+        return np.clip(asked, 0.0, np.minimum(known.position, most))
 
 
 def _check_days(days: int) -> int:
