@@ -39,9 +39,9 @@ def rule_steps(full: ExecutionRules, *, halts: bool) -> dict[str, ExecutionRules
     """Return cause to rules, from `SIMPLE` to the rules `full`, each with one cause more than those before.
 
     Causes that change nothing are left out. `halts` is True where the data say which bars were halted; under simple
-    rules such bars fill.
+    rules such bars fill. All rules have the benchmark and `unfilled_at` of the full ones.
     """
-    rules = ExecutionRules(halts=not halts)
+    rules = ExecutionRules(halts=not halts, benchmark=full.benchmark, unfilled_at=full.unfilled_at)
     steps = {SIMPLE: rules}
     for cause, names in CAUSES.items():
         changes = {name: getattr(full, name) for name in names}

@@ -53,7 +53,7 @@ METRICS: dict[str, Metric] = {
     "pa_net": Metric("net PA, bp", "mean PA after costs, each order counting the same"),
     "net_over_twap": Metric("net over TWAP, bp", f"mean over orders of the net PA {_OVER_TWAP}"),
     "objective": Metric("objective, bp", "value of the run's objective over the orders' PA, net under costs"),
-    "pa_value_weighted": Metric("value-weighted, bp", "mean PA weighted by value traded at TWAP"),
+    "pa_value_weighted": Metric("value-weighted, bp", "mean PA weighted by value at the benchmark"),
     "glr": Metric("gain/loss", "gain-loss ratio: mean gain / |mean loss|", statistic=_ratio_of_means),
     "reward": Metric("reward", "mean reward of an order"),
     "win_rate": Metric("win rate", "share of orders with PA > 0", is_share=True),
@@ -76,7 +76,7 @@ def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, n
     pa, net = result.pa, result.values("pa_net")
     missing = np.full(len(pa), math.nan)
     twap_pa, twap_net = (missing if twap is None else twap.values(name, result) for name in ("pa", "pa_net"))
-    value = result.values("filled") * result.values("twap")
+    value = result.values("valued") * result.values("benchmark")
     gain, loss = pa > ZERO_BP, pa < -ZERO_BP
     gains_and_losses = np.stack([np.where(gain, pa, 0.0), gain, np.where(loss, -pa, 0.0), loss], axis=1)
     gains_and_losses[np.isnan(pa)] = math.nan

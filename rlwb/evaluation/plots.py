@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from scipy.special import ndtr
 
@@ -43,14 +44,22 @@ def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Pat
     return paths
 
 
+def rename(figure: Figure, name: Callable[[str], str]) -> Figure:
+    """Return the figure with its titles, axes and legends as `name` writes them."""
+    for text in figure.findobj(Text):
+        if (named := name(text.get_text())) != text.get_text():
+            text.set_text(named)
+    return figure
+
+
 # Policies on the test orders.
 
 #: More instruments than this are shown by their extremes.
 _MOST_INSTRUMENTS = 40
 _NO_PA = "No chosen checkpoint has an order with a PA."
 _METHOD_AXES = {
-    "net_over_twap": "mean net PA over TWAP on the same order, bp",
-    "over_twap": "mean PA over TWAP on the same order, bp",
+    "net_over_twap": "mean net PA less that of TWAP on the same order, bp",
+    "over_twap": "mean PA less that of TWAP on the same order, bp",
     "pa": "mean PA, bp",
 }
 
@@ -328,7 +337,7 @@ def learning_curves(
     curves = {name: pair for name, pair in curves.items() if any(map(len, pair))}
     if not curves:
         return style.note_figure(title, "Neither training nor validation has logged a PA or a reward yet.")
-    subtitle = "PA 0 is the order's own TWAP; the training policy samples its actions"
+    subtitle = "0 is the benchmark; the training policy samples its actions"
     figure, axes = style.canvas(title, subtitle, rows=len(curves), height=1.4 + 2.4 * len(curves))
     for axis, (name, (training, validated)) in zip(axes, curves.items(), strict=True):
         window = max(1, len(training) // 20)
@@ -482,7 +491,13 @@ def order_parts(parts: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 @style.styled
-def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", benchmark: float | None = None) -> Figure:
+def order_path(
+    runs: Mapping[str, pd.DataFrame],
+    *,
+    title: str = "One order",
+    benchmark: float | None = None,
+    name: str = "TWAP",
+) -> Figure:
     """Draw the price of an order's window, where each policy traded, and how much each had left.
 
     Parameters
@@ -490,8 +505,8 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
     runs
         Policy to its tick table (see `rlwb.execution.audit`), all of the same order: columns `time`, `price`,
         `filled`, `left` (shares).
-    benchmark
-        A price to mark, the window's TWAP.
+    benchmark, name
+        A price to mark, and what it is.
     """
     tables = {name: ticks.reset_index(drop=True) for name, ticks in runs.items() if len(ticks)}
     if not tables:
@@ -501,7 +516,7 @@ def order_path(runs: Mapping[str, pd.DataFrame], *, title: str = "One order", be
     amount = first["filled"].iloc[0] + first["left"].iloc[0]
     upper.plot(first["price"], color=style.GREY, linewidth=1.1)
     if benchmark is not None:
-        label = f"TWAP {style.number(benchmark, '.6g')}"
+        label = f"{name} {style.number(benchmark, '.6g')}"
         upper.axhline(benchmark, color=style.INK, linewidth=0.9, linestyle=style.DASHED, label=label)
     colors = (style.BLUE, style.VERMILION, style.GREEN)
     for color, marker, (name, table) in zip(colors, "ov^", tables.items(), strict=False):

@@ -16,6 +16,7 @@ from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
 from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import ZERO_BP, ZERO_SHARE, Kind, PolicyResult, mean, of_kind, standard_deviation
+from rlwb.execution import ExecutionRules
 
 _ABSENT = "-"
 
@@ -87,6 +88,7 @@ def headline(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    rules: ExecutionRules | None = None,
 ) -> Table:
     """Return the headline: the selected checkpoints together, beside the last one, the baselines and the ceilings.
 
@@ -100,7 +102,10 @@ def headline(
         How many the checkpoints were selected from; None when that is not known.
     level, resamples, seed
         Settings of the bootstrap.
+    rules
+        The rules of execution, which name the benchmark of the PAs; by default the simple ones.
     """
+    rules = rules or ExecutionRules()
     groups = headline_groups(results)
     checkpoints = groups[CHECKPOINTS]
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
@@ -137,13 +142,15 @@ def headline(
         untraded=untraded,
         missing=[f"{row.title}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
+        rules=rules,
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
         unattainable=[one.policy for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
     shown = (METRICS[name].title for name in (*with_interval, *plain))
-    return Table((*header, *shown), rows, tuple(filter(None, notes.splitlines())), metrics, level)
+    titles = tuple(map(rules.name_pa, (*header, *shown)))
+    return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level)
 
 
 def comparison(
@@ -154,13 +161,14 @@ def comparison(
     resamples: int = RESAMPLES,
     seed: int = 0,
     notes: Sequence[str] = (),
+    rules: ExecutionRules | None = None,
 ) -> Table:
     """Return methods, by name, side by side on the same orders, every metric with its interval.
 
     The form is that of Fang et al. (AAAI 2021, arXiv 2103.10860), who give reward, PA, gain-loss ratio and share of
     winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. `titles` are what
-    people read in place of a name, `notes` sentences to add to those below the table; the other settings are those of
-    the bootstrap.
+    people read in place of a name, `notes` sentences to add to those below the table, `rules` those of execution, which
+    name the benchmark of the PAs; the other settings are those of the bootstrap.
     """
     groups = {method: [one] for method, one in results.items()}
     metrics = metric_table(groups, titles=titles, level=level, resamples=resamples, seed=seed)
@@ -170,7 +178,7 @@ def comparison(
     orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
     basis = f"{orders:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
-    header = ("method", *(METRICS[name].title for name in names))
+    header = ("method", *((rules or ExecutionRules()).name_pa(METRICS[name].title) for name in names))
     said = (
         basis,
         *([few] if few else []),

@@ -79,8 +79,10 @@ def align_orders(
     if rules.lot_size:
         refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     check_data(rules, sessions)
-    twap, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
+    twap, vwap, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
     refuse(np.isnan(twap), "its window holds no bar with a price")
+    if rules.benchmark == "vwap":
+        refuse(np.isnan(vwap), "its window holds no volume, and so no VWAP as its benchmark")
     note(late, "the window ends at the early close")
     note(amount > volume, "the amount exceeds the whole volume of its window")
     if refused and on_refused == "raise":
@@ -104,13 +106,13 @@ def align_orders(
 
 def _window(
     sessions: Sessions, rules: ExecutionRules, row: np.ndarray, start: np.ndarray, end: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return TWAP and volume of each window, float64 of shape (N,); a TWAP of NaN where it has no price."""
-    twap, volume = np.empty(len(row)), np.empty(len(row))
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return TWAP, VWAP and volume of each window, float64 of shape (N,); a price of NaN where it has none."""
+    twap, vwap, volume = (np.empty(len(row)) for _ in range(3))
     order = np.argsort(row, kind="stable")  # the panel may lie in a file, which is read once and in its order
     for low in range(0, len(row), _BLOCK):
         block = order[low : low + _BLOCK]
         rows, place = np.unique(row[block], return_inverse=True)
         price, traded = np.asarray(tick_prices(sessions, rules, rows)), np.asarray(sessions.fields["volume"][rows])
-        twap[block], _, volume[block] = window_prices(price, traded, place, start[block], end[block])
-    return twap, volume
+        twap[block], vwap[block], volume[block] = window_prices(price, traded, place, start[block], end[block])
+    return twap, vwap, volume

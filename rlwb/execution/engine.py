@@ -40,6 +40,7 @@ from rlwb.execution.kernel import (
     advance,
     arrival_prices,
     count_priced,
+    outer_prices,
     window_prices,
     window_room,
 )
@@ -151,12 +152,12 @@ _NO_RECORD = TickRecord.empty(0, 0)
 
 @dataclass(frozen=True)
 class Benchmarks(Rows):
-    """Prices of each order's window, float64 of shape (N,): NaN where there is none.
+    """Prices of each order's window and session, float64 of shape (N,): NaN where there is none.
 
     Attributes
     ----------
     twap
-        Mean of the valid prices; the benchmark of the price advantage.
+        Mean of the valid prices.
     vwap
         Volume-weighted mean price.
     arrival
@@ -165,14 +166,24 @@ class Benchmarks(Rows):
         count, since the move overnight is no cost of the order. Under ``price_field: quotes`` the last mid before the
         window goes first, since quotes are those at a bar's end. The price advantage against it, `pa_arrival` of
         `order_metrics`, is minus the implementation shortfall of what was filled.
+    open, close
+        First price of the session, the open of its first bar, and its last one, the close of its last bar.
     volume
         Volume of the window.
+    benchmark
+        The one of these prices that the rules name: the benchmark of the price advantage.
+    unfilled
+        Price of the part that stays open: the last one of the window under `unfilled_at` ``"end"``, else `close`.
     """
 
     twap: np.ndarray
     vwap: np.ndarray
     arrival: np.ndarray
+    open: np.ndarray
+    close: np.ndarray
     volume: np.ndarray
+    benchmark: np.ndarray
+    unfilled: np.ndarray
 
     def __len__(self) -> int:
         return len(self.twap)
@@ -274,7 +285,10 @@ class Engine:
         twap, vwap, volume = window_prices(self.price, self.volume, *windows)
         quoted = self.rules.price_field == "quotes"
         arrival = arrival_prices(self._opening, self._closing, self.price, quoted, *windows)
-        return Benchmarks(twap, vwap, arrival, volume)
+        opened, close, end = outer_prices(self._opening, self._closing, self.price, orders.session, orders.end)
+        named = {"twap": twap, "vwap": vwap, "arrival": arrival, "open": opened, "close": close}
+        unfilled = end if self.rules.unfilled_at == "end" else close
+        return Benchmarks(**named, volume=volume, benchmark=named[self.rules.benchmark], unfilled=unfilled)
 
     def room(self, orders: OrderBatch, *, capped: bool = True) -> np.ndarray:
         """Return the most that each tick of each order's window can fill, float64 of shape (N, T).

@@ -311,6 +311,39 @@ def arrival_prices(
 
 
 @numba.njit(cache=True)
+def _last_price(closing: np.ndarray, price: np.ndarray, s: int, stop: int) -> float:
+    for t in range(stop - 1, -1, -1):
+        if _has_price(closing[s, t]):
+            return closing[s, t]
+        if _has_price(price[s, t]):
+            return price[s, t]
+    return np.nan
+
+
+@numba.njit(cache=True)
+def outer_prices(
+    opening: np.ndarray, closing: np.ndarray, price: np.ndarray, session: np.ndarray, end: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the session's first and last price and the last before each window's end, float64 of shape (N,).
+
+    The arrays are those of `arrival_prices`. The first is the opening price of the first tick that has one, the last
+    ones are closing prices; a tick that lacks them counts with the price that fills are valued at.
+    """
+    n, ticks = session.shape[0], price.shape[1]
+    first, last, stop = np.full(n, np.nan), np.empty(n), np.empty(n)
+    for i in range(n):
+        s = session[i]
+        for t in range(ticks):
+            opened = opening[s, t] if opening.shape[0] > 0 else np.nan
+            if _has_price(opened) or _has_price(price[s, t]):
+                first[i] = opened if _has_price(opened) else price[s, t]
+                break
+        last[i] = _last_price(closing, price, s, ticks)
+        stop[i] = _last_price(closing, price, s, end[i])
+    return first, last, stop
+
+
+@numba.njit(cache=True)
 def count_priced(price: np.ndarray, session: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Return the number of ticks with a price in ``[start, end)``, int64 of shape (N,)."""
     count = np.zeros(session.shape[0], dtype=np.int64)

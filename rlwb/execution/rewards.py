@@ -8,7 +8,7 @@ import numpy as np
 
 from rlwb.errors import ConfigError
 from rlwb.execution.costs import net_value, step_costs
-from rlwb.execution.metrics import average_price
+from rlwb.execution.metrics import price_advantage, valued_price
 from rlwb.execution.rules import BASIS_POINTS
 from rlwb.execution.state import Outcome
 from rlwb.reward import Reward
@@ -18,10 +18,11 @@ class PAPenaltyReward(Reward[Outcome]):
     """Price advantage of what the step filled, less a penalty on trading fast.
 
     ``scale * (w * PA - penalty * sum_t w_t**2)`` with w the share of the amount filled in the step, w_t in
-    the tick, and PA in basis points against the TWAP of the order's window: the reward of Fang et al. (AAAI 2021,
-    arXiv 2103.10860), with the quantity filled in place of the quantity requested. Under rules with costs, a third part
-    takes off what the step cost, in basis points of the amount at TWAP; without the penalty, an order's rewards then
-    add up to ``scale * ffr`` times its net PA.
+    the tick, and PA in basis points against the benchmark: against TWAP, the reward of Fang et al. (AAAI 2021,
+    arXiv 2103.10860), with the quantity filled in place of the quantity requested. Under rules with costs, a part
+    takes off what the step cost, in basis points of the amount at the benchmark; without the penalty, an order's
+    rewards then add up to ``scale * ffr`` times its net PA. Where the rules value what stays open, a part at the
+    order's end is its share of the amount times its PA, and the sum is ``scale`` times the net PA of the whole amount.
 
     Parameters
     ----------
@@ -64,25 +65,30 @@ class PAPenaltyReward(Reward[Outcome]):
         if outcome.rules.have_costs:
             total, side = outcome.known.notional, outcome.known.side
             cost = step_costs(outcome.notional, outcome.cost, total, outcome.done, side, outcome.rules)
-            worth = amount * outcome.twap
+            worth = amount * outcome.benchmark
             share = np.divide(cost, worth, out=np.zeros(len(worth)), where=cost > 0)
             parts["cost"] = -self.scale * share * BASIS_POINTS
+        if outcome.rules.values_unfilled:
+            rest = np.where(outcome.done, amount - outcome.known.filled, 0.0) / amount
+            missed = price_advantage(outcome.unfilled, outcome.benchmark, outcome.known.side)
+            parts["opportunity"] = self.scale * rest * missed
         return parts
 
 
 class SparseReward(Reward[Outcome]):
     """One reward at the end of the episode: -1, 0 or 1.
 
-    With r the executed price, after costs, over the TWAP of the order's window (its inverse for a buy): -1 for r
-    below 1, 0 from 1 on, 1 from 1.1 on; the sparse reward of Lin and Beling (IJCAI 2020), over the window. Rounding
-    does not decide: a price that equals the TWAP up to 1e-9 of it is as good. An order of which nothing was filled
-    earns -1.
+    With r the executed price, after costs, over the benchmark (its inverse for a buy): -1 for r below 1, 0 from 1 on, 1
+    from 1.1 on; against TWAP, the sparse reward of Lin and Beling (IJCAI 2020), over the window. Where the rules value
+    what stays open, the price is that of the whole amount. Rounding does not decide: a price that equals the benchmark
+    up to 1e-9 of it is as good. An order without a price, of which nothing was filled, earns -1.
     """
 
     def reward(self, outcome: Outcome) -> np.ndarray:
         known, side = outcome.known, outcome.known.side.astype(np.float64)
-        price = average_price(net_value(known.notional, outcome.total_cost, side, outcome.rules), known.filled)
-        ratio = price / outcome.twap
+        value = net_value(known.notional, outcome.total_cost, side, outcome.rules)
+        price = valued_price(value, known.filled, known.amount, outcome.unfilled, outcome.rules)
+        ratio = price / outcome.benchmark
         ratio = np.where(side > 0, 1.0 / ratio, ratio) + 1e-9
         final = np.where(ratio >= 1.1, 1.0, np.where(ratio >= 1.0, 0.0, -1.0))
         return np.where(outcome.done, final, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -15,12 +16,15 @@ from rlwb.execution.presets import PRESETS
 from rlwb.market import Sessions
 
 BASIS_POINTS = 1e4
+#: Names of prices that orders are compared with; see `rlwb.execution.Benchmarks`.
+BENCHMARKS = ("twap", "vwap", "arrival", "open", "close")
 _IMPACT = ("temporary_impact", "permanent_impact")
 _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{name}_bps" for name in _IMPACT))
 _CHOICES = {
     "price_field": ("open", "high", "low", "close", "vwap", "quotes"),
     "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
     "step_grid": ("segment", "session"),
+    "benchmark": BENCHMARKS,
     **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
 }
 
@@ -29,7 +33,7 @@ _CHOICES = {
 class ExecutionRules:
     """Market rules and costs.
 
-    Fills are valued at one price a tick, against whose mean over the window the PA is taken; every cost stands beside
+    Fills are valued at one price a tick, against which and the benchmark the PA is taken; every cost stands beside
     that, is at least 0, and makes the net PA. Temporary and permanent impact are those of Almgren and Chriss, "Optimal
     execution of portfolio transactions", Journal of Risk 3 (2000), section 1, with the rate of trading in shares of the
     market's volume.
@@ -80,6 +84,15 @@ class ExecutionRules:
         has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.
     temporary_impact_shape, permanent_impact_shape
         ``"linear"`` or ``"square_root"`` in the share of the tick's volume.
+    benchmark
+        The price that the PA is taken against, one of `rlwb.execution.Benchmarks`: ``"twap"`` or ``"vwap"`` of the
+        window, the ``"arrival"`` price, or the session's ``"open"`` or ``"close"``.
+    unfilled_at
+        Price of the part that stays open: the session's ``"close"``, the last one of the window (``"end"``), or
+        ``"ignore"``, so that the PA is that of the fills. With a price the PA is that of the whole amount, and under
+        ``"arrival"`` minus the implementation shortfall with its opportunity cost (Perold, "The implementation
+        shortfall: paper versus reality", Journal of Portfolio Management 14, 1988). None is ``"close"`` under
+        ``"arrival"`` and ``"ignore"`` else.
     """
 
     price_field: Literal["open", "high", "low", "close", "vwap", "quotes"] = "close"
@@ -100,6 +113,8 @@ class ExecutionRules:
     temporary_impact_shape: Literal["linear", "square_root"] = "linear"
     permanent_impact_bps: float = 0.0
     permanent_impact_shape: Literal["linear", "square_root"] = "linear"
+    benchmark: Literal["twap", "arrival", "vwap", "open", "close"] = "twap"
+    unfilled_at: Literal["close", "end", "ignore"] | None = None
 
     def __post_init__(self) -> None:
         cap, limit = self.volume_limit, self.price_limit
@@ -110,6 +125,7 @@ class ExecutionRules:
             "halts": (isinstance(self.halts, bool), "true or false"),
             "complete_at_end": (isinstance(self.complete_at_end, bool), "true or false"),
             "catch_up": (isinstance(self.catch_up, bool), "true or false"),
+            "unfilled_at": (self.unfilled_at in (None, "close", "end", "ignore"), "one of close, end, ignore"),
         }
         for name, choices in _CHOICES.items():
             checked[name] = (getattr(self, name) in choices, f"one of {', '.join(choices)}")
@@ -170,6 +186,11 @@ class ExecutionRules:
         """Whether anything makes the net PA differ from the gross one."""
         return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
 
+    @property
+    def values_unfilled(self) -> bool:
+        """Whether the PA is that of the whole amount, with a price for the part that stays open."""
+        return self.unfilled_at in ("close", "end") or (self.unfilled_at is None and self.benchmark == "arrival")
+
     def trades_odd(self, side: np.ndarray) -> np.ndarray:
         """Return whether orders of these sides, 1 buys and -1 sells, trade an odd lot; bool of shape (N,)."""
         if self.odd_lot == "sell_at_end":
@@ -181,9 +202,26 @@ class ExecutionRules:
         """The figure that checkpoints are chosen by: the PA, or the net PA where there are costs."""
         return "pa_net" if self.have_costs else "pa"
 
+    @property
+    def benchmark_title(self) -> str:
+        """The benchmark as a sentence names it."""
+        own = {"twap": "TWAP", "vwap": "VWAP", "arrival": "arrival price"}
+        return f"each order's own {own[self.benchmark]}" if self.benchmark in own else f"the day's {self.benchmark}"
+
+    @property
+    def unfilled_title(self) -> str:
+        """What becomes of the part that stays open, as a sentence says it."""
+        price = "the window's last price" if self.unfilled_at == "end" else "the day's close"
+        return f"what stays open counts at {price}" if self.values_unfilled else "what stays open does not count"
+
+    def name_pa(self, title: str) -> str:
+        """Return a title in which PA names its benchmark where that is not the TWAP."""
+        return title if self.benchmark == "twap" else re.sub(r"\b(PAs?)\b", rf"\1 over {self.benchmark}", title)
+
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
         quotes = self.price_field == "quotes"
+        judged = [f"PA against {self.benchmark_title}", self.unfilled_title]
         costs = ["the quoted half spread"] if quotes else []
         for name in _COSTS:
             if value := getattr(self, name):
@@ -200,6 +238,7 @@ class ExecutionRules:
             limit or "price limit rule off",
             "halted bars do not fill" if self.halts else "halted bars fill",
             f"costs: {', '.join(costs) or 'none'}",
+            *([] if (self.benchmark, self.values_unfilled) == ("twap", False) else judged),
         ]
         return "; ".join(parts)
 

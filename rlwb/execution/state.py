@@ -197,7 +197,7 @@ class Outcome(Fills, Benchmarks):
     @property
     def step_pa(self) -> np.ndarray:
         """Price advantage of the step's fills in basis points, float64 of shape (N,); NaN where nothing was filled."""
-        return price_advantage(self.step_price, self.twap, self.known.side)
+        return price_advantage(self.step_price, self.benchmark, self.known.side)
 
 
 @dataclass(frozen=True, eq=False)

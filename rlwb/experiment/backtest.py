@@ -262,7 +262,8 @@ def write_headline(
     from rlwb.evaluation import headline, metric_table, summary
 
     interval = _interval(config)
-    head = headline(results, requested=config.backtest.top, candidates=candidates, **interval)
+    rules = config.execution.rules
+    head = headline(results, requested=config.backtest.top, candidates=candidates, rules=rules, **interval)
     head = dataclasses.replace(head, notes=(*about, *head.notes))
     if lost:
         told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."

@@ -299,7 +299,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
     """Write the tables of methods whose runs are done, from their configurations and titles by name."""
     from rlwb.evaluation import comparison
     from rlwb.evaluation.page import encoded, render
-    from rlwb.evaluation.plots import method_intervals
+    from rlwb.evaluation.plots import method_intervals, rename
     from rlwb.evaluation.results import PA_TITLES
 
     config = RunDirectory.open(folder / next(iter(configs))).config
@@ -311,6 +311,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
         level=settings.confidence,
         resamples=settings.bootstrap_samples,
         seed=config.seed,
+        rules=rules,
         notes=[
             f"Of each learner the checkpoint with the best validation {PA_TITLES[config.judged_by]}.",
             "All methods traded the same orders.",
@@ -322,7 +323,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
         with_settings(table.frame, config, configs).to_csv(target, index=False)
     write_text(folder / "comparison.md", table.to_markdown())
     shown = {"header": table.header, "rows": table.rows, "notes": table.notes}
-    figure = encoded(method_intervals(table))
+    figure = encoded(rename(method_intervals(table), rules.name_pa))
     write_text(folder / "comparison.html", render("comparison.html", title=folder.name, figure=figure, **shown))
     return table
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,9 +144,12 @@ def _summary(run: RunDirectory) -> pd.DataFrame:
     table = read_summary(run)
     if not (table.get("untraded", np.zeros(1)) > 0).any():
         table = table.drop(columns="untraded", errors="ignore")
-    if run.config.execution.rules.have_costs:
-        return _titled(table, _SUMMARY, validation_pa="validation net PA", pa_net="net test PA")
-    return _titled(table, [name for name in _SUMMARY if name != "pa_net"])
+    rules = run.config.execution.rules
+    if rules.have_costs:
+        shown = _titled(table, _SUMMARY, validation_pa="validation net PA", pa_net="net test PA")
+    else:
+        shown = _titled(table, [name for name in _SUMMARY if name != "pa_net"])
+    return shown.rename(columns=rules.name_pa)
 
 
 def _rounded(table: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +186,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
     table[[*learnt, "seconds"]] = train[[*learnt, "seconds"]]
     rows = np.unique(np.linspace(0, len(table) - 1, min(most, len(table))).round().astype(int))
-    return table.iloc[rows].round(3) + 0.0
+    return table.iloc[rows].round(3).rename(columns=run.config.execution.rules.name_pa) + 0.0
 
 
 def summary_table(run: RunDirectory) -> pd.DataFrame:
@@ -199,11 +202,13 @@ def groups_table(run: RunDirectory) -> pd.DataFrame:
     )
     from rlwb.evaluation.metrics import wide_name
 
-    net = "net_" if run.config.execution.rules.have_costs else ""
+    rules = run.config.execution.rules
+    net = "net_" if rules.have_costs else ""
     own = "pa_net" if net else "pa"
     columns = ["by", "group", wide_name(own), f"{own}_lo", f"{own}_hi", f"{net}over_twap", "ffr", "orders", "days"]
     low, high = f"{own}_lo", f"{own}_hi"
-    return _titled(table[table["kind"] == "checkpoint"], columns, pa_mean="PA", **{low: "low", high: "high"})
+    shown = _titled(table[table["kind"] == "checkpoint"], columns, pa_mean="PA", **{low: "low", high: "high"})
+    return shown.rename(columns=rules.name_pa)
 
 
 def rules_gap(run: RunDirectory) -> pd.DataFrame:
@@ -211,7 +216,7 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
     _there(run.backtest / "summary.csv", BACKTEST)
     path = run.backtest / "gap.csv"
     table = read_table(path, "cause", numbers=_GAP[1:]) if path.exists() else pd.DataFrame(columns=list(_GAP))
-    return _rounded(_titled(table, _GAP))
+    return _rounded(_titled(table, _GAP)).rename(columns=run.config.execution.rules.name_pa)
 
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -220,7 +225,7 @@ def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     from rlwb.evaluation.results import PA_TITLES
 
     selection = read_json(_there(run.backtest / "selection.json", BACKTEST), Selected)
-    figure = run.config.judged_by
+    rules, figure = run.config.execution.rules, run.config.judged_by
     validation = read_validation(run.metrics / "validation.csv", figure).set_index("iteration")[figure]
     iterations = [int(name.rpartition("-")[2]) for name in selection["chosen"]]
     chosen = pd.DataFrame(
@@ -228,7 +233,7 @@ def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
             "rank": range(1, len(iterations) + 1),
             "policy": selection["chosen"],
             "iteration": iterations,
-            f"validation {PA_TITLES[figure]}": validation.reindex(iterations).to_numpy(),
+            rules.name_pa(f"validation {PA_TITLES[figure]}"): validation.reindex(iterations).to_numpy(),
         }
     ).set_index("rank")
     return chosen.round(3), pd.DataFrame(selection["excluded"], columns=["iteration", "reason"])
@@ -317,11 +322,12 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
         summary = summary.assign(**{name: summary[other] for name, other in net.items()})
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
-    return {
+    figures = {
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
+    return {name: plots.rename(one, rules.name_pa) for name, one in figures.items()}
 
 
 def write_report(run: RunDirectory) -> Path:
@@ -352,10 +358,10 @@ def write_report(run: RunDirectory) -> Path:
         data=data,
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
-        gap=_file_cells(run.backtest / "gap.csv", _GAP),
+        gap=_file_cells(run.backtest / "gap.csv", _GAP, name=rules.name_pa),
         level=f"{100 * config.backtest.confidence:g}",
         groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
-        windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5]),
+        windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.
@@ -383,7 +389,8 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
         return None
     metrics = read_table(path, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
     found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
-    net = config.execution.rules.have_costs
+    rules = config.execution.rules
+    net = rules.have_costs
     over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
     if own not in found.index or pd.isna(found["estimate"][own]):
         return None
@@ -396,8 +403,10 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     level = f"{100 * config.backtest.confidence:g}"
     span = "" if pd.isna(low) else f", with a {level} % interval of [{low:z.2f}, {high:z.2f}] bp"
     verb = "gain" if mean >= 0 else "lose"
-    gain = f"{abs(mean):.2f} bp an order {'over TWAP ' if compared else ''}{'after costs ' if net else ''}on average"
-    return {"answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
+    mark = "TWAP" if compared or rules.benchmark == "twap" else rules.benchmark
+    over = f"over {mark} " if compared or mark != "TWAP" else ""
+    gain = f"{abs(mean):.2f} bp an order {over}{'after costs ' if net else ''}on average"
+    return {"mark": mark, "answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
 
 
 def _warnings(run: RunDirectory) -> Iterator[str]:
@@ -448,13 +457,14 @@ def _json(path: Path, kind: Any) -> dict[str, Any] | None:
 
 
 def _file_cells(
-    path: Path, columns: Sequence[str], texts: Sequence[str] = ()
+    path: Path, columns: Sequence[str], texts: Sequence[str] = (), name: Callable[[str], str] = str
 ) -> tuple[list[str], list[list[str]]] | None:
     """Return titles and cells of a file whose first column is its key, and whose others are numbers or `texts`."""
     if not path.exists():
         return None
     numbers = [name for name in columns[1:] if name not in texts]
-    return _cells(_titled(read_table(path, columns[0], numbers=numbers, texts=texts), columns))
+    table = read_table(path, columns[0], numbers=numbers, texts=texts)
+    return _cells(_titled(table, columns).rename(columns=name))
 
 
 def _cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -65,7 +65,10 @@ _POLICY = ("network", "head", "algorithm", "objective", "seed")
 ORDERS = Stage(
     name="orders",
     notebook="01_orders.ipynb",
-    depends=("market", "orders", "split", "seed", "execution.rules.lot_size", "execution.rules.price_field"),
+    depends=(
+        *("market", "orders", "split", "seed"),
+        *("execution.rules.lot_size", "execution.rules.price_field", "execution.rules.benchmark"),
+    ),
     inputs=("origin/orders/*.parquet",),
     outputs=("orders",),
 )

@@ -21,7 +21,7 @@ def sessions() -> Sessions:
 
 
 def result(policy: str, kind: str, pa: list[float], batch) -> PolicyResult:  # type: ignore[no-untyped-def]
-    table = batch.table.assign(pa=pa, ffr=1.0, filled=1.0, twap=10.0)
+    table = batch.table.assign(pa=pa, ffr=1.0, valued=1.0, benchmark=10.0)
     return PolicyResult(policy, kind, table.sample(frac=1.0, random_state=0), inventory=None)  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def test_hand_computed_row():
 
 
 def test_f05_both_means_are_labelled():
-    row = summarise([baseline([10.0, -1.0], filled=[100.0, 10_000.0])]).iloc[0]
+    row = summarise([baseline([10.0, -1.0], valued=[100.0, 10_000.0])]).iloc[0]
     assert row["pa_mean"] == pytest.approx(4.5)
     assert row["pa_value_weighted"] == pytest.approx(-9000 / 10_100)
     assert "each order counting the same" in METRICS["pa"].meaning
@@ -61,7 +61,7 @@ def test_a_row_does_not_depend_on_the_other_rows():
 
 
 def test_nothing_and_too_little_stay_missing_and_survive_the_file():
-    optional = order_table([]).drop(columns=["filled", "twap"])
+    optional = order_table([]).drop(columns=["valued", "benchmark"])
     idle = [PolicyResult("idle", "baseline", optional)]
     frame = pd.concat([summarise(idle), summarise([checkpoint([np.nan])])])
     back = pd.read_csv(io.StringIO(frame.to_csv(index=False)))
@@ -131,9 +131,9 @@ def test_what_cannot_be_computed_is_missing(pa):
 
 
 def test_value_weighted_mean_leaves_out_what_is_missing_on_either_side():
-    found = values([1.0, np.nan, 5.0, 7.0], filled=[2.0, 9.0, np.nan, 0.0])
+    found = values([1.0, np.nan, 5.0, 7.0], valued=[2.0, 9.0, np.nan, 0.0])
     assert found["pa_value_weighted"] == 1.0
-    assert math.isnan(values([1.0], filled=[0.0])["pa_value_weighted"])
+    assert math.isnan(values([1.0], valued=[0.0])["pa_value_weighted"])
 
 
 def test_over_twap_is_taken_order_by_order():
@@ -163,7 +163,7 @@ def test_turning_the_sign_inverts_the_gain_loss_ratio(pa):
 
 @given(pa=PAS, value=st.floats(1e-3, 1e6))
 def test_equal_values_give_the_plain_mean(pa, value):
-    found = values(pa, filled=value)
+    found = values(pa, valued=value)
     assert found["pa_value_weighted"] == pytest.approx(found["pa"], rel=1e-9, abs=1e-9, nan_ok=True)
 
 
@@ -178,7 +178,7 @@ def test_shares_are_marked_as_such():
 
 
 def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean():
-    one = checkpoint([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], days=6, filled=[1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    one = checkpoint([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], days=6, valued=[1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
     table = metric_table(groups={"one": [one]}, resamples=100).set_index("metric")
     assert np.isfinite(table.loc["pa", "lo"])
     assert np.isnan(table.loc["pa_value_weighted", "lo"]), "five days are too few for 95 %"

@@ -205,7 +205,7 @@ def test_every_method_has_its_row_mean_and_interval():
 def test_where_twap_is_off_the_difference_is_drawn():
     table = made(TWAP=baseline([1.0, 1.0], days=2), ours=checkpoint([1.0, 3.0], days=2))
     axes = plots.method_intervals(table).axes[0]
-    assert axes.get_xlabel() == "mean PA over TWAP on the same order, bp"
+    assert axes.get_xlabel() == "mean PA less that of TWAP on the same order, bp"
     drawn = {line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() == "o"}
     assert drawn == {0.0, 1.0}
 

@@ -66,6 +66,8 @@ def test_presets_hold_the_published_figures_and_take_changes() -> None:
 
 
 OTHER = {
+    "benchmark": "arrival",
+    "unfilled_at": "end",
     "price_field": "vwap",
     "halts": False,
     "volume_limit": 0.125,

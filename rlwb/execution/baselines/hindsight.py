@@ -12,6 +12,7 @@ from rlwb.execution.engine import Engine, EngineState
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.metrics import order_metrics
 from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import BASIS_POINTS
 
 #: Orders at a time, so that what each tick can fill stays small beside the panel.
 _BLOCK = 4096
@@ -24,16 +25,19 @@ class HindsightOptimum:
     Attributes
     ----------
     price : float64 of shape (N,)
-        Bound of the average price, lowest for a buy and highest for a sell; NaN where nothing can be filled.
+        Bound of the average price, lowest for a buy and highest for a sell; NaN where nothing can be filled. Where the
+        rules value what stays open, of the whole amount's price, the open part at its own.
     filled : float64 of shape (N,)
-        The amount filled at that price, 0 where nothing can be.
+        The amount filled at that price, 0 where nothing is.
 
     Notes
     -----
     PA is of what was filled, so for a policy that leaves a part open it is the bound of the part that is filled. Under
     `complete_at_end` the window's last priced tick, if it lies in the order's last step, takes all that is left as far
     as halt, limit and cap let it: a part stays open only when that tick is full, and what it took counts. Without
-    `complete_at_end` nothing is forced, and the bound is the best price at which anything at all can be filled.
+    `complete_at_end` nothing is forced, and the bound is the best price at which anything at all can be filled. Where
+    the rules value what stays open, leaving a part open is one more trade, at a price that is known here, and the bound
+    is that of the whole amount.
 
     The bound knows the step structure: a request is spread over the step's priced ticks and cut at each to what is
     tradable. With lots, each tick may take what is evenly due and one lot more.
@@ -52,15 +56,25 @@ class HindsightOptimum:
     filled: np.ndarray
 
     @classmethod
-    def of(cls, engine: Engine, orders: OrderBatch, *, capped: bool = True) -> HindsightOptimum:
-        """Return the bound of each order under the engine's rules, or the same without their volume cap."""
+    def of(
+        cls, engine: Engine, orders: OrderBatch, *, capped: bool = True, cost_rate: np.ndarray | float = 0.0
+    ) -> HindsightOptimum:
+        """Return the bound of each order under the engine's rules, or the same without their volume cap.
+
+        Parameters
+        ----------
+        cost_rate
+            Costs as a share of what is filled, which a part that is left open does not bear; the price is before them.
+        """
         rules, columns = engine.rules, []
+        left = engine.benchmarks(orders).unfilled if rules.values_unfilled else np.full(len(orders), np.nan)
+        left = left * orders.side / (1.0 + orders.side * cost_rate)
         for first in range(0, max(len(orders), 1), _BLOCK):
             some = orders[first : first + _BLOCK]
             market = engine.price, engine.room(some, capped=capped), engine.cell
             windows = some.session, some.side, some.amount, some.start, some.end
             terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side)
-            columns.append(_least_average(*market, *windows, *terms))
+            columns.append(_least_average(*market, *windows, *terms, left[first : first + _BLOCK]))
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return cls(orders.side * cost, filled)
 
@@ -68,13 +82,31 @@ class HindsightOptimum:
 def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) -> pd.DataFrame:
     """Return one row an order: the order, and the figures of `HindsightOptimum.of` as `order_metrics` names them.
 
-    The bound is also one against VWAP and arrival price, and after costs in proportion to the value; `pa_net` and
+    The bound is also one against every other benchmark, and after costs in proportion to the value; `pa_net` and
     `price_net` are NaN under a minimum fee, which weighs less the more is filled, and under quotes and impact, whose
-    cost depends on the tick. Steps, reward and `untraded` are NaN: the bound is no policy.
+    cost depends on the tick. Where the rules value what stays open, less may be filled at the bound after costs than
+    before them; `price` and `price_net` are of these fills. Steps, reward and `untraded` are NaN: the bound is no
+    policy.
     """
-    bound, rules = HindsightOptimum.of(engine, orders, capped=capped), engine.rules
-    notional = np.where(bound.filled > 0, bound.price, 0.0) * bound.filled
-    zero = np.zeros(len(orders))
+    rules, missing = engine.rules, np.full(len(orders), np.nan)
+    figures = _figures(engine, orders, capped, 0.0)
+    if rules.min_fee or rules.costs_by_tick:
+        figures |= {"pa_net": missing, "price_net": missing}
+    elif rules.values_unfilled and rules.have_costs:
+        rate = rules.half_spread_bps + rules.commission_bps + np.where(orders.side < 0, rules.sell_tax_bps, 0.0)
+        net = _figures(engine, orders, capped, rate / BASIS_POINTS)
+        figures |= {"pa_net": net["pa_net"], "price_net": net["price_net"]}
+    return orders.table.assign(**{**figures, "num_steps": missing}, reward=np.nan)
+
+
+def _figures(engine: Engine, orders: OrderBatch, capped: bool, cost_rate: np.ndarray | float) -> dict[str, np.ndarray]:
+    """Return the figures of orders that trade as the bound at these costs does."""
+    bound = HindsightOptimum.of(engine, orders, capped=capped, cost_rate=cost_rate)
+    benchmarks, zero = engine.benchmarks(orders), np.zeros(len(orders))
+    notional = np.where(bound.filled > 0, bound.price * bound.filled, 0.0)
+    if engine.rules.values_unfilled:
+        rest = (orders.amount - bound.filled) * benchmarks.unfilled / (1.0 + orders.side * cost_rate)
+        notional = np.where(bound.filled > 0, bound.price * orders.amount - rest, 0.0)
     state = EngineState(
         tick=orders.end,
         step=engine.num_steps(orders),
@@ -87,10 +119,7 @@ def hindsight_table(engine: Engine, orders: OrderBatch, *, capped: bool = True) 
         permanent_impact=zero,
         untraded=np.full(len(orders), np.nan),
     )
-    figures = order_metrics(orders, state, engine.benchmarks(orders), rules)
-    unknown = ["num_steps", *(["pa_net", "price_net"] if rules.min_fee or rules.costs_by_tick else [])]
-    figures |= {name: np.full(len(orders), np.nan) for name in unknown}
-    return orders.table.assign(**figures, reward=np.nan)
+    return order_metrics(orders, state, benchmarks, engine.rules)
 
 
 @numba.njit(cache=True)
@@ -106,11 +135,13 @@ def _least_average(
     complete_at_end: bool,
     lot: float,
     trade_odd: np.ndarray,
+    left: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the least average of side times price and the amount filled at it, float64 of shape (N,) each.
 
     The arrays are the engine's and the batch's, `room` is of `Engine.room`; the average is NaN where nothing can be
-    filled.
+    filled. `left` is side times the price of what stays open, of which the average is too; NaN where it is of the fills
+    alone.
     """
     n = session.shape[0]
     best = np.full(n, np.nan)
@@ -149,7 +180,7 @@ def _least_average(
             t = stop
         most = lots if complete_at_end else total
         cheap = np.argsort(slope[:count], kind="mergesort")  # which keeps the order of equals
-        best[i], filled[i] = _cheapest(piece[cheap], slope[cheap], most, total, last_cost, last_room)
+        best[i], filled[i] = _cheapest(piece[cheap], slope[cheap], most, total, last_cost, last_room, whole, left[i])
     return best, filled
 
 
@@ -245,12 +276,21 @@ def _add_step(
 
 @numba.njit(cache=True)
 def _cheapest(
-    piece: np.ndarray, slope: np.ndarray, most: float, total: float, last_cost: float, last_room: float
+    piece: np.ndarray,
+    slope: np.ndarray,
+    most: float,
+    total: float,
+    last_cost: float,
+    last_room: float,
+    whole: float,
+    left: float,
 ) -> tuple[float, float]:
     """Return the least average cost and its amount: the first pieces up to some amount, then the forced tick.
 
-    Between the amounts tried, the average is a ratio of linear functions and has no minimum of its own.
+    Between the amounts tried, the average is a ratio of linear functions and has no minimum of its own. Where `left` is
+    a number, the average is that of the `whole` amount, with `left` for what is not filled.
     """
+    valued = not np.isnan(left)
     best, best_amount = np.nan, 0.0
     filled, value = 0.0, 0.0
     for k in range(-1, len(piece)):
@@ -259,8 +299,12 @@ def _cheapest(
         for part in (min(max(total - last_room - filled, 0.0), free), free):
             rest = min(total - filled - part, last_room)
             amount, cost = filled + part + rest, value + price * part + last_cost * rest
-            if amount > 0.0 and not cost / amount >= best:
-                best, best_amount = cost / amount, amount
+            if valued:
+                average = (cost + left * max(whole - amount, 0.0)) / whole
+            else:
+                average = cost / amount if amount > 0.0 else np.nan
+            if not (np.isnan(average) or average >= best):
+                best, best_amount = average, amount
         filled += free
         value += price * free
     return best, best_amount
