@@ -1,6 +1,7 @@
 """Evaluation of policies: results and metrics with intervals, selection of checkpoints; plots are in `.plots`."""
 
 from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
+from rlwb.evaluation.costs import cost_groups, cost_table
 from rlwb.evaluation.dictionary import COLUMNS
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.groups import group_labels, group_table
@@ -20,6 +21,8 @@ __all__ = [
     "Table",
     "above_ceiling",
     "comparison",
+    "cost_groups",
+    "cost_table",
     "day_interval",
     "expected_shrinkage",
     "gap_table",

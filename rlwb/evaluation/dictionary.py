@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rlwb.evaluation.metrics import METRICS, wide_name
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, PARTS
 
 
 class Column(NamedTuple):
@@ -89,13 +90,23 @@ _PARTS = {
     "mean_amount": Column("shares", "mean amount of an order"),
 }
 _GROUPS = {
-    "by": Column("", "what orders are grouped by: side, size or window"),
+    "by": Column("", "what orders are grouped by: side, size, window, day or instrument"),
     "group": Column("", "name of the group of orders"),
 }
 _GAP = {
     "cause": Column("", "rule that was added to those of the row before"),
     "difference": Column("bp", "net PA less that of the row before; difference_lo and _hi are its interval over days"),
     "left_out": Column("orders", "orders without a PA under some rule, left out of all rows"),
+}
+_COST = {
+    **{column: Column("currency", f"{part}: {PARTS.get(part, 'the sum of all parts')}") for part, column in COST_COLUMNS.items()},
+    "cost_bp": Column("bp", "cost over amount times arrival price"),
+    IMPACT_OFF: Column("currency", "cost of the same order by the same policy where trading has no impact"),
+}
+_COSTS = {
+    "component": Column("", "part of the cost as in cost_PART, total, or impact_on_fills (see docs/costs.md)"),
+    "currency": Column("currency", "sum over the orders; the mean over n checkpoints"),
+    "value": Column("currency", "sum of amount times arrival price"),
 }
 
 
@@ -119,10 +130,11 @@ TABLES: dict[str, dict[str, Column]] = {
     "orders/*.parquet": {**_ORDER, **_FORMS},
     "orders/summary.csv": _PARTS,
     "metrics/*.csv": _ITERATION,
-    "backtest/orders/*.parquet": {**_ORDER, **_FORMS, **_RESULT},
+    "backtest/orders/*.parquet": {**_ORDER, **_FORMS, **_RESULT, **_COST},
     "backtest/summary.csv, headline.csv, metrics.csv; comparison.csv": {**_POLICY, **_metric_columns()},
     "backtest/groups.csv": _GROUPS,
     "backtest/gap.csv": _GAP,
+    "backtest/costs.csv, cost_groups.csv": _COSTS,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
 

@@ -22,6 +22,7 @@ from scipy.special import ndtr
 from rlwb.errors import DataError
 from rlwb.evaluation import style
 from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
+from rlwb.evaluation.costs import TOTAL
 from rlwb.evaluation.metrics import wide_name
 from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
@@ -57,6 +58,18 @@ def rename(figure: Figure, name: Callable[[str], str]) -> Figure:
 #: More instruments than this are shown by their extremes.
 _MOST_INSTRUMENTS = 40
 _NO_PA = "No chosen checkpoint has an order with a PA."
+#: Parts of a cost in the sequence of their bars, in Okabe and Ito's colours.
+_PART_COLORS = {
+    "delay": style.INK,
+    "drift": "#BBBBBB",
+    "selection": style.BLUE,
+    "spread": style.ORANGE,
+    "temporary_impact": style.VERMILION,
+    "permanent_impact": style.PURPLE,
+    "commission": style.SKY,
+    "tax": "#F0E442",
+    "opportunity": style.GREEN,
+}
 _METHOD_AXES = {
     "net_over_twap": "mean net PA less that of TWAP on the same order, bp",
     "over_twap": "mean PA less that of TWAP on the same order, bp",
@@ -277,6 +290,37 @@ def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
         style.date_ticks(axis, most=8)
     axis.set(ylabel="sum of daily mean PA, bp", xlabel="test day")
     style.zero_line(axis)
+    return figure
+
+
+@style.styled
+def cost_parts(costs: pd.DataFrame) -> Figure:
+    """Draw what orders cost by part, one stacked bar a policy: gains to the left of 0, costs to the right.
+
+    Parameters
+    ----------
+    costs
+        What `rlwb.evaluation.cost_table` returns.
+    """
+    title = "Cost against arrival by part"
+    table = costs.pivot(index="title", columns="component", values="cost_bp").reindex(costs["title"].unique())
+    if not np.isfinite(table.get(TOTAL, pd.Series(dtype=float))).any():
+        return style.note_figure(title, "No policy has an order whose cost is known.")
+    subtitle = "value-weighted, bp of amount times arrival price; above 0 is bad; diamond: the sum of all parts"
+    figure, (axis,) = style.canvas(title, subtitle, height=1.9 + 0.36 * len(table))
+    rows, ends = np.arange(len(table)), {True: np.zeros(len(table)), False: np.zeros(len(table))}
+    for part, color in _PART_COLORS.items():
+        values = np.nan_to_num(table[part].to_numpy(dtype=np.float64)) if part in table else np.zeros(len(table))
+        if (np.abs(values) <= ZERO_BP).all():
+            continue
+        left = np.where(values < 0, ends[True], ends[False])
+        axis.barh(rows, values, left=left, height=0.62, color=color, label=part.replace("_", " "), zorder=2)
+        for is_gain in (True, False):
+            ends[is_gain] = ends[is_gain] + np.where((values < 0) == is_gain, values, 0.0)
+    axis.plot(table[TOTAL], rows, "D", color=style.INK, markersize=5, markeredgecolor="white", zorder=5)
+    style.zero_line(axis, vertical=True)
+    axis.set_xlabel("cost, bp")
+    style.name_rows(axis, table.index.tolist())
     return figure
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from rlwb.execution.attribution import attribute_costs
 from rlwb.execution.interpreters import AmountActionInterpreter, KnownStateInterpreter
 from rlwb.execution.kernel import CONSTRAINTS
 from rlwb.execution.order import OrderBatch
@@ -69,8 +70,9 @@ def audit(
     -------
     ticks, steps, summary
         Tables keyed by order_id: per tick (`tick_audit`), per step (request, fill, price, position, action and the
-        summands of the reward), and one row an order with its figures. Sums of fills, and of fill times price, equal
-        the summary's filled and filled times price.
+        summands of the reward), and one row an order with its figures and the parts of its cost
+        (`rlwb.execution.attribution`). Sums of fills, and of fill times price, equal the summary's filled and filled
+        times price.
     """
     sees, acts = state_interpreter or KnownStateInterpreter(), action_interpreter or AmountActionInterpreter()
     state = simulator.start(orders, np.zeros(len(orders), dtype=np.uint64))
@@ -105,5 +107,7 @@ def audit(
             )
         )
     figures = state.metrics()
+    costs = attribute_costs(simulator.engine, orders, figures, state.details()["requested"])
     figures["num_steps"] = figures["num_steps"].astype(np.int64)
-    return tick_audit(state), pd.concat(steps, ignore_index=True), orders.table.assign(**figures, reward=total)
+    summary = orders.table.assign(**figures, **costs, reward=total)
+    return tick_audit(state), pd.concat(steps, ignore_index=True), summary

@@ -7,11 +7,19 @@ import numpy as np
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 
 
+def commission(notional: np.ndarray, rules: ExecutionRules) -> np.ndarray:
+    """Return the commission of whole orders in currency, float64 of shape (N,); 0 where nothing was traded."""
+    return np.where(notional > 0, np.maximum(notional * rules.commission_bps / BASIS_POINTS, rules.min_fee), 0.0)
+
+
+def tax(notional: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:
+    """Return the tax on sells of whole orders in currency, float64 of shape (N,)."""
+    return np.where(side < 0, notional * rules.sell_tax_bps / BASIS_POINTS, 0.0)
+
+
 def fees(notional: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:
     """Return commission and tax of whole orders in currency, float64 of shape (N,); 0 where nothing was traded."""
-    commission = np.maximum(notional * rules.commission_bps / BASIS_POINTS, rules.min_fee)
-    tax = np.where(side < 0, notional * rules.sell_tax_bps / BASIS_POINTS, 0.0)
-    return np.where(notional > 0, commission + tax, 0.0)
+    return commission(notional, rules) + tax(notional, side, rules)
 
 
 def net_value(notional: np.ndarray, tick_costs: np.ndarray, side: np.ndarray, rules: ExecutionRules) -> np.ndarray:

@@ -351,9 +351,18 @@ class ExecutionState(Rows):
         return order_metrics(self.orders, self.now, self.benchmarks, self.engine.rules)
 
     def details(self) -> dict[str, np.ndarray]:
-        """Return ``inventory``: the share of the amount left after 0, 1, … steps, float64 of shape (N, max_step + 1).
+        """Return what each order did step by step.
 
-        After its end an order keeps its last value.
+        inventory
+            Share of the amount left after 0, 1, … steps, float64 of shape (N, max_step + 1). After its end an order
+            keeps its last value.
+        requested
+            Amount requested in each step, float64 of shape (N, max_step); 0 after the order's end.
         """
-        left = [*self.left, *[self.left[-1]] * (self.engine.max_step + 1 - len(self.left))]
-        return {"inventory": np.stack(left, axis=1) / self.orders.amount[:, None]}
+        missing = self.engine.max_step - len(self.steps)
+        left = [*self.left, *[self.left[-1]] * missing]
+        requested = [*(step.requested for step in self.steps), *[np.zeros(len(self))] * missing]
+        return {
+            "inventory": np.stack(left, axis=1) / self.orders.amount[:, None],
+            "requested": np.stack(requested, axis=1),
+        }

@@ -19,6 +19,7 @@ from rlwb.execution import (
     OrderBatch,
     hindsight_table,
 )
+from rlwb.execution.attribution import IMPACT_OFF, attribute_costs
 from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, baseline_labels, label
 from rlwb.experiment.notebook import is_attended
@@ -69,7 +70,9 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
     them; ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
-    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``headline.csv``,
+    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``costs.csv`` what
+    orders cost against arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument;
+    ``headline.csv``,
     ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
     ``selection.json`` which checkpoints were chosen, which were left out and why, and the noise of their validation.
 
@@ -123,7 +126,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
                 check_score(path, rows.iloc[0].to_dict(), bench.validation_figures(again))
         validation = float(rows[figure].iloc[0]) if len(rows) and is_comparable else np.nan
         known = {"iteration": int(path.stem), "validation_pa": validation}
-        made = result(name, kind, test, play(bench, playable, test), **known)
+        made = judged(bench, name, kind, playable, test, **known)
         return made, None if again is None else bench.objective_terms(again.metrics)
 
     log = read_validation(run.metrics / "validation.csv", figure)
@@ -150,6 +153,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     write_headline(folder, results, config, candidates=selection.ranked, about=judged_on(run, config), lost=lost)
+    write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
     if origin is None:
@@ -355,6 +359,17 @@ def _write_gap(path: Path, bench: Workbench, selection: Selection, orders: Order
         frame.assign(policy=best.policy).to_csv(target, index=False)
 
 
+def write_costs(folder: Path, results: Sequence[PolicyResult], config: RunConfig) -> None:
+    """Write what orders cost against arrival by part: of the headline's rows, and of each policy by group of orders."""
+    from rlwb.evaluation import cost_groups, cost_table, headline_groups
+
+    costs = cost_table(headline_groups(results), **_interval(config))
+    for name, frame in {"costs": costs, "cost_groups": cost_groups(results)}.items():
+        if len(frame):
+            with atomic_path(folder / f"{name}.csv") as target:
+                frame.to_csv(target, index=False)
+
+
 def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult], orders: OrderBatch) -> None:
     """Write the headline's rows, but the ceilings, by side, size and window of the orders."""
     from rlwb.evaluation import group_labels, group_table, headline_groups
@@ -467,13 +482,33 @@ def with_objective(bench: Workbench, one: PolicyResult) -> PolicyResult:
     return dataclasses.replace(one, orders=one.orders.assign(objective=bench.objective_terms(one.orders)))
 
 
+def judged(
+    bench: Workbench, name: str, kind: Any, playable: Playable, orders: OrderBatch, **known: Any
+) -> PolicyResult:
+    """Return the result of a policy on orders, with what each order cost, part by part.
+
+    Where trading has impact, the policy trades the orders once more where it has none. A simulator of one's own without
+    the figures of orders gives no costs.
+    """
+    episodes = play(bench, playable, orders)
+    made = result(name, kind, orders, episodes, **known)
+    if not {"filled", "price", "price_net", "arrival", "twap"} <= set(episodes.metrics):
+        return made
+    columns = attribute_costs(bench.engine, orders, episodes.metrics, episodes.details.get("requested"))
+    if bench.impact_free is not None:
+        engine, simulator = bench.impact_free
+        again = play(bench, playable, orders, simulator)
+        columns[IMPACT_OFF] = attribute_costs(engine, orders, again.metrics, again.details.get("requested"))["cost"]
+    return dataclasses.replace(made, orders=made.orders.assign(**columns))
+
+
 def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBatch) -> PolicyResult:
     """Return the result of a baseline, or the ceiling of the same orders."""
     from rlwb.evaluation import PolicyResult
 
     if isinstance(baseline, Hindsight):
         return PolicyResult(name, "ceiling", baseline.table(orders))
-    return result(name, "baseline", orders, play(bench, _playable(baseline), orders))
+    return judged(bench, name, "baseline", _playable(baseline), orders)
 
 
 def _playable(baseline: Any) -> Playable:

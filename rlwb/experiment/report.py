@@ -14,7 +14,9 @@ from pydantic import BaseModel, Field
 
 from rlwb.errors import DataError, OrderError
 from rlwb.execution import OrderExecution, audit
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
 from rlwb.execution.generate import OWN_VOLUME
+from rlwb.execution.rules import BASIS_POINTS
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.orders import load_orders
@@ -43,6 +45,8 @@ CAPTIONS = {
     "construction, the intervals are what to look at.",
     "inventory_paths": "What is left to trade after each step, beside the baselines. Thin bands are a fixed schedule "
     "that does not look at prices; an order kept to the end is a bet.",
+    "cost_parts": "What orders cost against their arrival price, by part. Drift is the market's own move within the window, "
+    "the same for all who fill all; the parts to its right are what a policy chose and paid.",
     "cumulative_pa": "Added up over the test days. A steady edge is a straight line; a jump is an event.",
 }
 """What stands under a figure, by its file's stem: what it shows, and the warning signs to look for.
@@ -219,6 +223,27 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
     return _rounded(_titled(table, _GAP)).rename(columns=run.config.execution.rules.name_pa)
 
 
+def costs_table(run: RunDirectory) -> pd.DataFrame:
+    """Return what orders cost against arrival in basis points, one row a policy; see docs/costs.md.
+
+    Columns are the parts, their total, the ends of its interval, the total in currency, and what impact changed in the
+    fills where there is any.
+    """
+    costs = read_costs(_there(run.backtest / "costs.csv", BACKTEST))
+    table = costs.pivot(index="title", columns="component", values="cost_bp").loc[costs["title"].unique()]
+    total = costs[costs["component"] == "total"].set_index("title")[["lo", "hi", "currency"]]
+    table = table.join(total.rename(columns={"lo": "low", "hi": "high"}))
+    names = [*COST_COLUMNS, "low", "high", "currency", REACTION]
+    table = table[[name for name in names if name in table]].rename(columns=lambda name: name.replace("_", " "))
+    return _rounded(table.rename_axis(index="policy", columns=None).reset_index())
+
+
+def read_costs(path: Path) -> pd.DataFrame:
+    """Return ``costs.csv`` of a backtest."""
+    numbers = ["currency", "cost_bp", "lo", "hi", "orders", "days"]
+    return read_table(path, numbers=numbers, texts=["policy", "title", "component"])
+
+
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return which checkpoints were chosen, best first, and which were left out and why."""
     from rlwb.evaluation import read_validation
@@ -248,12 +273,26 @@ class OrderAudit:
     ticks, steps
         See `rlwb.execution.audit`.
     summary
-        One row: the order, its figures and its reward.
+        One row: the order, its figures, its cost by part, and its reward.
     """
 
     ticks: pd.DataFrame
     steps: pd.DataFrame
     summary: pd.DataFrame
+
+    def costs(self) -> pd.DataFrame:
+        """Return the parts of the order's cost that are not 0, in currency and in basis points of amount times arrival.
+
+        Where trading has impact, the last two rows are the cost of the same order by the same policy without impact,
+        and what impact changed in the fills, beside what it charged.
+        """
+        order = self.summary.iloc[0]
+        costs = {part: order[column] for part, column in COST_COLUMNS.items() if part == "total" or order[column] != 0}
+        if IMPACT_OFF in order:
+            charged = order[COST_COLUMNS["temporary_impact"]] + order[COST_COLUMNS["permanent_impact"]]
+            costs |= {"total without impact": order[IMPACT_OFF], REACTION: order["cost"] - charged - order[IMPACT_OFF]}
+        table = pd.DataFrame.from_dict(costs, orient="index", columns=["currency"])
+        return table.assign(bp=BASIS_POINTS * table["currency"] / (order["amount"] * order["arrival"]))
 
     def checks(self) -> pd.DataFrame:
         """Return the sums of the ticks beside the row of the summary that they must give."""
@@ -288,7 +327,11 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     if not isinstance(bench.simulator, OrderExecution):
         raise OrderError("the run's simulator keeps no ticks; derive it from rlwb.execution.OrderExecution.")
     parts: dict[str, Any] = {"state_interpreter": state, "action_interpreter": action, "reward": bench.reward}
-    return OrderAudit(*audit(bench.simulator, bench.align(chosen), actor, **parts))
+    batch = bench.align(chosen)
+    ticks, steps, summary = audit(bench.simulator, batch, actor, **parts)
+    if bench.impact_free is not None:
+        summary[IMPACT_OFF] = audit(bench.impact_free[1], batch, actor, **parts)[2]["cost"]  # type: ignore[arg-type]
+    return OrderAudit(ticks, steps, summary)
 
 
 def typical_order(run: RunDirectory, policy: str) -> str:
@@ -314,6 +357,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
 
     results, rules = read_results(run), config.execution.rules
     summary, figure, pa = read_summary(run), config.judged_by, rules.judged_by
+    costs = run.backtest / "costs.csv"
     shrinkage = read_json(run.backtest / "selection.json", Selected)["expected_shrinkage"]
     validation = read_validation(run.metrics / "validation.csv", figure)
     train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", pa])
@@ -326,6 +370,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
+        **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }
     return {name: plots.rename(one, rules.name_pa) for name, one in figures.items()}
 
@@ -342,6 +387,7 @@ def write_report(run: RunDirectory) -> Path:
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)
+    figures = {path.stem: {"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)}
     page = render(
         "report.html",
         title=f"{run.path.name}: {label(config.algorithm)}, seed {config.seed}",
@@ -352,7 +398,9 @@ def write_report(run: RunDirectory) -> Path:
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
         headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
-        figures=[{"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)],
+        figures=[figure for name, figure in figures.items() if name != "cost_parts"],
+        cost_figure=figures.get("cost_parts"),
+        costs=_cells(costs_table(run).reset_index()) if (run.backtest / "costs.csv").exists() else None,
         summary=_cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
         orders=_file_cells(run.orders / "summary.csv", _ORDERS, texts=("first", "last")),
         data=data,

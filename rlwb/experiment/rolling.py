@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.experiment.backtest import read_results, write_headline, write_results
+from rlwb.experiment.backtest import read_results, write_costs, write_headline, write_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
@@ -99,6 +99,7 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
         "are those of the same rank by validation in each window."
     )
     write_headline(run.backtest, results, config, about=[about])
+    write_costs(run.backtest, results, config)
     if config.execution.rules.have_costs:
         results = [result.after_costs() for result in results]
     figures = {

@@ -25,6 +25,7 @@ from rlwb.execution import (
     align_orders,
     split_orders,
 )
+from rlwb.execution.attribution import without_impact
 from rlwb.execution.rolling import rolling_windows
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import described
@@ -98,6 +99,15 @@ class Workbench:
         """Return the simulator under other rules of execution than the run's."""
         engine = Engine(self.sessions, self.config.execution.ticks_per_step, rules)
         return self.make("simulator", self.config.simulator, engine=engine)
+
+    @cached_property
+    def impact_free(self) -> tuple[Engine, Simulator[Any]] | None:
+        """The engine and simulator of the same market where trading has no impact; None where it has none anyway."""
+        rules = without_impact(self.config.execution.rules)
+        if rules == self.config.execution.rules:
+            return None
+        engine = Engine(self.sessions, self.config.execution.ticks_per_step, rules)
+        return engine, self.make("simulator", self.config.simulator, engine=engine)
 
     @cached_property
     def action_interpreter(self) -> ActionInterpreter[Any]:

@@ -1,0 +1,98 @@
+"""Tables of what orders cost against arrival, by part (`rlwb.execution.attribution`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlwb.evaluation.bootstrap import ratio, statistic_interval
+from rlwb.evaluation.metrics import CHECKPOINTS, ROUNDING
+from rlwb.evaluation.results import PolicyResult
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
+from rlwb.execution.rules import BASIS_POINTS
+
+TOTAL = "total"
+def cost_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: Any) -> pd.DataFrame:
+    """Return one row a policy and component, value-weighted, with a day-clustered interval.
+
+    Parts that are 0 on every order of every policy are left out, and so are policies without costs, as ceilings are.
+
+    Parameters
+    ----------
+    groups
+        Name to results, as in `rlwb.evaluation.metric_table`; a group's figures are the means over its members.
+    bootstrap
+        Settings of `rlwb.evaluation.statistic_interval`, and the `seed` of its resamples.
+
+    Returns
+    -------
+    DataFrame
+        Columns: `policy`, `title`, `kind`, `component` (a key of `rlwb.execution.attribution.PARTS`, then ``total``, and
+        where there is impact ``impact_on_fills``: the total less the charged impact and less the total of the same
+        policy where trading has no impact, which no total contains), `currency` (sum over orders), `cost_bp` (sum over
+        the sum of amount times arrival), `lo` and `hi` (ends of its interval), `orders` that have one, `days`.
+    """
+    seed = bootstrap.pop("seed", 0)
+    found = {name: [one for one in members if "cost" in one.orders] for name, members in groups.items()}
+    found = {name: members for name, members in found.items() if members}
+    everyone = [one for members in found.values() for one in members]
+    shown = [part for part in COST_COLUMNS if part == TOTAL or any((_cost(one, part) != 0).any() for one in everyone)]
+    rows: list[dict[str, object]] = []
+    for name, members in found.items():
+        title = "chosen checkpoints" if name == CHECKPOINTS else members[0].display_name
+        has_impact = all(IMPACT_OFF in one.orders for one in members)
+        for part in [*shown, *([REACTION] if has_impact else [])]:
+            terms = [np.stack([BASIS_POINTS * _cost(one, part), _value(one)], axis=1) for one in members]
+            rng, dates = np.random.default_rng(seed), [one.dates for one in members]
+            interval = statistic_interval(terms, dates, rng, ratio, **bootstrap)
+            rows.append(
+                {
+                    **{"policy": name, "title": title, "kind": members[0].kind, "component": part},
+                    "currency": float(np.mean([np.nansum(_cost(one, part)) for one in members])),
+                    **{"cost_bp": interval.estimate, "lo": interval.lo, "hi": interval.hi},
+                    **{"orders": interval.orders // len(members), "days": interval.days},
+                }
+            )
+    names = ("policy", "title", "kind", "component", "currency", "cost_bp", "lo", "hi", "orders", "days")
+    table = pd.DataFrame(rows, columns=list(names))
+    numbers = table[["cost_bp", "lo", "hi"]]
+    return table.assign(**numbers.mask(numbers.abs() < ROUNDING, 0.0))
+
+
+def cost_groups(results: Sequence[PolicyResult]) -> pd.DataFrame:
+    """Return sums over the orders of each side, day and instrument, one row a policy and group.
+
+    Columns: `by` (``side``, ``day`` or ``instrument``), `group`, `policy`, `orders`, `value` (sum of amount times
+    arrival), those of `COST_COLUMNS` in currency, `cost` being the sum of the others, and `cost_bp`, `cost` over
+    `value`. Orders with a missing part are in no sum.
+    """
+    tables = []
+    for one in (one for one in results if "cost" in one.orders):
+        parts = {column: _cost(one, part) for part, column in COST_COLUMNS.items() if part != TOTAL}
+        whole = np.isfinite(_cost(one, TOTAL))
+        table = pd.DataFrame({"orders": 1, "value": _value(one), **parts})[whole]
+        labels = {"side": one.orders["direction"], "day": one.dates.astype(str), "instrument": one.orders["instrument"]}
+        for by, label in labels.items():
+            sums = table.groupby(np.asarray(label)[whole]).sum().rename_axis("group").reset_index()
+            cost = reduce(np.add, [sums[column] for column in parts])
+            sums = sums.assign(cost=cost, cost_bp=BASIS_POINTS * cost / sums["value"])
+            sums.insert(0, "by", by)
+            sums.insert(2, "policy", one.policy)
+            tables.append(sums)
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _cost(result: PolicyResult, part: str) -> np.ndarray:
+    """Return a part of each order's cost in currency, float64 of shape (orders,); NaN where it is missing."""
+    if part == REACTION:
+        charged = result.values(COST_COLUMNS["temporary_impact"]) + result.values(COST_COLUMNS["permanent_impact"])
+        return result.values("cost") - charged - result.values(IMPACT_OFF)
+    return result.values(COST_COLUMNS[part])
+
+
+def _value(result: PolicyResult) -> np.ndarray:
+    return result.values("amount") * result.values("arrival")
