@@ -16,6 +16,8 @@ from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
 from rlwb.execution.rules import BASIS_POINTS
 
 TOTAL = "total"
+
+
 def cost_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: Any) -> pd.DataFrame:
     """Return one row a policy and component, value-weighted, with a day-clustered interval.
 
@@ -31,17 +33,17 @@ def cost_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: Any) -
     Returns
     -------
     DataFrame
-        Columns: `policy`, `title`, `kind`, `component` (a key of `rlwb.execution.attribution.PARTS`, then ``total``, and
-        where there is impact ``impact_on_fills``: the total less the charged impact and less the total of the same
-        policy where trading has no impact, which no total contains), `currency` (sum over orders), `cost_bp` (sum over
-        the sum of amount times arrival), `lo` and `hi` (ends of its interval), `orders` that have one, `days`.
+        Columns: `policy`, `title`, `kind`, `component` (a key of `rlwb.execution.attribution.PARTS`, then ``total``,
+        and where trading has impact `rlwb.execution.attribution.REACTION`, which is in no total), `currency` (sum over
+        orders), `cost_bp` (over the sum of amount times arrival), `lo` and `hi` (ends of its interval), `orders` that
+        have one, `days`.
     """
     seed = bootstrap.pop("seed", 0)
     found = {name: [one for one in members if "cost" in one.orders] for name, members in groups.items()}
     found = {name: members for name, members in found.items() if members}
     everyone = [one for members in found.values() for one in members]
     shown = [part for part in COST_COLUMNS if part == TOTAL or any((_cost(one, part) != 0).any() for one in everyone)]
-    rows: list[dict[str, object]] = []
+    rows: list[tuple[object, ...]] = []
     for name, members in found.items():
         title = "chosen checkpoints" if name == CHECKPOINTS else members[0].display_name
         has_impact = all(IMPACT_OFF in one.orders for one in members)
@@ -49,18 +51,21 @@ def cost_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: Any) -
             terms = [np.stack([BASIS_POINTS * _cost(one, part), _value(one)], axis=1) for one in members]
             rng, dates = np.random.default_rng(seed), [one.dates for one in members]
             interval = statistic_interval(terms, dates, rng, ratio, **bootstrap)
-            rows.append(
-                {
-                    **{"policy": name, "title": title, "kind": members[0].kind, "component": part},
-                    "currency": float(np.mean([np.nansum(_cost(one, part)) for one in members])),
-                    **{"cost_bp": interval.estimate, "lo": interval.lo, "hi": interval.hi},
-                    **{"orders": interval.orders // len(members), "days": interval.days},
-                }
-            )
+            currency = float(np.mean([np.nansum(_cost(one, part)) for one in members]))
+            figures = (currency, interval.estimate, interval.lo, interval.hi, interval.orders // len(members))
+            rows.append((name, title, members[0].kind, part, *figures, interval.days))
     names = ("policy", "title", "kind", "component", "currency", "cost_bp", "lo", "hi", "orders", "days")
     table = pd.DataFrame(rows, columns=list(names))
     numbers = table[["cost_bp", "lo", "hi"]]
     return table.assign(**numbers.mask(numbers.abs() < ROUNDING, 0.0))
+
+
+def wide_costs(costs: pd.DataFrame) -> pd.DataFrame:
+    """Return `cost_table` as one row a policy, its components in columns, in basis points, its title beside them."""
+    table = costs.pivot(index="policy", columns="component", values="cost_bp").rename_axis(columns=None)
+    return table.reindex(costs["policy"].unique()).assign(
+        title=costs.drop_duplicates("policy").set_index("policy")["title"]
+    )
 
 
 def cost_groups(results: Sequence[PolicyResult]) -> pd.DataFrame:

@@ -26,6 +26,7 @@ _ORDER = {
 }
 _FORMS = {
     "aversion": Column("", "risk aversion of the order; only where some order states one"),
+    "decision_price": Column("price", "price when the order was decided on; only where some order states one"),
 }
 _RESULT = {
     "filled": Column("shares", "what was traded"),
@@ -99,7 +100,8 @@ _GAP = {
     "left_out": Column("orders", "orders without a PA under some rule, left out of all rows"),
 }
 _COST = {
-    **{column: Column("currency", f"{part}: {PARTS.get(part, 'the sum of all parts')}") for part, column in COST_COLUMNS.items()},
+    **{COST_COLUMNS[part]: Column("currency", meaning) for part, meaning in PARTS.items()},
+    COST_COLUMNS["total"]: Column("currency", "sum of the parts above; above 0 is bad, for buys and sells alike"),
     "cost_bp": Column("bp", "cost over amount times arrival price"),
     IMPACT_OFF: Column("currency", "cost of the same order by the same policy where trading has no impact"),
 }

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from rlwb.errors import DataError
 from rlwb.evaluation import style
 from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
-from rlwb.evaluation.costs import TOTAL
+from rlwb.evaluation.costs import TOTAL, wide_costs
 from rlwb.evaluation.metrics import wide_name
 from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
@@ -303,8 +303,8 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
         What `rlwb.evaluation.cost_table` returns.
     """
     title = "Cost against arrival by part"
-    table = costs.pivot(index="title", columns="component", values="cost_bp").reindex(costs["title"].unique())
-    if not np.isfinite(table.get(TOTAL, pd.Series(dtype=float))).any():
+    table = wide_costs(costs)
+    if TOTAL not in table or not np.isfinite(table[TOTAL]).any():
         return style.note_figure(title, "No policy has an order whose cost is known.")
     subtitle = "value-weighted, bp of amount times arrival price; above 0 is bad; diamond: the sum of all parts"
     figure, (axis,) = style.canvas(title, subtitle, height=1.9 + 0.36 * len(table))
@@ -320,7 +320,7 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
     axis.plot(table[TOTAL], rows, "D", color=style.INK, markersize=5, markeredgecolor="white", zorder=5)
     style.zero_line(axis, vertical=True)
     axis.set_xlabel("cost, bp")
-    style.name_rows(axis, table.index.tolist())
+    style.name_rows(axis, table["title"].tolist())
     return figure
 
 

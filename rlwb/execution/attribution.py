@@ -1,10 +1,11 @@
 """What orders cost against their arrival price, in parts that add up.
 
-A cost is in currency, and above 0 where it is bad for the trader, for buys and sells alike. With the amount X, of which F
-was filled for the notional V, the side s (+1 buys, -1 sells), and the prices of decision D, arrival A, the window's TWAP
-W and of what stayed open U, the cost is the implementation shortfall of the whole order, ``s (V + (X - F) U - X D)`` plus
-all charges (A. Perold, "The implementation shortfall: paper versus reality", Journal of Portfolio Management 14, 1988).
-Its parts follow R. Kissell, "The expanded implementation shortfall", Journal of Trading 1 (2006).
+A cost is in currency, and above 0 where it is bad for the trader, for buys and sells alike. With the amount X, of which
+F was filled for the notional V, the side s (+1 buys, -1 sells), and the prices at the decision D, at the arrival A, of
+the window's TWAP W and of what stayed open U, it is the implementation shortfall of the whole order and all charges,
+``s (V + (X - F) U - X D)`` plus spread, impact and fees (A. Perold, "The implementation shortfall: paper versus
+reality", Journal of Portfolio Management 14, 1988). Its parts follow R. Kissell, "The expanded implementation
+shortfall", Journal of Trading 1 (2006).
 """
 
 from __future__ import annotations
@@ -52,7 +53,6 @@ def attribute_costs(
     orders: OrderBatch,
     figures: Mapping[str, np.ndarray],
     requested: np.ndarray | None,
-    decision: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Return what each of N orders cost, by the columns of `COST_COLUMNS`, float64 of shape (N,) each.
 
@@ -62,15 +62,13 @@ def attribute_costs(
     Parameters
     ----------
     engine, orders
-        What executed the orders, and the orders.
+        What executed the orders, and the orders; their form `decision_price` is what the delay counts from.
     figures
         The orders' figures; see `order_metrics`.
     requested : float64 of shape (N, steps)
         Amounts requested in each step, from ``ExecutionState.details``, by which the orders are executed again where
         what a fill costs depends on its tick. None, or a simulator that fills otherwise than the engine, leaves spread
         and impact NaN where any was charged.
-    decision : float64 of shape (N,)
-        Price when the order was decided on; NaN where that is not known.
     """
     rules, side, amount = engine.rules, orders.side.astype(np.float64), orders.amount
     filled, arrival, twap = (np.asarray(figures[name]) for name in ("filled", "arrival", "twap"))
@@ -79,9 +77,9 @@ def attribute_costs(
     left, open_price = amount - filled, _open_prices(engine, orders)
     charged = side * (net - net_value(notional, np.zeros(len(side)), side, rules))
     spread, temporary, permanent = _tick_charges(engine, orders, requested, charged, 1e-9 * notional)
-    moved = np.zeros(len(side)) if decision is None else np.where(np.isfinite(decision), arrival - decision, 0.0)
+    decision = orders.forms.get("decision_price", arrival)
     parts = {
-        "delay": side * amount * moved,
+        "delay": np.where(np.isfinite(decision), side * amount * (arrival - decision), 0.0),
         "drift": side * filled * (twap - arrival),
         "selection": side * (notional - filled * twap),
         "spread": spread + notional * rules.half_spread_bps / BASIS_POINTS,

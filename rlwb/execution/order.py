@@ -49,6 +49,7 @@ class Form(NamedTuple):
 #: Optional columns of a canonical order table and fields of an `Order`; a table has those that some order states.
 FORMS = {
     "aversion": Form("f8", lambda value: (value >= 0) & (value < np.inf), "a finite number of 0 or more"),
+    "decision_price": Form("f8", lambda value: (value > 0) & (value < np.inf), "a finite price above 0"),
 }
 _SIDES = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
 _SIGNS = {"1": "BUY", "+1": "BUY", "-1": "SELL"}
@@ -107,6 +108,9 @@ class Order:
         Unique among orders that are executed together; made from the other fields there if it is empty.
     aversion
         Risk aversion, 0 or more, which policies see and the engine does not use; None is 0.
+    decision_price
+        Price when the order was decided on, from which its cost counts (`rlwb.execution.attribution`); None is the
+        arrival price.
 
     Raises
     ------
@@ -122,6 +126,7 @@ class Order:
     end: pd.Timestamp | None = None
     order_id: str = ""
     aversion: float | None = None
+    decision_price: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.instrument, str) or not self.instrument.strip():

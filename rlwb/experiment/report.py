@@ -45,8 +45,8 @@ CAPTIONS = {
     "construction, the intervals are what to look at.",
     "inventory_paths": "What is left to trade after each step, beside the baselines. Thin bands are a fixed schedule "
     "that does not look at prices; an order kept to the end is a bet.",
-    "cost_parts": "What orders cost against their arrival price, by part. Drift is the market's own move within the window, "
-    "the same for all who fill all; the parts to its right are what a policy chose and paid.",
+    "cost_parts": "Cost of the orders against their arrival price, by part. Drift is the market's own move within the "
+    "window, the same for all who fill all; the other parts are what a policy chose and paid.",
     "cumulative_pa": "Added up over the test days. A steady edge is a straight line; a jump is an event.",
 }
 """What stands under a figure, by its file's stem: what it shows, and the warning signs to look for.
@@ -229,10 +229,11 @@ def costs_table(run: RunDirectory) -> pd.DataFrame:
     Columns are the parts, their total, the ends of its interval, the total in currency, and what impact changed in the
     fills where there is any.
     """
+    from rlwb.evaluation.costs import wide_costs
+
     costs = read_costs(_there(run.backtest / "costs.csv", BACKTEST))
-    table = costs.pivot(index="title", columns="component", values="cost_bp").loc[costs["title"].unique()]
-    total = costs[costs["component"] == "total"].set_index("title")[["lo", "hi", "currency"]]
-    table = table.join(total.rename(columns={"lo": "low", "hi": "high"}))
+    total = costs[costs["component"] == "total"].set_index("policy")[["lo", "hi", "currency"]]
+    table = wide_costs(costs).join(total.rename(columns={"lo": "low", "hi": "high"})).set_index("title")
     names = [*COST_COLUMNS, "low", "high", "currency", REACTION]
     table = table[[name for name in names if name in table]].rename(columns=lambda name: name.replace("_", " "))
     return _rounded(table.rename_axis(index="policy", columns=None).reset_index())

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlwb.execution import TWAP, Engine, ExecutionRules, ExecutionState, align_orders
+from rlwb.execution import Engine, ExecutionRules, ExecutionState, align_orders
 from rlwb.execution.attribution import COST_COLUMNS, attribute_costs, tick_charges
 from rlwb.execution.costs import net_value
 from tests.execution.markets import order, sessions_of
 
 
-def split(engine: Engine, state: ExecutionState, decision: np.ndarray | None = None) -> dict[str, np.ndarray]:
+def split(engine: Engine, state: ExecutionState) -> dict[str, np.ndarray]:
     """Return the parts of each order's cost by their names."""
-    columns = attribute_costs(engine, state.orders, state.metrics(), state.details()["requested"], decision)
+    columns = attribute_costs(engine, state.orders, state.metrics(), state.details()["requested"])
     return {part: columns[column] for part, column in COST_COLUMNS.items()}
 
 
@@ -47,12 +47,12 @@ def by_hand() -> tuple[Engine, ExecutionState]:
         permanent_impact_bps=20.0,
     )
     engine = Engine(sessions, 1, rules)
-    return engine, played(engine, [order(400, "SELL", "09:31", "09:35")], [[100.0]] * 4)
+    return engine, played(engine, [replace(order(400, "SELL", "09:31", "09:35"), decision_price=10.05)], [[100.0]] * 4)
 
 
 def test_one_order_split_by_hand() -> None:
     engine, state = by_hand()
-    parts = {name: float(values[0]) for name, values in split(engine, state, np.array([10.05])).items()}
+    parts = {name: float(values[0]) for name, values in split(engine, state).items()}
     expected = {
         "delay": 400 * 0.05,  # decided at 10.05, arrived at 10.00
         "drift": -300 * 0.05,  # the TWAP of 10.0, 10.2, 10.1 and 9.9 is 10.05, good for a sell
@@ -96,13 +96,16 @@ def test_the_parts_are_the_total_to_the_last_bit_and_the_total_is_that_of_the_ne
     if root and rules["permanent_impact_bps"]:
         rules = {**rules, "permanent_impact_shape": "square_root"}
     engine = Engine(sessions, 3, ExecutionRules(**rules))
-    given = [order(300, "BUY"), order(700, "SELL", "09:31", "09:40"), order(450, "SELL", day=2)]
+    given = [
+        replace(order(300, "BUY"), decision_price=9.9),
+        order(700, "SELL", "09:31", "09:40"),
+        replace(order(450, "SELL", day=2), decision_price=10.2),
+    ]
     state = ExecutionState.start(engine, align_orders(given, sessions, engine.rules))
     while not state.done.all():
         request = np.where(state.done, 0.0, state.now.position * rng.uniform(0, 1, 3))
         state = state.after(*engine.step(state.orders, state.now, request))
-    decision = np.array([9.9, math.nan, 10.2])
-    parts, now, side = split(engine, state, decision), state.now, state.orders.side.astype(float)
+    parts, now, side = split(engine, state), state.now, state.orders.side.astype(float)
     total = np.zeros(3)
     for name, values in parts.items():
         if name != "total":
@@ -114,7 +117,7 @@ def test_the_parts_are_the_total_to_the_last_bit_and_the_total_is_that_of_the_ne
     amount, arrival = state.orders.amount, state.benchmarks.arrival
     paid = side * net_value(now.notional, now.cost, side, engine.rules)
     left = np.where(now.filled < amount, side * (amount - now.filled) * prices[[0, 0, 1], -1], 0.0)
-    fair = side * amount * np.where(np.isnan(decision), arrival, decision)
+    fair = side * amount * np.array([9.9, arrival[1], 10.2])
     np.testing.assert_allclose(parts["total"], paid + left - fair, rtol=1e-9, atol=1e-7)
     # What the fills alone lost against arrival is minus their PA against it.
     timing, value = parts["drift"] + parts["selection"], now.filled * arrival
