@@ -22,8 +22,11 @@ def costed(result: PolicyResult, factor: float = 1.0, **parts: list[float]) -> P
 
 
 def test_costs_are_weighted_by_value_and_parts_that_are_0_everywhere_are_left_out() -> None:
-    chosen = [costed(checkpoint([1.0] * 4, number, days=2), factor, **VALUES) for number, factor in ((1, 1.0), (2, 3.0))]
-    groups = {"checkpoints": chosen, "twap": [costed(baseline([0.0] * 4, days=2), **VALUES)], "x": [ceiling([9.0] * 4)]}
+    chosen = [
+        costed(checkpoint([1.0] * 4, number, days=2), factor, **VALUES) for number, factor in ((1, 1.0), (2, 3.0))
+    ]
+    twap = costed(baseline([0.0] * 4, days=2), **VALUES)
+    groups = {"checkpoints": chosen, "twap": [twap], "x": [ceiling([9.0] * 4)]}
     table = cost_table(groups, resamples=100).set_index(["policy", "component"])
     assert list(table.index.get_level_values("component").unique()) == ["drift", "commission", "total"]
     assert list(table.index.get_level_values("policy").unique()) == ["checkpoints", "twap"]

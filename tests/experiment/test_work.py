@@ -645,6 +645,24 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     assert "validation net PA" in report.selection_tables(run)[0]
     assert report.iteration_table(run)["validation net PA"].notna().any()
     assert len(stability_figures(run, config)) == 8
+    costs = pd.read_csv(run.backtest / "costs.csv").set_index(["policy", "component"])
+    shown = ["drift", "selection", "temporary_impact", "commission", "total", "impact_on_fills"]
+    assert [name for name in costs.loc["twap"].index if name != "opportunity"] == shown, "no spread, no tax, no delay"
+    orders = pd.read_parquet(run.backtest / "orders" / "twap.parquet")
+    side = np.where(orders["direction"] == "BUY", 1.0, -1.0)
+    paid = side * orders["filled"] * (orders["price_net"] - orders["arrival"])
+    np.testing.assert_allclose(orders["cost"] - orders["cost_opportunity"], paid, rtol=1e-9, atol=1e-6)
+    charged = orders["cost_temporary_impact"] + orders["cost_permanent_impact"]
+    np.testing.assert_allclose(orders["cost"] - charged, orders["cost_impact_off"], rtol=1e-9, atol=1e-6)
+    assert costs.loc[("twap", "total"), "currency"] == pytest.approx(orders["cost"].sum(), rel=1e-12)
+    groups = pd.read_csv(run.backtest / "cost_groups.csv").groupby(["policy", "by"])["cost"].sum()
+    assert groups["twap"].tolist() == pytest.approx([orders["cost"].sum()] * 3, rel=1e-9)
+    row = orders.iloc[3]
+    audited = report.audit_order(run, workbench(run, config), "twap", row["order_id"])
+    assert audited.costs().loc["total", "currency"] == row["cost"]
+    assert audited.costs().loc["total without impact", "currency"] == row["cost_impact_off"]
+    assert {"temporary impact", "impact on fills"} <= set(report.costs_table(run))
+    assert "What do the orders cost?" in write_report(run).read_text()
 
 
 def test_under_the_simple_rules_there_is_no_gap(copied: RunDirectory) -> None:
