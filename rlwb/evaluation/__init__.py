@@ -3,6 +3,7 @@
 from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
 from rlwb.evaluation.costs import cost_groups, cost_table
 from rlwb.evaluation.dictionary import COLUMNS
+from rlwb.evaluation.frontier import below_frontier, frontier_mean, hypervolume, non_dominated
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.groups import group_labels, group_table
 from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_table, metric_values, summary
@@ -20,19 +21,23 @@ __all__ = [
     "Selection",
     "Table",
     "above_ceiling",
+    "below_frontier",
     "comparison",
     "cost_groups",
     "cost_table",
     "day_interval",
     "expected_shrinkage",
+    "frontier_mean",
     "gap_table",
     "group_labels",
     "group_table",
     "headline",
     "headline_groups",
+    "hypervolume",
     "mean_of_largest",
     "metric_table",
     "metric_values",
+    "non_dominated",
     "overfitting_probability",
     "paired_interval",
     "read_validation",
