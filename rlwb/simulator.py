@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -55,6 +55,10 @@ class Simulator(ABC, Generic[StateT]):
     A simulator holds no episode: `start` and `step` return states and change none. So one definition serves a single
     environment (N = 1) and the native one, which steps thousands of episodes together.
     """
+
+    #: Order forms that the simulator honours, of `rlwb.execution.order.FORMS_OF_FILLS`: orders that state another one
+    #: are refused as they are aligned.
+    forms: Collection[str] = frozenset()
 
     @abstractmethod
     def start(self, initial_states: Sequence[Any], seeds: np.ndarray) -> StateT:

@@ -25,7 +25,15 @@ _ORDER = {
     "end": Column("time of day", "end of the window, not part of it"),
 }
 _FORMS = {
-    "aversion": Column("", "risk aversion of the order; only where some order states one"),
+    "limit_price": Column(
+        "price", "worst price that may fill; a column of a form is there only if an order states one"
+    ),
+    "would_price": Column("price", "price at which, or at a better one, all that is left is asked for"),
+    "min_participation": Column("share", "least share of a bar's volume that is asked for"),
+    "max_participation": Column("share", "largest share of a bar's volume that is filled"),
+    "latest_end": Column("time of day", "until when what is open at the end goes on"),
+    "notional": Column("currency", "amount in currency, of which amount is the conversion at the arrival price"),
+    "aversion": Column("", "risk aversion of the order"),
     "decision_price": Column("price", "price when the order was decided on; only where some order states one"),
 }
 _RESULT = {

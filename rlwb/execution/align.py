@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import OrderError
-from rlwb.execution.kernel import window_prices
-from rlwb.execution.order import COLUMNS, Order, OrderBatch
-from rlwb.execution.rules import ExecutionRules, check_data, tick_prices
+from rlwb.execution.kernel import TOLERANCE, arrival_prices, window_prices
+from rlwb.execution.order import COLUMNS, FORMS_OF_FILLS, Order, OrderBatch
+from rlwb.execution.rules import ExecutionRules, check_data, outer_fields, tick_prices
 from rlwb.execution.table import MOST_TOLD, order_columns
 from rlwb.market import Sessions
 
@@ -24,6 +24,7 @@ def align_orders(
     rules: ExecutionRules | None = None,
     *,
     on_refused: Literal["raise", "drop"] = "raise",
+    forms: Collection[str] = FORMS_OF_FILLS,
 ) -> OrderBatch:
     """Find the session and window of each order, and refuse what cannot be executed before anything runs.
 
@@ -37,6 +38,8 @@ def align_orders(
         Refuse amounts below one lot; the default rules have no lots.
     on_refused
         ``"raise"`` refuses them all; ``"drop"`` leaves the orders out, as `OrderBatch.refused` says.
+    forms
+        Order forms that what fills the orders honours (`Simulator.forms`); orders that state another are refused.
 
     Raises
     ------
@@ -72,17 +75,34 @@ def align_orders(
         refuse((row < 0) & ~np.isin(weekday, calendar.weekdays), "the date is not a trading weekday")
         refuse(row < 0, "the data hold no session on that date")
     refuse(opens >= closes, "its end is not after its start")
+    for name in sorted(FORMS_OF_FILLS.difference(forms) & columns.keys()):
+        refuse(~pd.isna(columns[name]), f"the simulator does not honour its {name}")
     refuse(start >= length, "it starts at or after the session's close")
-    late = ~np.isnan(closes) & (end > length)
-    end = np.minimum(end, length)
+    latest = end
+    if "latest_end" in columns:
+        until = (columns["latest_end"] - columns["date"]) / np.timedelta64(1, "s")
+        latest = np.where(np.isnan(until), end, calendar.end_ticks(until))
+        refuse(latest < end, "its latest_end is before its end")
+    late = ~np.isnan(closes) & (latest > length)
+    end, latest = np.minimum(end, length), np.minimum(latest, length)
     refuse(start >= end, "its window holds no tick of the session")
-    if rules.lot_size:
-        refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     check_data(rules, sessions)
     twap, vwap, volume = _window(sessions, rules, np.where(alive, row, 0), start, end)
     refuse(np.isnan(twap), "its window holds no bar with a price")
     if rules.benchmark == "vwap":
         refuse(np.isnan(vwap), "its window holds no volume, and so no VWAP as its benchmark")
+    if (alive & ~np.isnan(columns.get("notional", np.nan))).any():
+        amount = amount.copy()
+        rows = np.flatnonzero(alive & ~np.isnan(columns["notional"]))
+        rows = rows[np.argsort(row[rows], kind="stable")]
+        bought = _converted(sessions, rules, columns["notional"][rows], row[rows], start[rows], end[rows])
+        apart = np.zeros(len(row), dtype=bool)
+        apart[rows] = np.abs(amount[rows] - bought) > TOLERANCE * bought
+        refuse(apart, "its amount is not what its notional comes to at the arrival price; give one of the two")
+        amount[rows] = bought
+        columns["amount"] = amount
+    if rules.lot_size:
+        refuse(amount < rules.lot_size * (1 - 1e-9), f"its amount is below one lot of {rules.lot_size:g}")
     note(late, "the window ends at the early close")
     note(amount > volume, "the amount exceeds the whole volume of its window")
     if refused and on_refused == "raise":
@@ -99,9 +119,30 @@ def align_orders(
         reasons = "; ".join(f"{reason} ({len(ids)}, first {ids[0]})" for reason, ids in refused.items())
         raise OrderError(f"none of the {len(row)} orders can be executed: {reasons}.")
     keep = np.flatnonzero(alive)
-    session, begin, stop = (values[keep].astype(np.int32) for values in (row, start, end))
+    session, begin, stop, until = (values[keep].astype(np.int32) for values in (row, start, end, latest))
     side = np.where(direction[keep] == "BUY", 1, -1).astype(np.int8)
-    return OrderBatch(columns, keep, session, side, amount[keep], begin, stop, refused, noted)
+    return OrderBatch(columns, keep, session, side, amount[keep], begin, stop, refused, noted, until)
+
+
+def _converted(
+    sessions: Sessions,
+    rules: ExecutionRules,
+    notional: np.ndarray,
+    row: np.ndarray,
+    start: np.ndarray,
+    end: np.ndarray,
+) -> np.ndarray:
+    """Return what amounts in currency come to at the arrival price, in whole lots, float64 of shape (N,)."""
+    amount = np.empty(len(row))
+    for low in range(0, len(row), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        rows, place = np.unique(row[block], return_inverse=True)
+        price = np.asarray(tick_prices(sessions, rules, rows))
+        outer = (np.asarray(each) for each in outer_fields(sessions, rules, price, rows))
+        quoted = rules.price_field == "quotes"
+        amount[block] = notional[block] / arrival_prices(*outer, price, quoted, place, start[block], end[block])
+    lot = rules.lot_size
+    return np.floor(amount / lot + TOLERANCE) * lot if lot else amount
 
 
 def _window(

@@ -13,12 +13,17 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
 5. With lots, what is due is rounded to the nearest lot on the order's cumulative schedule, a cap is
    rounded down, and the odd lot (the part of the amount below one lot) trades where the last priced tick requests
    the whole position, or never.
-6. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
+6. Forms that an order states change what a tick requests and fills. At a price (under `price_field` ``"quotes"`` the
+   ask of a buy, the bid of a sell) at or better than `would_price` it requests the whole position; else at least
+   ``min_participation * volume``, as far as that is left. At a price worse than `limit_price` it fills nothing, and
+   never more than ``max_participation * volume``. With a `latest_end` the steps go on until then, the last step is the
+   last before it, and `end` is what schedules and benchmarks go by. Prices are compared up to 1e-9 of the form's.
+7. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
    ``"quotes"``, and ``fill * price * (P + temporary * f(fill / volume))`` of impact, after which the fill moves
    the price of the order's later fills: ``P += permanent * g(fill / volume)``, with P the order's permanent impact so
    far and f and g the identity or the square root. The benchmark is not moved.
-7. An order is done when at most 1e-9 of its amount is left, or only an odd lot that may not trade, or when its window
-   has ended.
+8. An order is done when at most 1e-9 of its amount is left, or only an odd lot that may not trade, or when its window
+   has ended, or that of its latest end.
 """
 
 from __future__ import annotations
@@ -45,12 +50,15 @@ from rlwb.execution.kernel import (
     window_room,
 )
 from rlwb.execution.order import OrderBatch
-from rlwb.execution.rules import ExecutionRules, check_data, half_spreads, tick_prices
+from rlwb.execution.rules import ExecutionRules, check_data, half_spreads, outer_fields, tick_prices
 from rlwb.market import Sessions
 from rlwb.market.references import previous_close
 from rlwb.market.store import prefetch
 
+_BLOCK = 4096  # orders looked at together
 _NO_ROWS = np.empty((0, 0))
+#: Forms that the compiled loop reads, in its order.
+_FORMS = ("limit_price", "would_price", "min_participation", "max_participation")
 
 
 @dataclass(frozen=True)
@@ -190,13 +198,16 @@ class Benchmarks(Rows):
 
 
 class Window(Protocol):
-    """Orders as the step grid needs them: their session and the end of their window."""
+    """Orders as the step grid needs them: their session, the end of their window, and until when they may go on."""
 
     @property
     def session(self) -> np.ndarray: ...
 
     @property
     def end(self) -> np.ndarray: ...
+
+    @property
+    def latest_end(self) -> np.ndarray: ...
 
 
 class Clock(Protocol):
@@ -250,8 +261,7 @@ class Engine:
             _plain(_NO_ROWS if halted is None else halted, np.bool_),
             *self._price_limits(),
         )
-        closing = self.price if self.rules.price_field == "quotes" else sessions.fields.get("close", self.price)
-        self._opening, self._closing = _plain(sessions.fields.get("open", _NO_ROWS)), _plain(closing)
+        self._opening, self._closing = (_plain(each) for each in outer_fields(sessions, self.rules, self.price))
         self._terms = self.rules.terms()
         whole_day = np.arange(sessions.calendar.num_ticks) // ticks_per_step
         by_segment = self.rules.step_grid == "segment"
@@ -274,8 +284,8 @@ class Engine:
         return f"Engine({self.sessions!r}, ticks_per_step={self.ticks_per_step}, {self.rules.describe()})"
 
     def num_steps(self, orders: OrderBatch) -> np.ndarray:
-        """Return how many cells of the step grid each window meets, int32 of shape (N,)."""
-        return (self.cell[orders.end - 1] - self.cell[orders.start] + 1).astype(np.int32)
+        """Return how many cells of the step grid each order meets until its latest end, int32 of shape (N,)."""
+        return (self.cell[orders.latest_end - 1] - self.cell[orders.start] + 1).astype(np.int32)
 
     def benchmarks(self, orders: OrderBatch) -> Benchmarks:
         """Return the prices that the orders are judged by."""
@@ -285,7 +295,7 @@ class Engine:
         twap, vwap, volume = window_prices(self.price, self.volume, *windows)
         quoted = self.rules.price_field == "quotes"
         arrival = arrival_prices(self._opening, self._closing, self.price, quoted, *windows)
-        opened, close, end = outer_prices(self._opening, self._closing, self.price, orders.session, orders.end)
+        opened, close, end = outer_prices(self._opening, self._closing, self.price, orders.session, orders.latest_end)
         named = {"twap": twap, "vwap": vwap, "arrival": arrival, "open": opened, "close": close}
         unfilled = end if self.rules.unfilled_at == "end" else close
         return Benchmarks(**named, volume=volume, benchmark=named[self.rules.benchmark], unfilled=unfilled)
@@ -293,15 +303,15 @@ class Engine:
     def room(self, orders: OrderBatch, *, capped: bool = True) -> np.ndarray:
         """Return the most that each tick of each order's window can fill, float64 of shape (N, T).
 
-        0 outside of the window and where the tick has no price, is halted or at a limit that blocks the side; infinity
-        where nothing caps it, as everywhere with `capped` off; in whole lots. It is of the whole session, and so knows
-        the future.
+        0 before the window, after the latest end and where the tick has no price, is halted, at a price limit that
+        blocks the side or at a price worse than the order's own; infinity where nothing caps it, with `capped` off a
+        `max_participation` alone; in whole lots. It is of the whole session, and so knows the future.
         """
         cap = self._terms.volume_limit if capped else np.inf
         return window_room(self.market, self._windows(orders), cap, self.rules.lot_size)
 
     def idle_rules(self, orders: OrderBatch) -> list[str]:
-        """Return a sentence for each rule that cannot act, on these data, on some or all of the orders.
+        """Return a sentence for each rule or form that cannot act, on these data, on some or all of the orders.
 
         Of halts nothing is said: the rule is on by default, and `sessions.halted` tells whether the data mark any.
         """
@@ -325,7 +335,26 @@ class Engine:
                 found.append(f"odd_lot {rules.odd_lot}: every amount is a whole number of lots")
         if rules.sell_tax_bps and not (orders.side < 0).any():
             found.append("sell_tax_bps: no order sells")
+        for name, then in {"limit_price": ", and fill nothing", "would_price": ""}.items():
+            if name in orders.forms and (idle := int((~self._reached(orders, name)).sum())):
+                found.append(f"{name}: {idle} of {count} orders have one that no price of theirs reaches{then}")
+        cap = rules.volume_limit
+        if cap and not (orders.forms.get("max_participation", np.zeros(1)) < cap).any():
+            found.append(f"max_participation: no order's is below the volume_limit of {cap:g}")
+        if "latest_end" in orders.source and (orders.latest_end == orders.end).all():
+            found.append("latest_end: no order's is after its end")
         return found
+
+    def _reached(self, orders: OrderBatch, name: str) -> np.ndarray:
+        """Return which orders state no such price or have a tick at it or a better one, bool of shape (N,)."""
+        found = []
+        for first in range(0, len(orders), _BLOCK):
+            some = orders[first : first + _BLOCK]
+            stated = np.full((len(_FORMS), len(some)), np.nan)
+            stated[0] = some.forms[name]
+            room = window_room(self.market, self._windows(some)._replace(forms=stated), np.inf, 0.0)
+            found.append(room.any(axis=1) | np.isnan(stated[0]))
+        return np.concatenate(found)
 
     def reset(self, orders: OrderBatch) -> EngineState:
         """Return the state before the first step."""
@@ -346,14 +375,16 @@ class Engine:
     def step_stop(self, orders: Window, state: Clock) -> np.ndarray:
         """Return the tick at which each order's next step ends, int32 of shape (N,); `orders` as in `even_share`."""
         return np.where(
-            state.done, state.tick, np.minimum(orders.end, self._cell_stop[np.minimum(state.tick, len(self.cell) - 1)])
+            state.done,
+            state.tick,
+            np.minimum(orders.latest_end, self._cell_stop[np.minimum(state.tick, len(self.cell) - 1)]),
         ).astype(np.int32)
 
     def even_share(self, orders: Window, state: Clock) -> np.ndarray:
         """Return the share of the position that an even schedule trades in the next step, float64 of shape (N,).
 
-        Even means even over the ticks that have a price, as the TWAP benchmark weighs them: which ticks
-        have a price is taken as known, what the prices are is not.
+        Even means even over the window's ticks that have a price, as the TWAP benchmark weighs them: which ticks
+        have a price is taken as known, what the prices are is not. After the window's end the share is 1.
 
         Parameters
         ----------
@@ -363,6 +394,7 @@ class Engine:
         stop = self.step_stop(orders, state)
         now = count_priced(self.price, orders.session, state.tick, stop)
         left = count_priced(self.price, orders.session, state.tick, orders.end)
+        left = np.maximum(left, now)
         return np.divide(now, left, out=np.zeros(len(now)), where=left > 0)
 
     def step(
@@ -416,7 +448,7 @@ class Engine:
             # Not the amount less the position, which has no digits for small fills of a huge order.
             filled=np.where(position == 0.0, orders.amount, state.filled + sums.fill),
             notional=state.notional + sums.notional,
-            done=state.done | nothing_left | (stop >= orders.end),
+            done=state.done | nothing_left | (stop >= orders.latest_end),
             cost=state.cost + sums.cost if self.rules.costs_by_tick else state.cost,
             permanent_impact=impact,
             untraded=state.untraded + sums.untraded,
@@ -424,9 +456,11 @@ class Engine:
         return after, Fills(request, *sums)
 
     def _windows(self, orders: OrderBatch) -> Windows:
-        return Windows(
-            orders.session, orders.side, orders.amount, orders.start, orders.end, self.rules.trades_odd(orders.side)
-        )
+        odd, stated, forms = self.rules.trades_odd(orders.side), orders.forms, _NO_ROWS
+        if stated and not stated.keys().isdisjoint(_FORMS):
+            none = np.full(len(orders), np.nan)
+            forms = np.stack([stated.get(name, none) for name in _FORMS])
+        return Windows(orders.session, orders.side, orders.amount, orders.start, orders.latest_end, odd, forms)
 
     def _price_limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper limit of each session, of shape (S,); no rows without the rule."""

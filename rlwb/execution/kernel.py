@@ -10,9 +10,9 @@ import numpy as np
 #: An order is complete when less than this share of its amount is left.
 TOLERANCE = 1e-9
 
-FREE, CAP, BLOCKED, NO_PRICE, LOT = 0, 1, 2, 3, 4
+FREE, CAP, BLOCKED, NO_PRICE, LOT, LIMIT, MOST = 0, 1, 2, 3, 4, 5, 6
 #: What cut a tick's fill, by code.
-CONSTRAINTS = ("", "volume cap", "halt or price limit", "no price", "lot")
+CONSTRAINTS = ("", "volume cap", "halt or price limit", "no price", "lot", "limit price", "max participation")
 
 
 class Market(NamedTuple):
@@ -49,7 +49,11 @@ class Terms(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """N orders: row of the session, side, amount, window ``[start, end)``, and whether an odd lot is traded."""
+    """N orders: row of the session, side, amount, ticks ``[start, end)``, whether an odd lot is traded, and forms.
+
+    The forms are limit price, would price, and the least and most share of a tick's volume: float64 of shape (4, N),
+    NaN where an order states none, or no rows where no order does.
+    """
 
     session: np.ndarray
     side: np.ndarray
@@ -57,6 +61,7 @@ class Windows(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     trades_odd: np.ndarray
+    forms: np.ndarray
 
 
 class Progress(NamedTuple):
@@ -102,6 +107,12 @@ def _limit_blocks(side: int, price: float, low: float, high: float) -> bool:
 
 
 @numba.njit(cache=True)
+def _is_worse(side: int, price: float, half_spread: float, stated: float) -> bool:
+    """Tell whether what is paid or got is worse than a stated price, beyond rounding; never where that is NaN."""
+    return side * (price + side * half_spread - stated) > TOLERANCE * stated
+
+
+@numba.njit(cache=True)
 def _cap(volume: float, volume_limit: float, lot: float) -> float:
     """Return the most that the cap lets a tick fill, in whole lots; infinity without a cap."""
     if volume_limit == np.inf:
@@ -121,14 +132,19 @@ def window_room(market: Market, windows: Windows, volume_limit: float, lot: floa
     price = market.price
     room = np.zeros((windows.session.shape[0], price.shape[1]))
     limits, halts = market.lower.shape[0] > 0, market.halted.shape[0] > 0
+    spread, formed = market.half_spread.shape[0] > 0, windows.forms.shape[0] > 0
     for i in range(windows.session.shape[0]):
         s = windows.session[i]
+        limit, most = (windows.forms[0, i], windows.forms[3, i]) if formed else (np.nan, np.nan)
+        share = most if most < volume_limit else volume_limit
         low, high = (market.lower[s], market.upper[s]) if limits else (-np.inf, np.inf)
         for t in range(windows.start[i], windows.end[i]):
             p = price[s, t]
             halted = halts and market.halted[s, t]
-            if _has_price(p) and not halted and not _limit_blocks(windows.side[i], p, low, high):
-                room[i, t] = _cap(market.volume[s, t], volume_limit, lot)
+            half = market.half_spread[s, t] if spread else 0.0
+            blocked = halted or _limit_blocks(windows.side[i], p, low, high)
+            if _has_price(p) and not blocked and not _is_worse(windows.side[i], p, half, limit):
+                room[i, t] = _cap(market.volume[s, t], share, lot)
     return room
 
 
@@ -151,8 +167,13 @@ def advance(
     spread, impact = market.half_spread.shape[0] > 0, terms.temporary > 0.0 or terms.permanent > 0.0
     charged = spread or impact
     limits, halts = market.lower.shape[0] > 0, market.halted.shape[0] > 0
+    formed = windows.forms.shape[0] > 0
+    limit, would, least, share = np.nan, np.nan, np.nan, terms.volume_limit
     for i in range(windows.session.shape[0]):
         s, amount, ask = windows.session[i], windows.amount[i], request[i]
+        if formed:
+            limit, would, least, most = windows.forms[:, i]
+            share = most if most < terms.volume_limit else terms.volume_limit
         low, high = (market.lower[s], market.upper[s]) if limits else (-np.inf, np.inf)
         last_step = stop[i] == windows.end[i]
         everything = ask >= position[i] - TOLERANCE * amount
@@ -188,16 +209,26 @@ def advance(
                 want = due - scheduled
             scheduled = due
             want = max(min(want, available), 0.0)
+            half = 0.0
+            if formed:
+                half = market.half_spread[s, t] if spread else 0.0
+                if would > 0.0 and not _is_worse(windows.side[i], p, half, would):
+                    want = position[i] if windows.trades_odd[i] else position[i] - odd
+                elif least > 0.0:
+                    want = max(want, min(_cap(volume[s, t], least, lot), available))
             traded = want
             constraint = FREE
             if (halts and market.halted[s, t]) or _limit_blocks(windows.side[i], p, low, high):
                 traded = 0.0
                 constraint = BLOCKED
-            elif terms.volume_limit < np.inf:
-                room = _cap(volume[s, t], terms.volume_limit, lot)
+            elif formed and _is_worse(windows.side[i], p, half, limit):
+                traded = 0.0
+                constraint = LIMIT
+            elif share < np.inf:
+                room = _cap(volume[s, t], share, lot)
                 if traded > room:
                     traded = room
-                    constraint = CAP
+                    constraint = CAP if share == terms.volume_limit else MOST
             if constraint == FREE and traded > 0.0 and position[i] - traded <= TOLERANCE * amount:
                 traded = position[i]
             if constraint == FREE and lot > 0.0 and want == 0.0 and ask > 0.0:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -39,18 +39,28 @@ COLUMNS = {
 
 
 class Form(NamedTuple):
-    """An optional column of order tables: its type, which of its values fit, and what is asked for in words."""
+    """An optional column of order tables: its type, which of its numbers fit, and what is asked for in words."""
 
     dtype: str
     fits: Callable[[Any], Any]
     wanted: str
 
 
+_ABOVE_0 = Form("f8", lambda value: (value > 0) & (value < np.inf), "a number above 0")
+_SHARE = Form("f8", lambda value: (value > 0) & (value <= 1), "a share in (0, 1]")
 #: Optional columns of a canonical order table and fields of an `Order`; a table has those that some order states.
 FORMS = {
+    "limit_price": _ABOVE_0,
+    "would_price": _ABOVE_0,
+    "min_participation": _SHARE,
+    "max_participation": _SHARE,
+    "latest_end": Form("M8[ns]", lambda value: value == value, "a time"),
+    "notional": _ABOVE_0,
     "aversion": Form("f8", lambda value: (value >= 0) & (value < np.inf), "a finite number of 0 or more"),
     "decision_price": Form("f8", lambda value: (value > 0) & (value < np.inf), "a finite price above 0"),
 }
+#: Those that what fills an order must honour; the others are settled when orders are aligned, or only carried.
+FORMS_OF_FILLS = frozenset(("limit_price", "would_price", "min_participation", "max_participation", "latest_end"))
 _SIDES = {"BUY": Direction.BUY, "B": Direction.BUY, "SELL": Direction.SELL, "S": Direction.SELL}
 _SIGNS = {"1": "BUY", "+1": "BUY", "-1": "SELL"}
 _DAY = pd.Timedelta(days=1)
@@ -101,11 +111,21 @@ class Order:
     direction
         A `Direction`, or what `parse_direction` reads.
     amount
-        Above 0, in the units of the volume.
+        Above 0, in the units of the volume; None if there is a notional.
     start, end
         The window ``[start, end)``, session-local: stamps or times of the day ("10:30"); None is the open or close.
     order_id
         Unique among orders that are executed together; made from the other fields there if it is empty.
+    limit_price
+        Worst price that may fill: nothing is bought above it or sold below it.
+    would_price
+        Price at which, or at a better one, all that is left is asked for at once.
+    min_participation, max_participation
+        Least share of a tick's volume that is asked for, and most that is filled, in (0, 1].
+    latest_end
+        Until when what is open at the end may go on; None is the end.
+    notional
+        Amount in currency, converted at the arrival price when the order is aligned.
     aversion
         Risk aversion, 0 or more, which policies see and the engine does not use; None is 0.
     decision_price
@@ -121,29 +141,40 @@ class Order:
     instrument: str
     date: pd.Timestamp
     direction: Direction
-    amount: float
+    amount: float | None = None
     start: pd.Timestamp | None = None
     end: pd.Timestamp | None = None
     order_id: str = ""
+    limit_price: float | None = None
+    would_price: float | None = None
+    min_participation: float | None = None
+    max_participation: float | None = None
+    latest_end: pd.Timestamp | None = None
+    notional: float | None = None
     aversion: float | None = None
     decision_price: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.instrument, str) or not self.instrument.strip():
             raise OrderError(f"instrument {self.instrument!r} is not text; quote it, so that 000001 keeps its zeros.")
-        amount: Any = self.amount
-        if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < float(amount) < np.inf:
-            raise OrderError(f"amount {amount!r} of {self.instrument} is not a number above 0.")
-        for name in ("date", "start", "end"):
+        for name in ("date", "start", "end", "latest_end"):
             object.__setattr__(self, name, self._stamp(name, getattr(self, name)))
         object.__setattr__(self, "direction", parse_direction(self.direction))
-        object.__setattr__(self, "amount", float(amount))
-        for name, form in FORMS.items():
-            value = getattr(self, name)
-            if value is None or pd.isna(value):
+        for name, form in {**FORMS, "amount": _ABOVE_0}.items():
+            value: Any = getattr(self, name)
+            if value is None or (value != value and name in FORMS):
                 object.__setattr__(self, name, None)
-            elif isinstance(value, bool) or not isinstance(value, Real) or not form.fits(value):
-                raise OrderError(f"{name} {value!r} of {self.instrument} is not {form.wanted}.")
+            elif form.dtype == "f8":
+                if isinstance(value, bool) or not isinstance(value, Real) or not form.fits(value):
+                    raise OrderError(f"{name} {value!r} of {self.instrument} is not {form.wanted}.")
+                object.__setattr__(self, name, float(value))
+        if self.amount is None and self.notional is None:
+            raise OrderError(f"amount None of {self.instrument} is not a number above 0; give it or a notional.")
+        if self.min_participation and self.max_participation and self.min_participation > self.max_participation:
+            raise OrderError(
+                f"min_participation {self.min_participation:g} of {self.instrument} is above its max_participation "
+                f"{self.max_participation:g}."
+            )
 
     def _stamp(self, name: str, value: Any) -> pd.Timestamp | None:
         if name != "date" and (value is None or pd.isna(value)):
@@ -168,12 +199,18 @@ class Order:
 
     def __str__(self) -> str:
         name, side = self.order_id or "(no id)", self.direction.name
-        return f"order {name}: {side} {self.amount:,.12g} {self.instrument} on {self.date:%Y-%m-%d}"
+        size = f"for {self.notional:,.12g}" if self.amount is None else f"{self.amount:,.12g}"
+        return f"order {name}: {side} {size} {self.instrument} on {self.date:%Y-%m-%d}"
 
     def __repr__(self) -> str:
         start, end = ("" if stamp is None else f"{stamp:%H:%M:%S}" for stamp in (self.start, self.end))
-        forms = "".join(f", {name} {value:g}" for name in FORMS if (value := getattr(self, name)) is not None)
-        return f"<{self}, {start or 'open'} to {end or 'close'}{forms}>"
+        stated = {name: getattr(self, name) for name in FORMS}
+        texts = [
+            f", {name} {value:{'g' if FORMS[name].dtype == 'f8' else '%H:%M:%S'}}"
+            for name, value in stated.items()
+            if value is not None
+        ]
+        return f"<{self}, {start or 'open'} to {end or 'close'}{''.join(texts)}>"
 
     def _repr_html_(self) -> str:
         return pd.DataFrame(columns_of([self])).to_html(index=False)
@@ -205,7 +242,9 @@ class OrderBatch(Rows, Sequence[Order]):
     amount : float64 of shape (N,)
         In the units of the volume.
     start, end : int32 of shape (N,)
-        Ticks of the window ``[start, end)``.
+        Ticks of the window ``[start, end)``, which schedules and benchmarks go by.
+    latest_end : int32 of shape (N,)
+        Tick until which what is open at the end goes on; the end where an order states none.
     refused, noted
         Reason to the ids of the orders of `source` that were left out for it, or are only remarkable for it.
     """
@@ -219,6 +258,11 @@ class OrderBatch(Rows, Sequence[Order]):
     end: np.ndarray
     refused: Mapping[str, list[str]] = field(default_factory=dict)
     noted: Mapping[str, list[str]] = field(default_factory=dict)
+    latest_end: np.ndarray = field(default_factory=partial(np.empty, 0, np.int32))
+
+    def __post_init__(self) -> None:
+        if len(self.latest_end) < len(self.end):
+            object.__setattr__(self, "latest_end", self.end)
 
     def __len__(self) -> int:
         return len(self.session)
@@ -228,7 +272,7 @@ class OrderBatch(Rows, Sequence[Order]):
         if isinstance(index, (int, np.integer)):
             row = int(self.row[index])
             return Order(**{name: values[row] for name, values in self.source.items()})
-        arrays = ("row", "session", "side", "amount", "start", "end")
+        arrays = ("row", "session", "side", "amount", "start", "end", "latest_end")
         return replace(self, **{name: getattr(self, name)[index] for name in arrays})
 
     def __iter__(self) -> Iterator[Order]:
@@ -236,8 +280,9 @@ class OrderBatch(Rows, Sequence[Order]):
 
     @cached_property
     def forms(self) -> dict[str, np.ndarray]:
-        """The optional columns that the table has, of shape (N,) each; NaN where an order states nothing."""
-        return {name: self.source[name][self.row] for name in FORMS if name in self.source}
+        """Numbers of the optional columns that the table has, float64 of shape (N,) each; NaN where none is stated."""
+        numbers = (name for name, form in FORMS.items() if form.dtype == "f8" and name in self.source)
+        return {name: np.asarray(self.source[name])[self.row] for name in numbers}
 
     @property
     def table(self) -> pd.DataFrame:
@@ -250,7 +295,8 @@ class OrderBatch(Rows, Sequence[Order]):
         digest = hashlib.blake2b(digest_size=16)
         for column in self.table.items():
             digest.update(repr(column[0]).encode() + pd.util.hash_array(column[1].to_numpy()).tobytes())
-        digest.update(np.stack([self.start, self.end]).astype("<i8").tobytes())
+        ends = [self.end, self.latest_end] if "latest_end" in self.source else [self.end]
+        digest.update(np.stack([self.start, *ends]).astype("<i8").tobytes())
         return digest.hexdigest()
 
     def label(self, index: int) -> str:

@@ -272,6 +272,19 @@ def tick_prices(sessions: Sessions, rules: ExecutionRules, rows: Any = slice(Non
     return bid + (ask - bid) / 2
 
 
+def outer_fields(
+    sessions: Sessions, rules: ExecutionRules, price: np.ndarray, rows: Any = slice(None)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the price at the beginning and at the end of each tick, float64 of shape (rows, T).
+
+    The beginnings have no rows where the data have no opening prices; `price` is of `tick_prices`, and the end's under
+    quotes.
+    """
+    opening = sessions.fields["open"][rows] if "open" in sessions.fields else np.empty((0, 0))
+    has_close = rules.price_field != "quotes" and "close" in sessions.fields
+    return opening, sessions.fields["close"][rows] if has_close else price
+
+
 def half_spreads(sessions: Sessions) -> np.ndarray:
     """Return half the distance from bid to ask, at least 0, in currency, float64 of shape (S, T)."""
     return np.maximum((sessions.fields["ask"] - sessions.fields["bid"]) / 2, 0.0)

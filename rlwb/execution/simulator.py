@@ -12,7 +12,7 @@ import pandas as pd
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.align import align_orders
 from rlwb.execution.engine import Engine
-from rlwb.execution.order import Order, OrderBatch
+from rlwb.execution.order import FORMS_OF_FILLS, Order, OrderBatch
 from rlwb.execution.state import ExecutionState
 from rlwb.seeds import uniform_of
 from rlwb.simulator import Simulator
@@ -22,7 +22,8 @@ class OrderExecution(Simulator[ExecutionState]):
     """Executes orders by the engine; an initial state is an order, an action the amount to trade in the step.
 
     A simulator of one's own subclasses it and overrides `step`, for example to fill what a liquidity of its own allows
-    (`ExecutionState.traded` does the bookkeeping); all interpreters, rewards, baselines and reports work with it.
+    (`ExecutionState.traded` does the bookkeeping); all interpreters, rewards, baselines and reports work with it. It
+    names the order `forms` that it honours; without a word it honours none, while the engine honours all.
 
     Parameters
     ----------
@@ -30,12 +31,19 @@ class OrderExecution(Simulator[ExecutionState]):
         What executes the orders.
     """
 
+    forms = FORMS_OF_FILLS
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "step" in vars(cls) and "forms" not in vars(cls):
+            cls.forms = frozenset()
+
     def align(self, orders: pd.DataFrame | Iterable[Order]) -> OrderBatch:
         """Align orders with the sessions; see `rlwb.execution.align_orders`."""
-        return align_orders(orders, self.engine.sessions, self.engine.rules)
+        return align_orders(orders, self.engine.sessions, self.engine.rules, forms=self.forms)
 
     def start(self, initial_states: Sequence[Order], seeds: np.ndarray) -> ExecutionState:
         """Return the state of orders that have not traded yet; one that cannot be executed is an OrderError."""
@@ -82,6 +90,8 @@ class RandomLiquidity(OrderExecution):
     part
         Part of the request that a dry step lets through, in [0, 1].
     """
+
+    forms = FORMS_OF_FILLS
 
     def __init__(self, engine: Engine, dry: float = 0.3, part: float = 0.5) -> None:
         super().__init__(engine)

@@ -32,15 +32,17 @@ class Known(EngineState):
         +1 buy, -1 sell.
     amount : float64 of shape (N,)
     start, end : int32 of shape (N,)
-        Ticks of the order's window ``[start, end)``.
+        Ticks of the order's window ``[start, end)``, which schedules and benchmarks go by.
+    latest_end : int32 of shape (N,)
+        Tick until which the order may go on after its end; the end itself where it states none.
     session : int32 of shape (N,)
         Row of the order's session in the panel, by which features are looked up.
     num_steps : int32 of shape (N,)
-        Steps of the whole order.
+        Steps of the whole order, until its latest end.
     max_step
         Largest number of steps that an order can have on this clock.
     complete_at_end
-        Whether the rules ask for the whole position at the end of the window.
+        Whether the rules ask for the whole position at the latest end.
     forms
         The optional columns that the order table has (`rlwb.execution.order.FORMS`), float64 of shape (N,) each; NaN
         where an order states nothing.
@@ -50,6 +52,7 @@ class Known(EngineState):
     amount: np.ndarray
     start: np.ndarray
     end: np.ndarray
+    latest_end: np.ndarray
     session: np.ndarray
     num_steps: np.ndarray
     max_step: int
@@ -76,8 +79,8 @@ class Known(EngineState):
 
     @property
     def ticks_left(self) -> np.ndarray:
-        """Ticks left in the window, int32 of shape (N,); a lunch break has none."""
-        return np.asarray(self.end - self.tick)
+        """Ticks left in the window, int32 of shape (N,), 0 after its end; a lunch break has none."""
+        return np.maximum(self.end - self.tick, 0)
 
     @property
     def instrument(self) -> np.ndarray:
@@ -283,7 +286,7 @@ class ExecutionState(Rows):
             requested=now.requested + requested,
             filled=np.where(position == 0.0, amount, now.filled + done),
             notional=now.notional + value,
-            done=now.done | (position == 0.0) | (stop >= self.orders.end),
+            done=now.done | (position == 0.0) | (stop >= self.orders.latest_end),
             untraded=now.untraded + untraded,
         )
         return self.after(after, Fills(requested, done, value, (np.asarray(fill) ** 2).sum(axis=1), zero, untraded))
@@ -317,6 +320,7 @@ class ExecutionState(Rows):
             amount=orders.amount,
             start=orders.start,
             end=orders.end,
+            latest_end=orders.latest_end,
             session=orders.session,
             num_steps=self.num_steps,
             max_step=self.engine.max_step,

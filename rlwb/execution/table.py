@@ -28,6 +28,7 @@ from rlwb.market.readers.qlib_pickle import read_pickled_table
 
 _SETTINGS = b"rlwb.order_settings"  # key of the Parquet file's metadata
 _DAY = pd.Timedelta(days=1)
+_ENDS = ("end", "latest_end")
 #: Levels of an index that are columns of orders.
 _LEVELS = (*COLUMNS, *FORMS, "datetime")
 #: What Qlib's ``order_type`` means.
@@ -175,7 +176,8 @@ def _read_table(
     if doubled:
         raise OrderError(f"{source} has the columns {doubled} more than once; keep one of each.")
     dated = "start" if "start" in frame and "date" not in frame else "date"
-    missing = sorted({"instrument", dated, "direction", "amount"} - set(frame.columns))
+    sized = "notional" if "notional" in frame and "amount" not in frame else "amount"
+    missing = sorted({"instrument", dated, "direction", sized} - set(frame.columns))
     if missing:
         raise OrderError(f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Rename or add them.")
     forms = [name for name in FORMS if name in frame and frame[name].map(text_of).ne("").any()]
@@ -193,11 +195,14 @@ def _read_table(
         "instrument": instrument,
         "date": date,
         "direction": cells.directions(codes),
-        "amount": cells.amounts(),
+        "amount": cells.amounts("notional" if "notional" in forms else None),
         "start": cells.times("start", date),
         "end": cells.times("end", date),
-        **{name: cells.form(name) for name in forms},
+        **{name: cells.form(name, date) for name in forms},
     }
+    if {"min_participation", "max_participation"} <= columns.keys():
+        above = columns["min_participation"] > columns["max_participation"]
+        cells.refuse(above, "min_participation", "is above the order's max_participation")
     if cells.faults and on_refused == "raise":
         raise OrderError(f"{source}{cells.told(len(frame))}")
     if cells.faults and notes is not None:
@@ -263,17 +268,25 @@ class Cells:
             return numbers
         return np.array([_amount(value) for value in values.astype(object)], dtype=np.float64)
 
-    def amounts(self) -> np.ndarray:
+    def amounts(self, instead: str | None = None) -> np.ndarray:
+        """Return the column "amount"; a cell may be empty, and NaN, where the column `instead` has one."""
         amounts = self.numbers("amount")
         bad = ~(np.isfinite(amounts) & (amounts > 0))
+        if instead is not None:
+            bad &= self.given("amount") | ~self.given(instead)
         self.refuse(bad, "amount", "is not a number above 0; the side belongs in the direction")
         return amounts
 
-    def form(self, name: str) -> np.ndarray:
-        """Return the numbers of an optional column, NaN where a cell is empty, float64 of shape (rows,)."""
+    def given(self, name: str) -> np.ndarray:
+        """Return which cells of a column are not empty, bool of shape (rows,)."""
+        return self.frame[name].map(text_of).ne("").to_numpy()
+
+    def form(self, name: str, date: pd.Series) -> Any:
+        """Return an optional column, of shape (rows,): numbers, NaN where there is none, or stamps as `times` does."""
+        if FORMS[name].dtype != "f8":
+            return self.times(name, date)
         values = self.numbers(name)
-        given = self.frame[name].map(text_of).ne("").to_numpy()
-        self.refuse(given & ~FORMS[name].fits(values), name, f"is not {FORMS[name].wanted}")
+        self.refuse(self.given(name) & ~FORMS[name].fits(values), name, f"is not {FORMS[name].wanted}")
         return values
 
     def dates(self, name: str) -> pd.Series:
@@ -295,7 +308,7 @@ class Cells:
         """
         stamps = self.stamps(name)
         time, given = stamps["time"], stamps["given"]
-        if name == "end" and self.calendar.close_seconds == DAY_SECONDS:
+        if name in _ENDS and self.calendar.close_seconds == DAY_SECONDS:
             time = time.where(time != pd.Timedelta(0), _DAY)
         local = stamps["local"].where(stamps["dated"], date + time).where(given)
         self.refuse(local.isna() & given, name, "is not a time; write 10:30 or 2024-03-01 10:30")
@@ -317,7 +330,7 @@ class Cells:
         dated, timed, zoned = (parts[part].notna() for part in ("date", "time", "zone"))
         date = pd.to_datetime(parts["date"], errors="coerce", format="mixed")
         time = pd.to_timedelta(parts["time"].fillna("0:00").str.replace(r"^(\d+:\d+)$", r"\1:00", regex=True))
-        exists = (time < _DAY) | (time == _DAY) & (name == "end")  # 24:00 is an end alone
+        exists = (time < _DAY) | (time == _DAY) & (name in _ENDS)  # 24:00 is an end alone
         time = time.where(exists & (dated | timed & ~zoned))
         local = date + time
         if zoned.any():

@@ -191,7 +191,7 @@ class Workbench:
 
     def align(self, table: pd.DataFrame) -> OrderBatch:
         """Align orders with the sessions, under the configured rules."""
-        return align_orders(table, self.sessions, self.engine.rules)
+        return align_orders(table, self.sessions, self.engine.rules, forms=self.simulator.forms)
 
     def features(
         self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rlwb.execution import ExecutionRules
@@ -40,7 +41,8 @@ def ticks_of(sessions: Sessions, row: int, rules: ExecutionRules) -> list[Tick]:
 class SpecifiedOrder:
     """One order on one session.
 
-    `cells` is the step-grid cell of each tick of the clock; `limits` the lower and upper price limit.
+    `cells` is the step-grid cell of each tick of the clock; `limits` the lower and upper price limit; `end` is the
+    latest one; `forms` are what the order states.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class SpecifiedOrder:
         end: int,
         rules: ExecutionRules,
         limits: tuple[float, float] = (-math.inf, math.inf),
+        forms: Mapping[str, float] | None = None,
     ) -> None:
+        self.forms = {name: value for name, value in (forms or {}).items() if not math.isnan(value)}
         self.ticks, self.cells, self.side, self.amount = ticks, cells, side, amount
         self.end, self.rules, self.limits = end, rules, limits
         self.tick, self.position, self.asked = start, amount, 0.0
@@ -70,6 +74,16 @@ class SpecifiedOrder:
         lot = self.rules.lot_size
         return math.floor(amount / lot + 0.5) * lot
 
+    def is_worse(self, t: int, name: str) -> bool:
+        """Whether a buy would pay more, a sell get less, than the price that the order states."""
+        tick, stated = self.ticks[t], self.forms[name]
+        return self.side * (tick.price + self.side * tick.half_spread - stated) > TOLERANCE * stated
+
+    def share(self, t: int, share: float) -> float:
+        """A share of the tick's volume, in whole lots."""
+        amount, lot = share * max(self.ticks[t].volume, 0.0) if self.ticks[t].volume > 0 else 0.0, self.rules.lot_size
+        return math.floor(amount / lot + TOLERANCE) * lot if lot else amount
+
     def room(self, t: int) -> float:
         """How much the tick can fill."""
         tick = self.ticks[t]
@@ -80,12 +94,10 @@ class SpecifiedOrder:
             or (self.side < 0 and tick.price <= lower)
         ):
             return 0.0
-        if self.rules.volume_limit is None:
-            return math.inf
-        cap = self.rules.volume_limit * tick.volume if tick.volume > 0 else 0.0
-        if self.rules.lot_size:
-            cap = math.floor(cap / self.rules.lot_size + TOLERANCE) * self.rules.lot_size
-        return cap
+        if "limit_price" in self.forms and self.is_worse(t, "limit_price"):
+            return 0.0
+        shares = [share for share in (self.rules.volume_limit, self.forms.get("max_participation")) if share]
+        return self.share(t, min(shares)) if shares else math.inf
 
     def charge(self, t: int, fill: float) -> float:
         """What a fill costs beside its price, in currency; it moves the price for later fills."""
@@ -126,6 +138,10 @@ class SpecifiedOrder:
                 want = due - scheduled
             scheduled = due
             want = max(min(want, available), 0.0)
+            if "would_price" in self.forms and not self.is_worse(t, "would_price"):
+                want = self.position if trade_odd else self.position - self.odd
+            elif "min_participation" in self.forms:
+                want = max(want, min(self.share(t, self.forms["min_participation"]), available))
             room = self.room(t)
             fill = min(want, room)
             if room >= want and fill > 0 and self.position - fill <= TOLERANCE * self.amount:

@@ -40,7 +40,7 @@ def assert_not_beaten(engine: Engine, batch: OrderBatch, state: EngineState) -> 
     """
     bound = HindsightOptimum.of(engine, batch)
     for i in range(len(batch)):
-        price = engine.price[batch.session[i], batch.start[i] : batch.end[i]]
+        price = engine.price[batch.session[i], batch.start[i] : batch.latest_end[i]]
         price = price[np.isfinite(price) & (price > 0)]
         if math.isnan(bound.price[i]):
             assert state.filled[i] == 0.0

@@ -14,6 +14,8 @@ from rlwb.execution.metrics import order_metrics
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS
 
+#: Forms that fill more than is requested.
+_RAISING = ("would_price", "min_participation")
 #: Orders at a time, so that what each tick can fill stays small beside the panel.
 _BLOCK = 4096
 
@@ -48,8 +50,9 @@ class HindsightOptimum:
     - with one tick a step, when the amount is a whole number of lots or there are none.
 
     In the others it is an upper bound that eases two rules: each step may use any request that the whole amount allows,
-    whatever was filled before, and any blend of its requests. It holds up to the 1e-9 of the amount that the engine
-    lets an order leave.
+    whatever was filled before, and any blend of its requests. Of an order with a would price or a minimum
+    participation, which fill more than is requested, each tick may fill anything that it can. It holds up to the 1e-9
+    of the amount that the engine lets an order leave.
     """
 
     price: np.ndarray
@@ -72,8 +75,10 @@ class HindsightOptimum:
         for first in range(0, max(len(orders), 1), _BLOCK):
             some = orders[first : first + _BLOCK]
             market = engine.price, engine.room(some, capped=capped), engine.cell
-            windows = some.session, some.side, some.amount, some.start, some.end
-            terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side)
+            windows = some.session, some.side, some.amount, some.start, some.latest_end
+            raised = [~np.isnan(some.forms[name]) for name in _RAISING if name in some.forms]
+            eased = np.any(raised, axis=0) if raised else np.zeros(len(some), dtype=bool)
+            terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side), eased
             columns.append(_least_average(*market, *windows, *terms, left[first : first + _BLOCK]))
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return cls(orders.side * cost, filled)
@@ -108,7 +113,7 @@ def _figures(engine: Engine, orders: OrderBatch, capped: bool, cost_rate: np.nda
         rest = (orders.amount - bound.filled) * benchmarks.unfilled / (1.0 + orders.side * cost_rate)
         notional = np.where(bound.filled > 0, bound.price * orders.amount - rest, 0.0)
     state = EngineState(
-        tick=orders.end,
+        tick=orders.latest_end,
         step=engine.num_steps(orders),
         position=orders.amount - bound.filled,
         requested=bound.filled,
@@ -135,13 +140,14 @@ def _least_average(
     complete_at_end: bool,
     lot: float,
     trade_odd: np.ndarray,
+    eased: np.ndarray,
     left: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the least average of side times price and the amount filled at it, float64 of shape (N,) each.
 
     The arrays are the engine's and the batch's, `room` is of `Engine.room`; the average is NaN where nothing can be
-    filled. `left` is side times the price of what stays open, of which the average is too; NaN where it is of the fills
-    alone.
+    filled. An `eased` order may fill any part of each tick's room. `left` is side times the price of what stays open, of
+    which the average is too; NaN where it is of the fills alone.
     """
     n = session.shape[0]
     best = np.full(n, np.nan)
@@ -168,7 +174,11 @@ def _least_average(
             forced = last and complete_at_end and k > 0
             if forced:
                 last_cost, last_room = cost[k - 1], min(limit[k - 1], total)
-            if lot > 0.0:
+            if eased[i]:
+                for j in range(k - 1 if forced else k):
+                    piece[count], slope[count] = min(limit[j], total), cost[j]
+                    count += 1 if piece[count] > 0.0 else 0
+            elif lot > 0.0:
                 for j in range(k - 1 if forced else k):
                     due = whole * (j + 1) / k if last else whole / k
                     free = min(limit[j], np.floor(due / lot + 1.0 + TOLERANCE) * lot)
@@ -178,7 +188,7 @@ def _least_average(
             elif k > 0:
                 count = _add_step(cost[:k], limit[:k], whole, last, forced, piece, slope, count)
             t = stop
-        most = lots if complete_at_end else total
+        most = lots if complete_at_end and not eased[i] else total
         cheap = np.argsort(slope[:count], kind="mergesort")  # which keeps the order of equals
         best[i], filled[i] = _cheapest(piece[cheap], slope[cheap], most, total, last_cost, last_room, whole, left[i])
     return best, filled
