@@ -25,9 +25,7 @@ _ORDER = {
     "end": Column("time of day", "end of the window, not part of it"),
 }
 _FORMS = {
-    "limit_price": Column(
-        "price", "worst price that may fill; a column of a form is there only if an order states one"
-    ),
+    "limit_price": Column("price", "worst price that may fill; forms are there only where an order states them"),
     "would_price": Column("price", "price at which, or at a better one, all that is left is asked for"),
     "min_participation": Column("share", "least share of a bar's volume that is asked for"),
     "max_participation": Column("share", "largest share of a bar's volume that is filled"),
