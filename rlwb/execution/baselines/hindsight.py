@@ -146,8 +146,8 @@ def _least_average(
     """Return the least average of side times price and the amount filled at it, float64 of shape (N,) each.
 
     The arrays are the engine's and the batch's, `room` is of `Engine.room`; the average is NaN where nothing can be
-    filled. An `eased` order may fill any part of each tick's room. `left` is side times the price of what stays open, of
-    which the average is too; NaN where it is of the fills alone.
+    filled. An `eased` order may fill any part of each tick's room. `left` is side times the price of what stays open,
+    of which the average is too; NaN where it is of the fills alone.
     """
     n = session.shape[0]
     best = np.full(n, np.nan)
