@@ -92,9 +92,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pov": f"{_EXECUTION}.baselines.schedules:POV",
         "almgren_chriss": f"{_EXECUTION}.baselines.almgren_chriss:AlmgrenChriss",
         "bertsimas_lo": f"{_EXECUTION}.baselines.bertsimas_lo:BertsimasLo",
+        "mpc": f"{_EXECUTION}.baselines.mpc:MPC",
         "hindsight": "rlwb.experiment.backtest:Hindsight",
         "hindsight_uncapped": "rlwb.experiment.backtest:HindsightUncapped",
     },
+    "forecast": {"ar": f"{_EXECUTION}.baselines.forecast:AR"},
     "reader": {
         name: f"rlwb.market.readers.{name}:read_{name}"
         for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
@@ -206,7 +208,7 @@ def _completed(owner: str, known: Sequence[Setting], given: Mapping[str, Any], *
         elif one.default is REQUIRED:
             raise ConfigError(f"{owner} needs {one.name} ({one.annotation or 'a value'}); set it.")
         elif one.default is not UNKNOWN:
-            settings[one.name] = one.default
+            settings[one.name] = _checked(owner, one, one.default) if one.is_part else one.default
         elif one.group is not None:
             settings[one.name] = _completed(f"{owner}'s {one.name}", one.group, {}, is_open=False)
     return {**settings, **{name: value for name, value in given.items() if name not in names}}

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.parts": BASE | PARTS - {"rlwb.parts"},
     "rlwb.env": BASE | PRIMITIVES,
     "rlwb.market": BASE | PARTS,
-    "rlwb.execution": BASE | PRIMITIVES | {"rlwb.market"},
+    "rlwb.execution": BASE | PRIMITIVES | PARTS | {"rlwb.market"},
     "rlwb.policy": BASE | PRIMITIVES | {"rlwb.market"},
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env"},
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},

@@ -7,6 +7,7 @@ from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
 from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
 from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
+from rlwb.execution.baselines.mpc import MPC
 from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.fills import fill_orders, fill_table, read_fills
@@ -28,6 +29,7 @@ from rlwb.execution.state import ExecutionState, Known, Outcome
 from rlwb.execution.table import order_table, read_orders, write_orders
 
 __all__ = [
+    "MPC",
     "POV",
     "TWAP",
     "VWAP",

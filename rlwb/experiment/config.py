@@ -168,8 +168,8 @@ def baseline_labels(baselines: Sequence[Part]) -> list[str]:
     for part in baselines:
         own = [one.settings for one in baselines if label(one) == label(part)]
         differing = {name: one for name, one in part.settings.items() if any(other.get(name) != one for other in own)}
-        texts = [f"{name}={dump_yaml(one, flow=True).strip()}" for name, one in differing.items()]
-        made.append("-".join([label(part), *(_NO_FILE_NAME.sub("_", text) for text in texts)]))
+        texts = {name: _NO_FILE_NAME.sub("_", dump_yaml(one, flow=True).strip()) for name, one in differing.items()}
+        made.append("-".join([label(part), *(f"{name}={text.strip('_')}" for name, text in texts.items())]))
     return made
 
 
@@ -212,9 +212,9 @@ class RunConfig(Section):
         learner maximises it over orders, each with the sum of its rewards; checkpoints are chosen, and results judged,
         by its value over the orders' PA, net where there are costs.
     baselines
-        What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss`` and ``bertsimas_lo``
-        trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss`` by
-        `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's
+        What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss``, ``bertsimas_lo`` and
+        ``mpc`` trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss``
+        by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's
         rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
     train
         How long it is trained, and with what.

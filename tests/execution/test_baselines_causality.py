@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlwb.execution import (
+    MPC,
     POV,
     TWAP,
     VWAP,
@@ -28,6 +29,16 @@ from tests.execution.markets import sessions_of
 from tests.execution.test_engine import batch_of
 
 IMPACT = ImpactParameters(("AAA",), (400.0,), (0.05,), (0.02,), (0.01,))
+
+
+def forecasting(engine: Engine) -> MPC:
+    """Return a plan by a forecast that was fitted elsewhere."""
+    policy = MPC(engine, impact=IMPACT, risk_aversion=5.0, lags=2, horizon=2, days=2)
+    known = [{"ridge": 0.01, "coef": [-0.3, 0.2, -0.5]}] * 2
+    policy.load_state_dict({**policy.state_dict(), "forecast": known})
+    return policy
+
+
 POLICIES = {
     "twap": TWAP,
     "vwap": partial(VWAP, days=2),
@@ -36,6 +47,7 @@ POLICIES = {
     "capped pov": partial(POV, cap=0.3, days=2),
     "twap without open and close": partial(TWAP, skip_open=1, skip_close=1),
     "almgren_chriss": partial(AlmgrenChriss, impact=IMPACT, risk_aversion=5.0),
+    "mpc": forecasting,
     "bertsimas_lo": partial(BertsimasLo, impact=IMPACT, signal=SignalParameters(-0.5, 0.7)),
 }
 #: Those that may ask for nothing as yet.

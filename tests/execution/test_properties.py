@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rlwb.env import NativeVectorEnv
 from rlwb.execution import (
+    MPC,
     POV,
     TWAP,
     VWAP,
@@ -155,7 +156,7 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
 
 
 #: Those that `fit` tells something of the market.
-FITTED: dict[str, Any] = {"almgren_chriss": AlmgrenChriss, "bertsimas_lo": BertsimasLo}
+FITTED: dict[str, Any] = {"almgren_chriss": AlmgrenChriss, "bertsimas_lo": BertsimasLo, "mpc": MPC}
 
 
 def finish(state: ExecutionState, policy: Any) -> ExecutionState:

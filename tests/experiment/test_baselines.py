@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rlwb.errors import OrderError
+from rlwb.errors import ConfigError, OrderError
 from rlwb.evaluation import PolicyResult
 from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Baseline, BertsimasLo
 from rlwb.experiment.backtest import baseline_result, estimates_of, make_baselines
@@ -145,3 +145,40 @@ def test_a_run_whose_windows_a_baseline_cannot_trade_is_refused_before_it_starts
     own = {"name": "vwap", "skip_open": 60}
     with pytest.raises(OrderError, match=r"SYN001 on .*skip_open.*skip_close"):
         bench_of(baselines=["twap", own], orders__end_time="10:30").try_out()
+
+
+OWN_FORECAST = """
+class Last:
+    \"\"\"Expects the last return once more.\"\"\"
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+
+    def fit(self, X, y):
+        self.rows = len(y)
+
+    def predict(self, X):
+        return self.weight * X[:, 0]
+"""
+
+
+def test_a_forecast_is_a_part_of_a_part(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN_FORECAST)
+    own = {"name": f"{tmp_path}/own.py:Last", "weight": -0.5}
+    given = [{"name": "mpc", "forecast": one} for one in (None, "ar", own)]
+    bench = bench_of(baselines=["mpc"])
+    assert bench.config.baselines[0].settings["forecast"] == {"name": "ar", "ridge": 0.01}
+    bench = bench_of(baselines=given)
+    known = estimates_of(fitted(bench))
+    assert list(known)[:2] == ["mpc-forecast=null", "mpc-forecast=name_ar_ridge_0.01"]
+    forecasts = [one["forecast"] for one in known.values()]
+    assert forecasts[0] is None
+    assert len(forecasts[1][0]["coef"]) == 13
+    assert forecasts[2][0]["rows"] > forecasts[2][1]["rows"] > 0
+    write_json(tmp_path / "baselines.json", known)
+    again = make_baselines(bench, json.loads((tmp_path / "baselines.json").read_text()))
+    now, before = results_of(bench, again), results_of(bench, fitted(bench))
+    for one, other in zip(now, before, strict=True):
+        np.testing.assert_array_equal(one.pa, other.pa)
+    with pytest.raises(ConfigError, match="wieght"):
+        bench_of(baselines=[{"name": "mpc", "forecast": {**own, "wieght": 1.0}}])

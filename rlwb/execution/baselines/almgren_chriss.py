@@ -20,8 +20,8 @@ from rlwb.execution.state import Known
 Number = float | np.ndarray
 #: A risk aversion that floating point can hold, with others of its size added up; it leaves nothing after a tick.
 _MOST = 1e300
-#: No drift and no caps; see `held_after`.
-_NONE = (np.empty((0, 0)), np.empty((0, 0)))
+#: No drift, or no caps; see `held_after`.
+NO_ROWS = np.empty((0, 0))
 
 
 def urgency_of(
@@ -130,7 +130,7 @@ class AlmgrenChriss(Schedule):
         self.impact = impact
         terms = engine.rules.terms()
         by_rules = impact is None and (terms.temporary > 0 or terms.permanent > 0)
-        #: Where impact is from: the ``"rules"``, the ``"bars"``, or ``"given"``.
+        #: Source of the impact: the ``"rules"``, the ``"bars"``, or ``"given"``.
         self.impact_from = "rules" if by_rules else "bars" if impact is None else "given"
         self._terms = terms._replace(temporary_root=by_rules and terms.temporary_root)
 
@@ -148,21 +148,35 @@ class AlmgrenChriss(Schedule):
             self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
     def amounts(self, known: Known) -> np.ndarray:
-        engine, aversion = self.engine, self._known_aversion()
+        engine, aversion = self.engine, self.known_aversion()
+        if self._terms.temporary_root:
+            share, is_known = self.planned(known, NO_ROWS, NO_ROWS)
+        else:
+            left = count_priced(engine.price, known.session, known.tick, known.end)
+            after = count_priced(engine.price, known.session, engine.step_stop(known, known), known.end)
+            own = self._own(known.session, known.amount, np.ones(len(known)))
+            kappa = urgency_of(aversion, *own)
+            share, is_known = 1.0 - holding(kappa, after, left), (kappa > 0) & (left > 0)
+        return known.position * np.where(is_known, share, engine.even_share(known, known))
+
+    def planned(self, known: Known, drift: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the share of the position that `held_after` trades in the step to come, and whether it is known.
+
+        float64 and bool of shape (N,); `drift` and `room` are those of `held_after`.
+        """
+        engine, aversion = self.engine, self.known_aversion()
         left = count_priced(engine.price, known.session, known.tick, known.end)
         stop, held = engine.step_stop(known, known), known.position / known.amount
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            volatility, temporary, permanent = self._own(known.session, known.amount, held / left)
-            if self._terms.temporary_root:
-                terms = aversion * volatility**2, temporary * np.sqrt(held / left), permanent, True
-                kept = held_after(engine.price, known.session, known.tick, stop, known.end, held, *terms, *_NONE) / held
-            else:
-                kappa = urgency_of(aversion, volatility, temporary, permanent)
-                kept = holding(kappa, count_priced(engine.price, known.session, stop, known.end), left)
-        bends = (aversion * volatility > 0) & (left > 0) & np.isfinite(kept)
-        return known.position * np.where(bends, 1.0 - kept, engine.even_share(known, known))
+            rate, root = held / left, self._terms.temporary_root
+            volatility, temporary, permanent = self._own(known.session, known.amount, rate)
+            terms = aversion * volatility**2, temporary * np.sqrt(rate) if root else temporary, permanent, root
+            places = engine.price, known.session, known.tick, stop, known.end
+            share = 1.0 - held_after(*places, held, *terms, drift, room) / held
+        return share, (left > 0) & np.isfinite(share)
 
-    def _known_aversion(self) -> float:
+    def known_aversion(self) -> float:
+        """Return the risk aversion; a `ConfigError` where nothing is known of the market."""
         if self.impact is None or self.risk_aversion is None:
             raise ConfigError(f"{type(self).__name__} knows nothing of the market yet; call fit with training orders.")
         return self.risk_aversion

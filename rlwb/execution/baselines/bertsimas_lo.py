@@ -32,10 +32,10 @@ def deviation(price: np.ndarray) -> np.ndarray:
     valid = np.isfinite(price)
     count = valid.sum(axis=1)
     mean = np.divide(np.where(valid, price, 0.0).sum(axis=1), count, out=np.ones(len(price)), where=count > 0)
-    return np.where(count > 0, _last(price) / mean - 1.0, 0.0)
+    return np.where(count > 0, last_price(price) / mean - 1.0, 0.0)
 
 
-def _last(price: np.ndarray) -> np.ndarray:
+def last_price(price: np.ndarray) -> np.ndarray:
     """Return the last price of each row, float64 of shape (N,); NaN where there is none."""
     last = price.shape[1] - 1 - np.argmax(np.isfinite(price)[:, ::-1], axis=1)
     return np.asarray(price[np.arange(len(price)), last])
@@ -77,7 +77,7 @@ class SignalParameters:
             both = np.isfinite(price[:, :before]).any(axis=1) & np.isfinite(price[:, before:after]).any(axis=1)
             past, until = price[both, :before], price[both, :after]
             seen = deviation(past)
-            followed += float((seen * (_last(until) / _last(past) - 1.0)).sum())
+            followed += float((seen * (last_price(until) / last_price(past) - 1.0)).sum())
             lasted += float((seen * deviation(until)).sum())
             squared += float((seen**2).sum())
         if not squared > 0:

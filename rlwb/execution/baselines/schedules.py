@@ -54,7 +54,7 @@ class VWAP(Schedule):
 
     def __init__(self, engine: Engine, days: int = 20, skip_open: float = 0.0, skip_close: float = 0.0) -> None:
         super().__init__(engine, skip_open, skip_close)
-        self.days = _check_days(days)
+        self.days = check_days(days)
 
     def amounts(self, known: Known) -> np.ndarray:
         profile, _ = _earlier_volume(self.engine.sessions, known.session, self.days, shares=True)
@@ -115,29 +115,29 @@ class POV(Schedule):
             raise ConfigError(f"the cap is {cap!r}; give a share in (0, 1] that is not below the rate, or none.")
         self.rate = rate
         self.cap = cap
-        self.days = _check_days(days)
+        self.days = check_days(days)
 
     def amounts(self, known: Known) -> np.ndarray:
-        tick, volume = known.tick, known.bars("volume")
-        total, count = _earlier_volume(self.engine.sessions, known.session, self.days)
-        usual = _running_sum(np.divide(total, count[:, None], out=total, where=count[:, None] > 0))
-        today = _running_sum(np.where(volume > 0, volume, 0.0))
+        tick, today = known.tick, volume_so_far(known)
+        usual = usual_volume(self.engine.sessions, known.session, self.days)
         stop = self.engine.step_stop(known, known)
         rate: float | np.ndarray
         with np.errstate(over="ignore", invalid="ignore"):  # volumes next to nothing; what is no number trades evenly
             if self.rate is None:
-                expected = _forecast(usual, today, known.start, known.start, known.end)
+                first = _running_sum(expected_volume(usual, today, known.start))
+                expected = _between(first, known.start, known.end)
                 rate = np.divide(known.amount, expected, out=np.full(len(known), np.nan), where=expected > 0)
             else:
                 rate = self.rate
-            to_come = _forecast(usual, today, tick, tick, stop)
-            due = rate * (_between(today, known.start, tick) + to_come)
+            to_come = _between(_running_sum(expected_volume(usual, today, tick)), tick, stop)
+            due = rate * (_between(_running_sum(today), known.start, tick) + to_come)
             most = np.inf if self.cap is None else self.cap * np.nan_to_num(to_come)
         asked = np.where(np.isnan(due), self.even(known), due - known.filled)
         return np.clip(asked, 0.0, np.minimum(known.position, most))
 
 
-def _check_days(days: int) -> int:
+def check_days(days: int) -> int:
+    """Return a number of earlier sessions; refuse what is none."""
     if isinstance(days, bool) or not isinstance(days, (int, np.integer)) or days < 1:
         raise ConfigError(f"days is {days!r}; give the number of earlier sessions to look back to, 1 or more.")
     return int(days)
@@ -183,13 +183,26 @@ def _between(cumulative: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.
     return np.asarray(cumulative[rows, stop] - cumulative[rows, start])
 
 
-def _forecast(usual: np.ndarray, today: np.ndarray, at: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return the volume of ``[start, stop)`` expected when tick `at` is next, float64 of shape (N,); NaN for unknown.
+def volume_so_far(known: Known) -> np.ndarray:
+    """Return today's volume by tick, float64 of shape (N, T); 0 from the next tick on and where none is stated."""
+    volume = known.bars("volume")
+    return np.where(volume > 0, volume, 0.0)
 
-    `usual` and `today` are running sums; of `today` only the first `at` ticks are read.
+
+def usual_volume(sessions: Sessions, session: np.ndarray, days: int) -> np.ndarray:
+    """Return the mean volume of up to `days` earlier sessions by tick, float64 of shape (N, T); 0 without any."""
+    total, count = _earlier_volume(sessions, session, days)
+    return np.divide(total, count[:, None], out=total, where=count[:, None] > 0)
+
+
+def expected_volume(usual: np.ndarray, today: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the volume by tick that is expected when tick `at` is next, float64 of shape (N, T); NaN for unknown.
+
+    `usual` and `today` are volumes by tick; of `today` only the first `at` ticks are read. It is the usual volume,
+    scaled by today's so far over the usual one until then; without a usual one, today's mean of a tick.
     """
-    rows = np.arange(len(at))
-    so_far, usual_so_far = today[rows, at], usual[rows, at]
+    past = np.arange(usual.shape[1]) < at[:, None]
+    so_far, usual_so_far = (np.where(past, volume, 0.0).sum(axis=1) for volume in (today, usual))
     busy = np.divide(so_far, usual_so_far, out=np.ones(len(at)), where=(usual_so_far > 0) & (so_far > 0))
     rate = np.divide(so_far, at, out=np.full(len(at), np.nan), where=at > 0)
-    return np.where(usual[:, -1] > 0, busy * _between(usual, start, stop), rate * (stop - start))
+    return np.where(usual.sum(axis=1, keepdims=True) > 0, busy[:, None] * usual, rate[:, None])
