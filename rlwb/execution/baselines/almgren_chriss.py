@@ -173,7 +173,7 @@ class AlmgrenChriss(Schedule):
             terms = aversion * volatility**2, temporary * np.sqrt(rate) if root else temporary, permanent, root
             places = engine.price, known.session, known.tick, stop, known.end
             share = 1.0 - held_after(*places, held, *terms, drift, room) / held
-        return share, (left > 0) & np.isfinite(share)
+        return np.clip(share, 0.0, 1.0), (left > 0) & np.isfinite(share)
 
     def known_aversion(self) -> float:
         """Return the risk aversion; a `ConfigError` where nothing is known of the market."""

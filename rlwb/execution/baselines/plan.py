@@ -125,7 +125,7 @@ def held_after(
                     whole += rooms[t]
                     later += rooms[t] if t >= stop[i] else 0.0
             if whole <= held[i]:
-                result[i] = held[i] * later / whole if whole > 0.0 else held[i]
+                result[i] = held[i] * (later / whole) if whole > 0.0 else held[i]
                 continue
         low, high = 0.0, 0.0
         for t in range(first, last if drift.shape[0] else first):
