@@ -32,8 +32,10 @@ from rlwb.execution import (
     FullHistoryStateInterpreter,
     OrderBatch,
     OrderExecution,
+    align_orders,
     generate_orders,
 )
+from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market.readers.conformance import check_reader as check_reader
@@ -109,7 +111,8 @@ def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
 
     It must end every order within the steps of the clock; keep ``filled + position == amount``, never trade more than
     is requested beyond rounding except in the last step, and never raise a position; leave the state it is given as it
-    was; give each order the same in any batch, and the same again for the same seeds; report metrics of shape (N,).
+    was; give each order the same in any batch, and the same again for the same seeds; report metrics of shape (N,); and
+    honour the order forms that it names.
     """
     on = stage()
     simulator, count = make(on), len(on.orders)
@@ -144,6 +147,44 @@ def check_simulator(make: Callable[[Stage], Simulator[Any]]) -> None:
         _require(np.shape(values) == (count,), simulator, f"metrics[{name!r}] has shape {np.shape(values)}, not (N,)")
     _require(_equal(figures, list(play(every))[-1].metrics()), simulator, "the same seeds gave other figures")
     _alone(simulator, figures, {row: list(play(every[[row]]))[-1].metrics() for row in (0, count - 1)})
+    for form in sorted(simulator.forms):
+        _check_form(on, simulator, form)
+
+
+#: Forms that are checked by requests of nothing, since they fill more or go on for longer.
+_RAISING = ("would_price", "min_participation", "latest_end")
+
+
+def _check_form(on: Stage, simulator: Simulator[Any], form: str) -> None:
+    """Check that a simulator honours a form, by a step that requests all, or for what raises a request, nothing."""
+    _require(form in FORMS_OF_FILLS, simulator, f"forms has {form!r}, which is none of {sorted(FORMS_OF_FILLS)}")
+    plain = on.orders
+    buys = plain.side > 0
+    price, volume = (values[plain.session] for values in (on.engine.price, on.engine.volume))
+    stop = on.engine.step_stop(plain, on.engine.reset(plain))
+    first = (np.arange(price.shape[1]) >= plain.start[:, None]) & (np.arange(price.shape[1]) < stop[:, None])
+    stated: dict[str, Any] = {
+        "limit_price": np.where(buys, 0.99, 1.01) * np.where(buys, price.min(axis=1), price.max(axis=1)),
+        "would_price": np.where(buys, price.max(axis=1), price.min(axis=1)),
+        "min_participation": 0.5,
+        "max_participation": 1e-3,
+        "latest_end": plain.table["end"],
+    }
+    window = {"end": plain.table["start"] + pd.Timedelta(hours=1)} if form == "latest_end" else {}
+    orders = align_orders(plain.table.assign(**{form: stated[form], **window}), on.sessions, forms=(form,))
+    state = simulator.start(orders, episode_seeds(7, np.arange(len(orders))))
+    request = np.zeros(len(orders)) if form in _RAISING else orders.amount
+    for _ in range(int(on.engine.num_steps(orders).max()) - 1 if form == "latest_end" else 1):
+        state = simulator.step(state, request)
+    filled, most = state.known.filled, 1e-3 * np.where(first, volume, 0.0).sum(axis=1)
+    holds = {
+        "limit_price": filled == 0,
+        "would_price": filled > 0,
+        "min_participation": filled > 0,
+        "max_participation": filled <= most * (1 + 1e-9),
+        "latest_end": ~np.asarray(state.done),
+    }
+    _require(holds[form].all(), simulator, f"forms has {form!r}, but an order that states it is filled otherwise")
 
 
 def check_state_interpreter(make: Callable[[Stage], StateInterpreter[Any]]) -> None:

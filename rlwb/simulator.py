@@ -94,6 +94,9 @@ class Episode(ABC):
     It is made of what it starts from and of its random numbers.
     """
 
+    #: As of a `Simulator`.
+    forms: Collection[str] = frozenset()
+
     def __init__(self, initial: Any, rng: np.random.Generator) -> None:
         self.initial = initial
         self.rng = rng
@@ -170,6 +173,7 @@ class EpisodeSimulator(Simulator[EpisodeStates]):
 
     def __init__(self, episode: Callable[[Any, np.random.Generator], Episode]) -> None:
         self.episode = episode
+        self.forms = getattr(episode, "forms", frozenset())
 
     def start(self, initial_states: Sequence[Any], seeds: np.ndarray) -> EpisodeStates:
         pairs = zip(initial_states, seeds.tolist(), strict=True)

@@ -33,6 +33,7 @@ from rlwb.execution import (
     SparseReward,
     TwapRelativeActionInterpreter,
 )
+from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.policy import DQN, MLP, PPO, ActorCritic, QNetwork, Recurrent, make_network
 from rlwb.reward import Reward
@@ -71,6 +72,32 @@ class Careless(OrderExecution):
 
     def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
         return super().step(state, np.where(state.known.is_last_step, action, action * self.rng.random(len(state))))
+
+
+class Boastful(OrderExecution):
+    """Says that it honours a form, and fills half of the request at once by the books alone."""
+
+    def __init__(self, engine: Any, form: str) -> None:
+        super().__init__(engine)
+        self.forms = frozenset({form})
+
+    def step(self, state: ExecutionState, action: np.ndarray) -> ExecutionState:
+        ticks = state.step_ticks()
+        fill = np.zeros(ticks.shape)
+        last = state.known.tick >= state.known.end - 6
+        fill[:, 0] = np.where(state.done, 0.0, np.where(last, state.known.position, 0.5 * action))
+        return state.traded(np.asarray(action, dtype=float), fill, np.full(ticks.shape, 10.0))
+
+
+@pytest.mark.parametrize("form", sorted(FORMS_OF_FILLS))
+def test_a_simulator_that_states_a_form_and_does_not_honour_it_is_told(form: str) -> None:
+    with pytest.raises(ConformanceError, match=form):
+        check_simulator(lambda stage: Boastful(stage.engine, form))
+
+
+def test_a_simulator_that_states_what_is_no_form_is_told() -> None:
+    with pytest.raises(ConformanceError, match="aversion"):
+        check_simulator(lambda stage: Boastful(stage.engine, "aversion"))
 
 
 class Forgetful(OrderExecution):

@@ -155,7 +155,7 @@ class TickRecord(Rows):
         return len(self.fill)
 
 
-_NO_RECORD = TickRecord.empty(0, 0)
+_NO_RECORD = TickArrays(**vars(TickRecord.empty(0, 0)))
 
 
 @dataclass(frozen=True)
@@ -432,8 +432,7 @@ class Engine:
         impact = state.permanent_impact.copy() if self._terms.permanent else state.permanent_impact
         progress = Progress(state.position.copy(), state.requested.copy(), impact)
         sums = StepSums(*(np.zeros(len(request)) for _ in StepSums._fields))
-        ticks = record or _NO_RECORD
-        arrays = TickArrays(ticks.requested, ticks.fill, ticks.constraint, ticks.cost)
+        arrays = _NO_RECORD if record is None else TickArrays(**vars(record))
         advance(self.market, self._terms, windows, state.tick, stop, request, progress, sums, arrays)
         position, lot = progress.position, self.rules.lot_size
         nothing_left = position <= TOLERANCE * orders.amount

@@ -169,6 +169,22 @@ def test_k06_a_table_of_orders_of_ones_own_is_judged(trained: RunDirectory, tmp_
     np.testing.assert_allclose(judged["amount"], table["amount"] * 2)
 
 
+def test_orders_with_forms_are_judged_kept_and_verified(trained: RunDirectory, tmp_path: Path) -> None:
+    table = pd.read_parquet(trained.orders / "test.parquet").iloc[:5]
+    arrival = pd.read_parquet(trained.backtest / "orders" / "twap.parquet")["arrival"].iloc[:5]
+    limit = np.where(table["direction"] == "BUY", 0.998, 1.002) * arrival
+    forms = {"limit_price": limit, "notional": 1e4, "latest_end": table["end"], "amount": np.nan}
+    table.assign(**forms, end=table["start"] + pd.Timedelta(hours=1)).to_csv(tmp_path / "mine.csv", index=False)
+    found = judge(trained, tmp_path, orders__source=str(tmp_path / "mine.csv"))
+    judged = pd.read_parquet(found.backtest / "orders" / "twap.parquet")
+    np.testing.assert_allclose(judged["amount"], 1e4 / arrival)
+    assert judged["latest_end"].tolist() == table["end"].tolist()
+    worse = np.where(judged["direction"] == "BUY", judged["price"] > limit, judged["price"] < limit)
+    assert not worse.any()
+    assert judged["filled"].any()
+    assert verify_run(found).disagreements == []
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "named"),
     [
