@@ -129,7 +129,7 @@ def formed(draw: st.DrawFn) -> tuple[Sessions, ExecutionRules, int, OrderBatch, 
         "min_participation": rng.choice([0.02, 0.1, 1.0], len(orders)),
         "max_participation": rng.choice([0.05, 0.2, 1.0], len(orders)),
     }
-    names = draw(st.sets(st.sampled_from(sorted(drawn)), min_size=1))
+    names = rng.choice(sorted(drawn), rng.integers(1, 4), replace=False).tolist()
     forms = {name: np.where(rng.random(len(orders)) < 0.7, drawn[name], np.nan) for name in names}
     last = sessions.calendar.num_ticks
     latest = [int(rng.integers(end, last + 1)) for *_, end in orders] if draw(st.booleans()) else None
