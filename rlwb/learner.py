@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import gymnasium as gym
@@ -64,6 +64,9 @@ class Learner(ABC):
         done : bool of shape (N,)
             The last transition of each episode.
         """
+
+    def prepare(self, initial_states: Sequence[Any]) -> None:  # noqa: B027 - most need none
+        """Take the initial states of the episodes that `learn` is given next, in their order."""
 
     def record(self) -> dict[str, Any]:
         """Return what checkpoints keep of the learner, by names of `rlwb.record.TrainingRecord`."""

@@ -65,9 +65,18 @@ class Objective(ABC):
             found[known] = self.utility(sample[known], sample[known])
         return found
 
-    def at(self, setting: int | None = None) -> Objective:
-        """Return the objective at a setting of the dial, by default the middle one; without a dial, itself."""
-        return self.dial[len(self.dial) // 2 if setting is None else setting] if self.dial else self
+    @property
+    def middle(self) -> int | None:
+        """The middle setting of the dial, at which a policy is judged first; None without a dial."""
+        return len(self.dial) // 2 if self.dial else None
+
+    def place(self, aversion: np.ndarray) -> np.ndarray:
+        """Return where aversions of shape (N,) lie on the dial, float64 of shape (N, settings): weights with sum 1.
+
+        One at a setting has all its weight there; between two it is shared in a line, beyond the ends it is the end's.
+        """
+        known = np.array(self.aversions)
+        return np.stack([np.interp(aversion, known, one) for one in np.eye(len(known))], axis=1)
 
     def groups(self, settings: np.ndarray | None, count: int) -> Iterator[tuple[Objective, np.ndarray]]:
         """Yield the objective and the rows, of `count`, of each setting that occurs in `settings` of shape (count,)."""
@@ -80,11 +89,15 @@ class Objective(ABC):
             yield self.dial[setting], np.flatnonzero(settings == setting)
 
     def slopes(self, sample: np.ndarray, settings: np.ndarray | None = None) -> np.ndarray:
-        """Return the `slope` of each result among those of its setting, of shape (N,)."""
+        """Return the `slope` of each result among those of its setting, over its `_weight`; of shape (N,)."""
         found = np.empty(len(sample))
         for one, rows in self.groups(settings, len(sample)):
-            found[rows] = one.slope(sample[rows])
+            found[rows] = one.slope(sample[rows]) / self._weight(one, sample[rows])
         return found
+
+    def _weight(self, one: Objective, sample: np.ndarray) -> float:
+        """Return what a setting of a dial is divided by, so that none drowns the others: its root mean square slope."""
+        return float(np.sqrt(np.mean(one.slope(sample) ** 2))) if self.dial else 1.0
 
     def rewards(self, reward: np.ndarray, done: np.ndarray, settings: np.ndarray | None = None) -> np.ndarray:
         """Return rewards that add up, over each episode, to the utility of the sum that `reward` has there.
@@ -110,7 +123,8 @@ class Objective(ABC):
         before = np.where(first, 0.0, np.roll(running, 1))
         for one, rows in self.groups(settings, len(total)):
             at = np.isin(episode, rows)
-            worth[:, at] = one.utility(np.stack([before[at], running[at]]), total[rows])
+            own = total[rows]
+            worth[:, at] = one.utility(np.stack([before[at], running[at]]), own) / self._weight(one, own)
         return np.asarray(worth[1] - worth[0])
 
 

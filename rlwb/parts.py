@@ -43,6 +43,7 @@ PROVIDED: dict[str, str] = {
     "observation_space": "what the state interpreter returns",
     "action_space": "what the action interpreter accepts",
     "objective": "the objective of the run, what a sample of results is worth",
+    "step_terms": "a function from orders to their rewards as a function of what their steps trade",
     "teacher": "the trained teacher of a distillation",
     "cache_dir": "where prepared bars are kept",
 }
@@ -64,6 +65,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ppo": f"{_POLICY}.ppo:PPO",
         "dqn": f"{_POLICY}.dqn:DQN",
         "opd": f"{_POLICY}.opd:OPD",
+        "pathwise": f"{_POLICY}.pathwise:Pathwise",
         "tianshou": f"{_POLICY}.tianshou:TianshouLearner",
         "qlib": f"{_POLICY}.qlib:QlibLearner",
     },
@@ -85,6 +87,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "action_interpreter": {
         "categorical": f"{_EXECUTION}.interpreters:CategoricalActionInterpreter",
         "twap_relative": f"{_EXECUTION}.interpreters:TwapRelativeActionInterpreter",
+        "position_share": f"{_EXECUTION}.interpreters:PositionShareActionInterpreter",
     },
     "baseline": {
         "twap": f"{_EXECUTION}.baselines.schedules:TWAP",

@@ -27,6 +27,7 @@ class Stream(IntEnum):
     ORDER = 6
     CERTIFICATE = 7
     EPISODE = 8
+    DIAL = 9
 
 
 def check_seed(seed: object) -> int:

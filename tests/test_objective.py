@@ -104,9 +104,10 @@ def test_a_dial_judges_each_setting_by_itself() -> None:
     assert dial.aversions == (0.0, 0.1)
     shaped = dial.rewards(REWARD, DONE, settings)
     assert shaped[2] == 4.0
-    rows = [0, 1, 3, 4, 5]
-    assert shaped[rows] == pytest.approx(MeanVariance(0.1).rewards(REWARD[rows], DONE[rows]))
-    assert dial.slopes(np.array([1.0, 4.0, -4.0]), settings) == pytest.approx([0.5, 1.0, 1.5])
+    rows, weight = [0, 1, 3, 4, 5], np.sqrt((0.5**2 + 1.5**2) / 2)
+    assert shaped[rows] == pytest.approx(MeanVariance(0.1).rewards(REWARD[rows], DONE[rows]) / weight)
+    assert dial.slopes(np.array([1.0, 4.0, -4.0]), settings) == pytest.approx([0.5 / weight, 1.0, 1.5 / weight])
+    assert dial.place(np.array([0.0, 0.075, 9.0])) == pytest.approx(np.array([[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]]))
 
 
 def test_settings_without_sense_are_refused() -> None:

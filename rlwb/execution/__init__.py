@@ -18,6 +18,7 @@ from rlwb.execution.interpreters import (
     CurrentStepStateInterpreter,
     FullHistoryStateInterpreter,
     KnownStateInterpreter,
+    PositionShareActionInterpreter,
     TwapRelativeActionInterpreter,
 )
 from rlwb.execution.metrics import order_metrics, price_advantage
@@ -26,6 +27,7 @@ from rlwb.execution.rewards import PAPenaltyReward, SparseReward
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.simulator import OrderExecution, RandomLiquidity
 from rlwb.execution.state import ExecutionState, Known, Outcome
+from rlwb.execution.step_terms import StepTerms, check_differentiable, step_terms
 from rlwb.execution.table import order_table, read_orders, write_orders
 
 __all__ = [
@@ -57,14 +59,17 @@ __all__ = [
     "OrderSettings",
     "Outcome",
     "PAPenaltyReward",
+    "PositionShareActionInterpreter",
     "RandomLiquidity",
     "SignalParameters",
     "SparseReward",
     "SplitSettings",
+    "StepTerms",
     "TickRecord",
     "TwapRelativeActionInterpreter",
     "align_orders",
     "audit",
+    "check_differentiable",
     "fill_orders",
     "fill_table",
     "generate_orders",
@@ -76,6 +81,7 @@ __all__ = [
     "read_fills",
     "read_orders",
     "split_orders",
+    "step_terms",
     "tick_audit",
     "write_orders",
 ]

@@ -13,6 +13,7 @@ from rlwb.execution.engine import Engine
 from rlwb.execution.state import Known
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.market import MarketFeatures
+from rlwb.objective import Objective
 
 Observation = dict[str, Any]
 _BIG = np.finfo(np.float32).max
@@ -29,19 +30,27 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
     position       float32 amount left
     ============== ======= ========================================
 
+    Where the objective has a dial, ``aversion``, float32 of shape (settings,), is the order's place on it
+    (`Objective.place`).
+
     Parameters
     ----------
     max_step
         Largest number of steps an order may have; `Engine.max_step` of the engine in use.
+    objective
+        The objective; none has no dial.
     """
 
-    def __init__(self, max_step: int) -> None:
+    def __init__(self, max_step: int, objective: Objective | None = None) -> None:
         self.max_step = max_step
+        self.dial = objective if objective is not None and objective.dial else None
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
+        dial = {"aversion": gym.spaces.Box(0, 1, (len(self.dial.dial),), np.float32)} if self.dial else {}
         return gym.spaces.Dict(
             {
+                **dial,
                 "acquiring": gym.spaces.Discrete(2),
                 "cur_step": gym.spaces.Box(0, self.max_step, (), np.int32),
                 "num_step": gym.spaces.Box(1, self.max_step, (), np.int32),
@@ -57,7 +66,9 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
                 f"max_step is {self.max_step} but an order has {longest} steps; "
                 f"set max_step to {known.max_step}, the most that this clock allows."
             )
+        dial = {"aversion": self.dial.place(known.aversion).astype(np.float32)} if self.dial else {}
         return {
+            **dial,
             "acquiring": (known.side > 0).astype(np.int64),
             "cur_step": known.step,
             "num_step": known.num_steps,
@@ -82,12 +93,12 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     ----------
     features
         Normalised features of the panel that the orders belong to.
-    max_step
+    max_step, objective
         See `CurrentStepStateInterpreter`.
     """
 
-    def __init__(self, features: MarketFeatures, max_step: int) -> None:
-        super().__init__(max_step)
+    def __init__(self, features: MarketFeatures, max_step: int, objective: Objective | None = None) -> None:
+        super().__init__(max_step, objective)
         self.features = features
         _, self.ticks, self.channels = features.shape
 
@@ -192,6 +203,18 @@ class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
         ratio = np.asarray(action, dtype=np.float64).reshape(len(known))
         request = np.clip(ratio * known.position * self.engine.even_share(known, known), 0.0, known.position)
         return np.where(known.completes, known.position, request)
+
+
+class PositionShareActionInterpreter(ActionInterpreter[Known]):
+    """A share of the position, in [0, 1]; everything where `Known.completes`."""
+
+    @property
+    def action_space(self) -> gym.spaces.Box:
+        return gym.spaces.Box(0.0, 1.0, (), np.float32)
+
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        share = np.asarray(action, dtype=np.float64).reshape(len(known))
+        return np.where(known.completes, known.position, np.clip(share, 0.0, 1.0) * known.position)
 
 
 class KnownStateInterpreter(StateInterpreter[Known]):

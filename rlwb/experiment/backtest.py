@@ -99,7 +99,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     torch.set_num_threads(config.threads)
     figure, folder = config.judged_by, run.backtest
     bench, origin = workbench(run, config), run.origin
-    parts = {"test": bench.align(load_orders(run, bench, "test"))}
+    parts = {"test": bench.align(load_orders(run, bench, "test"), bench.objective.middle)}
     test, ours = parts["test"], None
     if origin is not None:  # whose training and validation orders are of another market
         selection = selection_of(run, origin)
@@ -123,11 +123,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         if len(rows) and "valid" in parts:
             again = play(bench, playable, parts["valid"])
             if is_strict:
-                check_score(path, rows.iloc[0].to_dict(), bench.validation_figures(again))
+                check_score(path, rows.iloc[0].to_dict(), bench.validation_figures(parts["valid"], again))
         validation = float(rows[figure].iloc[0]) if len(rows) and is_comparable else np.nan
         known = {"iteration": int(path.stem), "validation_pa": validation}
         made = judged(bench, name, kind, playable, test, **known)
-        return made, None if again is None else bench.objective_terms(again.metrics)
+        return made, None if again is None else bench.objective_terms(parts["valid"], again.metrics)
 
     log = read_validation(run.metrics / "validation.csv", figure)
     results, rescored = [], []
@@ -147,7 +147,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
     if figure == "objective":
-        results = [with_objective(bench, one) for one in results]
+        results = [with_objective(bench, test, one) for one in results]
     write_results(folder, results)
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
@@ -475,11 +475,11 @@ def result(name: str, kind: Any, orders: OrderBatch, episodes: Episodes, **known
     return PolicyResult(name, kind, table, inventory=episodes.details.get("inventory"), **known)
 
 
-def with_objective(bench: Workbench, one: PolicyResult) -> PolicyResult:
+def with_objective(bench: Workbench, orders: OrderBatch, one: PolicyResult) -> PolicyResult:
     """Return a result whose table has each order's part of the objective's value; a ceiling, of the mean, has none."""
     if one.kind == "ceiling":
         return one
-    return dataclasses.replace(one, orders=one.orders.assign(objective=bench.objective_terms(one.orders)))
+    return dataclasses.replace(one, orders=one.orders.assign(objective=bench.objective_terms(orders, one.orders)))
 
 
 def judged(

@@ -178,6 +178,10 @@ def label(part: Part) -> str:
     return part.name.rpartition(":")[2]
 
 
+#: The actions of algorithms whose answer is no choice among shares; they take the place of the default.
+_ACTIONS = {"pathwise": "position_share"}
+
+
 class RunConfig(Section):
     """Everything a run depends on.
 
@@ -248,6 +252,17 @@ class RunConfig(Section):
     backtest: BacktestConfig = BacktestConfig()
     seed: CountOrZero = 0
     threads: Count = 1
+
+    @model_validator(mode="after")
+    def _acts_as_it_learns(self) -> RunConfig:
+        default = RunConfig.model_fields["action_interpreter"].default
+        if self.algorithm.name in _ACTIONS and self.action_interpreter in (
+            default,
+            complete("action_interpreter", default),
+        ):
+            chosen = complete("action_interpreter", Part(name=_ACTIONS[self.algorithm.name]))
+            object.__setattr__(self, "action_interpreter", chosen)
+        return self
 
     @model_validator(mode="after")
     def _learns_to_the_end(self) -> RunConfig:

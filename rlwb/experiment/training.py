@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,7 +70,8 @@ def train_policy(
         print(f"a rule that cannot act: {idle}")  # noqa: T201
     features = bench.features(tables["train"])
     lines = {figure: PA_TITLES[figure], f"val/{chosen_by}": f"validation {PA_TITLES[chosen_by]}", "reward": "reward"}
-    figures = [ValidationFigure("objective", bench.objective_value)] if chosen_by == "objective" else []
+    value = partial(bench.objective_value, orders["valid"])
+    figures = [ValidationFigure("objective", value)] if chosen_by == "objective" else []
 
     def fit(
         learner: Learner,

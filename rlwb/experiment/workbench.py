@@ -21,9 +21,12 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     OrderBatch,
+    OrderExecution,
     SplitSettings,
     align_orders,
+    check_differentiable,
     split_orders,
+    step_terms,
 )
 from rlwb.execution.attribution import without_impact
 from rlwb.execution.rolling import rolling_windows
@@ -36,6 +39,7 @@ from rlwb.objective import Objective
 from rlwb.parts import Part, load, make
 from rlwb.record import ACTING, MARKET, ORIGIN, TrainingRecord, check_record, differences
 from rlwb.reward import Reward
+from rlwb.seeds import Stream, generator
 from rlwb.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -124,18 +128,23 @@ class Workbench:
         """What uncertain results are worth."""
         return self.make("objective", self.config.objective)
 
-    def objective_terms(self, figures: Mapping[str, Any]) -> np.ndarray:
+    def objective_terms(self, orders: OrderBatch, figures: Mapping[str, Any]) -> np.ndarray:
         """Return each order's part of the objective's value over orders, float64 of shape (N,), from their figures."""
-        return self.objective.terms(np.asarray(figures[self.config.execution.rules.judged_by]))
+        found, settings = np.asarray(figures[self.config.execution.rules.judged_by]), self.dial_settings(orders)
+        terms = np.empty(len(orders))
+        for one, rows in self.objective.groups(settings, len(orders)):
+            terms[rows] = one.terms(found[rows])
+        return terms
 
-    def validation_figures(self, episodes: Episodes) -> dict[str, float]:
+    def objective_value(self, orders: OrderBatch, episodes: Episodes) -> float:
+        """Return the objective's value over orders that were executed; of a dial, the mean over their settings."""
+        terms = self.objective_terms(orders, episodes.metrics)
+        return float(np.nanmean(terms)) if np.isfinite(terms).any() else float("nan")
+
+    def validation_figures(self, orders: OrderBatch, episodes: Episodes) -> dict[str, float]:
         """Return the figures of a validation; ``objective`` is among them where it is another than the mean."""
-        judged = {"objective": self.objective_value(episodes)} if self.config.judged_by == "objective" else {}
+        judged = {"objective": self.objective_value(orders, episodes)} if self.config.judged_by == "objective" else {}
         return {**episodes.summary(), **judged}
-
-    def objective_value(self, episodes: Episodes) -> float:
-        """Return the objective's value over the orders of a validation."""
-        return self.objective.value(episodes.metrics[self.config.execution.rules.judged_by])
 
     def check(self) -> None:
         """Make all parts that need no features, so that each can refuse its settings."""
@@ -144,11 +153,23 @@ class Workbench:
         for part in self.config.baselines:
             self.make("baseline", part)
 
+    def _check_replayed(self) -> None:
+        """Refuse to differentiate through a market, rules or a reward that cannot be."""
+        if "step_terms" not in inspect.signature(load("algorithm", self.config.algorithm.name)).parameters:
+            return
+        check_differentiable(self.engine, self.reward)
+        if type(self.simulator) is not OrderExecution:
+            raise ConfigError(
+                f"{self.config.algorithm.name} differentiates through the replay of the market, which is not what the "
+                f"simulator {self.config.simulator.name} does; set simulator to market, or choose another algorithm."
+            )
+
     def try_out(self) -> None:
         """Make all parts and all orders and take one through, so that what can be refused is so before any work."""
         from rlwb.trainer import TrainingVessel
 
         self.check()
+        self._check_replayed()
         windows = [self.make_orders(split)[0] for split in self.splits()]
         aligned = [{name: self.align(tables[name]) for name in ("train", "valid", "test")} for tables in windows]
         for one in (self.make("baseline", part) for part in self.config.baselines):
@@ -189,9 +210,27 @@ class Workbench:
         notes = [*self.all_orders.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
         return parts, list(dict.fromkeys(notes))
 
-    def align(self, table: pd.DataFrame) -> OrderBatch:
-        """Align orders with the sessions, under the configured rules."""
+    def align(self, table: pd.DataFrame, setting: int | None = None) -> OrderBatch:
+        """Align orders with the sessions, under the configured rules.
+
+        Where the objective has a dial, all orders have the aversion of a `setting` of it. By default those that state
+        none are dealt the settings evenly, by the run's seed.
+        """
+        settings = self.objective.aversions
+        if settings:
+            rng = generator(self.config.seed, len(table), Stream.DIAL)
+            dealt = np.array(settings)[rng.permutation(np.arange(len(table)) % len(settings))]
+            own = table["aversion"] if "aversion" in table else pd.Series(np.nan, table.index)
+            table = table.assign(
+                aversion=own.fillna(pd.Series(dealt, table.index)) if setting is None else settings[setting]
+            )
         return align_orders(table, self.sessions, self.engine.rules, forms=self.simulator.forms)
+
+    def dial_settings(self, orders: OrderBatch) -> np.ndarray | None:
+        """Return the setting of the objective's dial that is nearest to each order, None where it has no dial."""
+        if not self.objective.dial:
+            return None
+        return np.asarray(self.objective.place(orders.forms["aversion"]).argmax(axis=1))
 
     def features(
         self, train_orders: pd.DataFrame | None = None, normaliser: Normaliser | None = None
@@ -208,7 +247,15 @@ class Workbench:
 
     def state_interpreter(self, features: MarketFeatures) -> StateInterpreter[Any]:
         """Return what the policy observes, and its teacher if it has one."""
-        return self.make("state_interpreter", self.config.state_interpreter, features=features)
+        part = self.config.state_interpreter
+        made = self.make("state_interpreter", part, features=features, objective=self.objective)
+        space = made.observation_space
+        if self.objective.dial and "aversion" not in getattr(space, "spaces", {}):
+            raise ConfigError(
+                f"the objective has several aversions, and the state interpreter {part.name} does not tell which is an "
+                "order's; pass on its parameter objective, or give one aversion."
+            )
+        return made
 
     @cached_property
     def is_taught(self) -> bool:
@@ -230,7 +277,8 @@ class Workbench:
         if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
             provided["network"] = self._network(self.config.network, algorithm.head, features)
         trunk = partial(self._drawn, self.config.network, provided, None)
-        return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, objective=self.objective, **provided)
+        given = {"objective": self.objective, "step_terms": partial(step_terms, self.engine, self.reward)}
+        return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **given, **provided)
 
     def teacher(self, features: MarketFeatures) -> Learner:
         """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""
@@ -274,10 +322,13 @@ class Workbench:
 
     def _drawn(self, part: Part, shapes: Mapping[str, Any], make_head: Any, seed: int) -> Any:
         """Return a network, with a head if one is asked for, its weights drawn from a seed."""
-        from rlwb.policy import make_network
+        from rlwb.policy import Dialled, make_network
+
+        settings = len(self.objective.dial)
 
         def build() -> Any:
             body = self.make("network", part, **shapes)
+            body = Dialled(body, settings) if settings else body
             return make_head(body, shapes["actions"]) if make_head else body
 
         return make_network(build, seed).to(device_of(self.config.train.device))

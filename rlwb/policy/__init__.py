@@ -6,8 +6,9 @@ from rlwb.policy.episodes import gae
 from rlwb.policy.heads import ActionMask, ActorCritic, EvenStart, QNetwork
 from rlwb.policy.learner import AllOne
 from rlwb.policy.market_network import Attention, Convolution, MarketNetwork, Oracle, OracleEncoder, Recurrent
-from rlwb.policy.network import MLP, Network, make_network
+from rlwb.policy.network import MLP, Dialled, Network, make_network
 from rlwb.policy.opd import OPD, OPDSettings
+from rlwb.policy.pathwise import Pathwise, PathwiseSettings, ShareHead
 from rlwb.policy.ppo import PPO, PPOSettings
 from rlwb.policy.qlib import QlibPolicy, QlibRecurrent, from_qlib
 from rlwb.policy.sequence_encoder import AttentionEncoder, ConvolutionEncoder, SequenceEncoder
@@ -25,6 +26,7 @@ __all__ = [
     "Convolution",
     "ConvolutionEncoder",
     "DQNSettings",
+    "Dialled",
     "EvenStart",
     "MarketEncoder",
     "MarketNetwork",
@@ -33,12 +35,15 @@ __all__ = [
     "Oracle",
     "OracleEncoder",
     "PPOSettings",
+    "Pathwise",
+    "PathwiseSettings",
     "QNetwork",
     "QlibPolicy",
     "QlibRecurrent",
     "Recurrent",
     "RecurrentEncoder",
     "SequenceEncoder",
+    "ShareHead",
     "from_qlib",
     "gae",
     "make_network",

@@ -45,6 +45,10 @@ class NetworkLearner(Learner):
                 f"{type(self).__name__} chooses among {self.network.actions} actions, the action interpreter's space "
                 f"is {action_space}; give an action interpreter with Discrete({self.network.actions})."
             )
+        self._check_observations(observation_space)
+
+    def _check_observations(self, observation_space: gym.Space[Any]) -> None:
+        """Refuse observations with other features a tick than the network reads."""
         parts = observation_space.spaces if isinstance(observation_space, gym.spaces.Dict) else {}
         if "data_processed" not in parts:
             return

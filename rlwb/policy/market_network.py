@@ -37,8 +37,11 @@ class MarketNetwork(Network):
         self.direction = direction_branch(hidden)
         self.join = nn.Sequential(nn.Linear(3 * hidden + 3, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
 
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.market(obs)
+
     def forward(self, obs: Any) -> torch.Tensor:
-        market = self.market(obs)
+        market = obs["market_states"] if "market_states" in obs else self.market(obs)
         direction = self.direction(self.tensor(obs["acquiring"]).long())
         return self.join(torch.cat([market, self._private(obs), direction, self.scalars(obs)], dim=1))
 

@@ -68,6 +68,14 @@ class Network(nn.Module, ABC):
             ``session`` and ``cur_tick`` in the panel ``features``.
         """
 
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        """Return what `forward` makes of the market alone, of shape (N, …), None where it reads none.
+
+        It may be given to `forward` under ``market_states``, so that what is made of the order's own path can be
+        repeated without it.
+        """
+        return None
+
     def today(self, obs: Any) -> torch.Tensor:
         """Return the session's features so far, float32 of shape (N, T, C), 0 from the current tick on."""
         if "session" not in obs:
@@ -115,6 +123,36 @@ class Network(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the weights are; the CPU for a network without any."""
         return device_of(self)
+
+
+class Dialled(Network):
+    """A network that also knows the order's place on the objective's dial.
+
+    Each setting has a layer of its own on the features of any network, so that a network need not know of the dial, and
+    nothing changes without one. The place, ``aversion`` of the observations, holds the weights of the settings that it
+    lies between, and so mixes their layers.
+
+    Parameters
+    ----------
+    trunk
+        The network.
+    settings
+        Number of settings of the dial.
+    """
+
+    def __init__(self, trunk: Network, settings: int) -> None:
+        super().__init__(trunk.width)
+        self.trunk = trunk
+        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+        self.layers = nn.Linear(trunk.width, settings * trunk.width)
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        place = self.tensor(obs["aversion"])
+        each = self.layers(self.trunk(obs)).view(*place.shape, self.width)
+        return torch.relu((place[:, :, None] * each).sum(dim=1))
+
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.trunk.market_states(obs)
 
 
 class MLP(Network):

@@ -116,6 +116,7 @@ class TrainingVessel:
     def train(self, env: FiniteVectorEnv, iteration: int) -> tuple[Episodes, dict[str, float]]:
         """Gather one episode for each initial state of `env` and learn from them; return both results."""
         episodes = collect(env, self.policy, seed=(self.seed, iteration), keep=True)
+        self.policy.prepare(env.initial_states)
         return episodes, self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:
