@@ -139,7 +139,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "orders/summary.csv": _PARTS,
     "metrics/*.csv": _ITERATION,
     "backtest/orders/*.parquet": {**_ORDER, **_FORMS, **_RESULT, **_COST},
-    "backtest/summary.csv, headline.csv, metrics.csv; comparison.csv": {**_POLICY, **_metric_columns()},
+    "backtest/summary.csv, headline.csv, metrics.csv, dial.csv; comparison.csv": {**_POLICY, **_metric_columns()},
     "backtest/groups.csv": _GROUPS,
     "backtest/gap.csv": _GAP,
     "backtest/costs.csv, cost_groups.csv": _COSTS,

@@ -70,11 +70,11 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
     them; ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
-    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``costs.csv`` what
-    orders cost against arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument;
-    ``headline.csv``,
-    ``.md`` and ``.txt`` the table to show, ``metrics.csv`` its tidy form;
-    ``selection.json`` which checkpoints were chosen, which were left out and why, and the noise of their validation.
+    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``dial.csv``, where
+    the objective has several aversions, those of the best checkpoint at each; ``costs.csv`` what orders cost against
+    arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument; ``headline.csv``, ``.md``
+    and ``.txt`` the table to show, ``metrics.csv`` its tidy form; ``selection.json`` which checkpoints were chosen,
+    which were left out and why, and the noise of their validation.
 
     Parameters
     ----------
@@ -99,7 +99,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     torch.set_num_threads(config.threads)
     figure, folder = config.judged_by, run.backtest
     bench, origin = workbench(run, config), run.origin
-    parts = {"test": bench.align(load_orders(run, bench, "test"), bench.objective.middle)}
+    table = load_orders(run, bench, "test")
+    parts = {"test": bench.align(table, bench.objective.middle)}
     test, ours = parts["test"], None
     if origin is not None:  # whose training and validation orders are of another market
         selection = selection_of(run, origin)
@@ -156,6 +157,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
+    _write_dial(folder / "dial.csv", bench, selection, results, table)
     if origin is None:
         noise = validation_noise(rescored, parts["valid"], selection.ranked, len(selection.chosen), config.seed)
     else:
@@ -368,6 +370,28 @@ def write_costs(folder: Path, results: Sequence[PolicyResult], config: RunConfig
         if len(frame):
             with atomic_path(folder / f"{name}.csv") as target:
                 frame.to_csv(target, index=False)
+
+
+def _write_dial(
+    path: Path, bench: Workbench, selection: Selection, results: Sequence[PolicyResult], table: pd.DataFrame
+) -> None:
+    """Write the best checkpoint's results at every setting of the dial, beside the baselines and ceilings."""
+    from rlwb.evaluation.metrics import metric_table, wide
+
+    if not bench.objective.dial:
+        path.unlink(missing_ok=True)
+        return
+    best = selection.chosen[0]
+    playable = checkpoint_policy(bench, best.path)
+    rows = {one.policy: [one] for one in results if one.kind not in ("checkpoint", "last")}
+    settings: dict[str, float] = {}
+    for setting, aversion in enumerate(bench.objective.aversions):
+        orders, name = bench.align(table, setting), f"{best.policy} at {aversion:g}"
+        made = result(best.policy, "checkpoint", orders, play(bench, playable, orders), iteration=best.iteration)
+        rows[name], settings[name] = [with_objective(bench, orders, made)], aversion
+    frame = wide(metric_table(rows, **_interval(bench.config)))
+    with atomic_path(path) as target:
+        with_settings(frame.assign(aversion=frame["policy"].map(settings)), bench.config).to_csv(target, index=False)
 
 
 def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult], orders: OrderBatch) -> None:

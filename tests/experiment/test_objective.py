@@ -8,18 +8,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlwb.env import make_env
 from rlwb.errors import ConfigError
+from rlwb.execution import FullHistoryStateInterpreter
 from rlwb.experiment.backtest import backtest_policies, read_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.orders import make_orders
+from rlwb.experiment.orders import load_orders, make_orders
 from rlwb.experiment.report import stability_figures
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.workbench import Workbench
+from rlwb.market import MarketFeatures
 from rlwb.reading import read_json
-from tests.experiment.test_work import tiny
+from rlwb.trainer import collect
+from tests.experiment.test_work import TINY, tiny
 
 CVAR = {"objective": "cvar", "objective.level": 0.9, "backtest.confidence": 0.7}
 
@@ -72,3 +76,83 @@ def test_a_learner_of_the_mean_alone_refuses_another_objective(algorithm: Any) -
     bench = Workbench(config)
     with pytest.raises(ConfigError, match=rf"cvar.*{config.algorithm.name}"):
         bench.learner(bench.features(bench.make_orders()[0]["train"]))
+
+
+DIAL = {"objective": {"name": "mean_variance", "aversion": [0.0, 0.01, 0.1]}}
+
+
+@pytest.fixture(scope="module")
+def dialled(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    changes = {name: value for name, value in TINY.items() if not name.startswith("algorithm")}
+    config = RunConfig.load(None, Layer("test", {**changes, **DIAL, "algorithm": "pathwise"}))
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "dial", config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    backtest_policies(run, config)
+    return run
+
+
+def test_a_dial_is_trained_once_and_judged_at_every_setting(dialled: RunDirectory) -> None:
+    assert dialled.config.action_interpreter.name == "position_share"
+    table = pd.read_csv(dialled.backtest / "dial.csv")
+    best = read_json(dialled.backtest / "selection.json")["chosen"][0]
+    own = table[table["aversion"].notna()]
+    assert own["aversion"].tolist() == [0.0, 0.01, 0.1]
+    assert own["policy"].tolist() == [f"{best} at 0", f"{best} at 0.01", f"{best} at 0.1"]
+    assert {"twap", "hindsight"} <= set(table["policy"])
+    # The headline is at the middle setting.
+    summary = pd.read_csv(dialled.backtest / "summary.csv").set_index("policy")
+    middle = own.set_index("aversion").loc[0.01]
+    assert middle["pa_mean"] == pytest.approx(summary.loc[best, "pa_mean"], abs=1e-12)
+    assert middle["objective"] == pytest.approx(summary.loc[best, "objective"], abs=1e-12)
+    variance = (middle["pa_mean"] - middle["objective"]) / 0.01
+    assert variance == pytest.approx(next(one for one in read_results(dialled) if one.policy == best).pa.var())
+
+
+def test_orders_are_dealt_the_settings_evenly_by_the_seed(dialled: RunDirectory) -> None:
+    bench = Workbench(dialled.config)
+    table = load_orders(dialled, bench, "train")
+    orders = bench.align(table)
+    counts = np.bincount(bench.dial_settings(orders))
+    assert counts.max() - counts.min() <= 1
+    assert np.array_equal(bench.align(table).forms["aversion"], orders.forms["aversion"])
+    stated = bench.align(table.assign(aversion=0.004))
+    assert (stated.forms["aversion"] == 0.004).all()
+    assert set(bench.align(table, 2).forms["aversion"]) == {0.1}
+
+
+def test_ppo_takes_the_dial_too() -> None:
+    bench = Workbench(tiny(**DIAL))
+    parts = bench.make_orders()[0]
+    features = bench.features(parts["train"])
+    policy, orders = bench.learner(features), bench.align(parts["train"])
+    sees = bench.state_interpreter(features)
+    assert sees.observation_space["aversion"].shape == (3,)
+    with make_env(bench.simulator, sees, bench.action_interpreter, bench.reward, orders) as env:
+        episodes = collect(env, policy, seed=(0,), keep=True)
+    before = {name: value.clone() for name, value in policy.network.state_dict().items()}
+    policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
+    layers = "trunk.layers.weight"
+    moved = (policy.network.state_dict()[layers] - before[layers]).abs().view(3, -1).amax(dim=1)
+    assert (moved > 0).all()
+
+
+def test_what_the_dial_and_the_pathwise_learner_cannot_have_is_refused() -> None:
+    def refused(match: str, **changes: object) -> None:
+        config = RunConfig.load(None, Layer("test", {"market.instruments": 3, "market.days": 15, **changes}))
+        with pytest.raises(ConfigError, match=match):
+            Workbench(config).try_out()
+
+    refused("random_liquidity", algorithm="pathwise", simulator="random_liquidity")
+    refused("lot_size", algorithm="pathwise", **{"execution.rules.lot_size": 100.0})
+    refused("SparseReward", algorithm="pathwise", reward="sparse")
+    refused("position_share", algorithm="pathwise", action_interpreter="twap_relative")
+    own = "tests/experiment/test_objective.py:Blind"
+    refused("parameter objective", state_interpreter=own, **DIAL)
+
+
+class Blind(FullHistoryStateInterpreter):
+    """Does not pass on the objective."""
+
+    def __init__(self, features: MarketFeatures, max_step: int) -> None:
+        super().__init__(features, max_step)
