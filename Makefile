@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data agreement check-power fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate bench-data agreement check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order 
 
 check-power: $(VENV)/.installed ## whether the data check finds planted faults, and is silent about sound bars (ARGS="--sets synthetic")
 	$(BIN)/python -m benchmarks.check_power $(ARGS)
+
+impact-fit: $(VENV)/.installed ## whether impact that was planted in fills is found again (ARGS="--book FOLDER" for order books)
+	$(BIN)/python -m benchmarks.impact $(ARGS)
 
 fuzz: $(VENV)/.installed ## damaged and odd inputs for readers, configurations and runs (ARGS="--minutes 60", ARGS="--quick")
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config`` and ``data``."""
+"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data`` and ``impact``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlwb
-from rlwb import cli_data
+from rlwb import cli_costs, cli_data
 from rlwb.errors import RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
@@ -28,6 +28,7 @@ app = typer.Typer(
     help="The workbench for trade execution with reinforcement learning.",
 )
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_costs.impact, name="impact")
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."

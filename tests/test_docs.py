@@ -88,7 +88,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for target in re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE):
         assert target in targets, target
-    commands = {command.callback.__name__ for command in app.registered_commands if command.callback} | {"data"}
+    commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    commands |= {str(group.name) for group in app.registered_groups}
     for command in re.findall(r"(?:`|^    )rlwb ([a-z]+)", text, re.MULTILINE):
         assert command in commands, command
 

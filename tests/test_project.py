@@ -60,9 +60,11 @@ ALLOWED: dict[str, set[str]] = {
         "rlwb.trainer",
         "rlwb.evaluation",
     },
+    "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.output": set(),
-    "rlwb.cli": BASE | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data", "rlwb.output"},
+    "rlwb.cli": BASE
+    | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data", "rlwb.cli_costs", "rlwb.output"},
 }
 
 

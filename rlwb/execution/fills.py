@@ -150,7 +150,7 @@ def fill_table(
     cells = Cells(zoned, calendar, lambda row: place_of(int(rows[row])))
     cells.refuse(kinds == "", "exec_type", "is no ExecType of FIX's, nor FILL, TRADE_CANCEL or the like")
     cells.refuse(unmatched, "exec_ref_id", "is the ExecID of no other row of its order that counts")
-    if source_timezone is not None and zoned["time"].equals(frame["time"].map(text_of)):
+    if source_timezone is not None and zoned["time"].equals(_text(frame["time"])):
         raise ConfigError(f"{source}: the stamps carry a zone already; leave source_timezone out.")
     table = _canonical(cells, {**_SIDES, **(codes or {})}, notes)
     if cells.faults and on_refused == "raise":
@@ -212,6 +212,13 @@ def _span(seconds: np.ndarray) -> np.ndarray:
     return np.round(seconds * 1e9).astype("m8[ns]")
 
 
+def _text(values: pd.Series) -> pd.Series:
+    """Return the cells of a column as text, each different one being read once."""
+    labels, distinct = pd.factorize(values, use_na_sentinel=False)
+    text = np.array([text_of(value) for value in distinct], dtype=object)
+    return pd.Series(text[labels], values.index, dtype=object)
+
+
 def _is_time(name: str) -> bool:
     return FILL_COLUMNS[name].startswith("M8")
 
@@ -235,8 +242,8 @@ def _named(frame: pd.DataFrame, mapping: dict[str, str], source: str, notes: lis
             theirs[ours] = found[0]
     if missing := [name for name in _REQUIRED if name not in theirs]:
         raise OrderError(
-            f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Say which column is which, "
-            f"for example {frame.columns[0]}={missing[0]}."
+            f"{source} lacks the columns {missing}; it has {sorted(frame.columns)}. Say which of them it is, as "
+            f"THEIRS={missing[0]}."
         )
     if renamed := [f"{theirs[ours]} as {ours}" for ours in _NAMES if theirs.get(ours, ours) != ours]:
         notes.append(f"{source}: read {', '.join(renamed)}")
@@ -246,17 +253,17 @@ def _named(frame: pd.DataFrame, mapping: dict[str, str], source: str, notes: lis
 
 def _kinds(frame: pd.DataFrame) -> np.ndarray:
     """Return "fill", "cancel", "correction" or "none" (no execution) of each row, "" where its ExecType is unknown."""
-    words = frame["exec_type"].map(text_of).str.replace(r"[\s_]", "", regex=True).str.upper()
+    words = _text(frame["exec_type"]).str.replace(r"[\s_]", "", regex=True).str.upper()
     kinds = words.map(lambda word: _KINDS.get(word, ""))
     if not (words != "").any():
         kinds[:] = "fill"
-    changed = frame["exec_trans_type"].map(text_of).map(_TRANSACTIONS.get)
+    changed = _text(frame["exec_trans_type"]).map(_TRANSACTIONS.get)
     return kinds.where(changed.isna(), changed).to_numpy(dtype=object)
 
 
 def _net(frame: pd.DataFrame, kinds: np.ndarray, notes: list[str]) -> np.ndarray:
     """Call what was cancelled or corrected "none" in `kinds`; return which cancels and corrections name no row."""
-    order, own, named = (frame[name].map(text_of) for name in ("order_id", "exec_id", "exec_ref_id"))
+    order, own, named = (_text(frame[name]) for name in ("order_id", "exec_id", "exec_ref_id"))
     keys, targets = order + "\0" + own, order + "\0" + named
     changing = np.isin(kinds, ("cancel", "correction"))
     counted = np.isin(kinds, ("fill", "correction")) & (own != "").to_numpy()
@@ -274,7 +281,7 @@ def _net(frame: pd.DataFrame, kinds: np.ndarray, notes: list[str]) -> np.ndarray
 
 def _stamps(values: pd.Series, zone: str | None) -> pd.Series:
     """Return stamps as text that `Cells` reads, those without a zone brought into `zone`."""
-    text = values.map(text_of)
+    text = _text(values)
     text = text.map(lambda stamp: _FIX_STAMP.sub(lambda fix: f"{fix[1]} {fix[2]}{fix[3] or 'Z'}", stamp))
     if zone is None:
         return text
@@ -290,7 +297,7 @@ def _stamps(values: pd.Series, zone: str | None) -> pd.Series:
 def _canonical(cells: Cells, codes: Mapping[Any, str], notes: list[str]) -> pd.DataFrame:
     """Return the canonical columns, a row a row of `cells`, whose faults grow by what is wrong."""
     frame = cells.frame
-    order, own = (frame[name].map(text_of) for name in ("order_id", "exec_id"))
+    order, own = (_text(frame[name]) for name in ("order_id", "exec_id"))
     instrument = frame["instrument"].to_numpy(dtype=object)
     wrong = [not isinstance(value, str) or not value.strip() for value in instrument]
     cells.refuse(wrong, "instrument", "is not text; quote it, so that ids such as '000001' keep their zeros")
@@ -304,7 +311,7 @@ def _canonical(cells: Cells, codes: Mapping[Any, str], notes: list[str]) -> pd.D
     cells.refuse(decision["given"] & ~decision["dated"], "decision_time", "is not a date with a time")
     numbers = {name: cells.numbers(name) for name, kind in FILL_COLUMNS.items() if kind == "f8"}
     for name, values in numbers.items():
-        given = (frame[name].map(text_of) != "").to_numpy() | (name in _REQUIRED)
+        given = (_text(frame[name]) != "").to_numpy() | (name in _REQUIRED)
         fits = np.isfinite(values) & ((values > 0) | (name == "fee"))
         cells.refuse(given & ~fits, name, "is not a number" if name == "fee" else "is not a number above 0")
     table = pd.DataFrame(
@@ -316,7 +323,7 @@ def _canonical(cells: Cells, codes: Mapping[Any, str], notes: list[str]) -> pd.D
             "start": cells.times("start", date),
             "end": cells.times("end", date),
             "decision_time": decision["local"].where(decision["dated"]),
-            "venue": frame["venue"].map(text_of),
+            "venue": _text(frame["venue"]),
             **numbers,
         }
     )[list(FILL_COLUMNS)].astype(FILL_COLUMNS)
@@ -346,6 +353,6 @@ def _refuse_orders(cells: Cells, table: pd.DataFrame, notes: list[str]) -> None:
     early = int((good["time"] < table.loc[good.index, "start"]).sum())
     if early:
         notes.append(f"{early} fills are stamped before the start of their order")
-    same = int((good.duplicated() & (cells.frame["exec_id"].map(text_of)[good.index] == "")).sum())
+    same = int((good.duplicated() & (_text(cells.frame["exec_id"])[good.index] == "")).sum())
     if same:
         notes.append(f"{same} fills equal another in everything; without an ExecID all of them count")

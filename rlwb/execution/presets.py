@@ -1,8 +1,9 @@
 """Rules of three markets and of Qlib's simulator as data, each figure with its source or called an assumption.
 
 Figures change and are those of the dates given: check them before you rely on them. Spread, impact and a volume cap are
-in no preset, because no published figure holds for all instruments of a market: use ``price_field: quotes`` or set them
-from your own data. Fees per share or per contract are not modelled.
+in no preset, because no published figure holds for all instruments of a market: use ``price_field: quotes``, fit your
+own fills (``rlwb impact fit``), or take a published law for an instrument's own figures (`published_impact`). Fees per
+share or per contract are not modelled.
 
 ``cn``, the main boards of Shanghai and Shenzhen, in CNY:
 
@@ -49,6 +50,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlwb.errors import ConfigError
+
 PRESETS: dict[str, dict[str, Any]] = {
     "cn": {
         "lot_size": 100.0,
@@ -63,3 +66,60 @@ PRESETS: dict[str, dict[str, Any]] = {
     "crypto": {"commission_bps": 10.0},
     "qlib": {"catch_up": False, "step_grid": "session"},
 }
+
+#: Coefficients of Almgren, Thum, Hauptmann and Li (2005), and the participation at which their power 3/5 is met.
+_ETA, _GAMMA, _POWER, _MET_AT = 0.142, 0.314, 0.6, 0.1
+#: Of the square-root law: Y, and the mean over an order's fills of what its last one sees.
+_Y, _MEAN = 1.0, 2 / 3
+_NEEDS = {"almgren2005": ("ticks", "turnover_days"), "square_root_law": ("share_of_day",)}
+
+
+def published_impact(source: str, *, daily_volatility_bps: float, **figures: float) -> dict[str, Any]:
+    """Return the impact of a published law as settings of `ExecutionRules`, for an instrument with these figures.
+
+    Parameters
+    ----------
+    source
+        ``"almgren2005"``: R. Almgren, C. Thum, E. Hauptmann, H. Li, "Direct estimation of equity market impact", Risk
+        18 (2005), on 29,509 orders in US stocks of Citigroup's desks, December 2001 to June 2003. Temporary impact is
+        0.142 sigma (X / V T)^(3/5), permanent impact 0.314 sigma (X / V) (Theta / V)^(1/4), with X shares traded in T
+        days, V the mean daily volume, Theta the shares outstanding and sigma the daily volatility. The rules know no
+        power 3/5: the root that equals it at 10 % of the volume stands for it (at 1 % it charges 26 % more, at 40 % 13
+        % less). Permanent impact is spread over the day's ticks as if all had the same volume.
+
+        ``"square_root_law"``: B. Tóth and others, "Anomalous price impact and the critical nature of liquidity in
+        financial markets", Physical Review X 1, 021006 (2011), equation 1: an order of Q moves the price by Y sigma
+        (Q / V)^(1/2), with Y about 1. It depends on the whole order, the rules on each tick, so that it holds for
+        orders of one length alone, `share_of_day`; for others it is wrong by the root of the ratio. What its fills
+        pay on average, 2/3 of the move, is charged as temporary impact; what stays afterwards the law does not say.
+    daily_volatility_bps
+        Sigma in basis points.
+    figures
+        For ``almgren2005`` ticks (bars a day) and turnover_days (Theta / V); for ``square_root_law`` share_of_day (the
+        share of the day's volume that is traded while an order lasts).
+
+    Returns
+    -------
+    dict
+        Impact, its shapes, and a `volume_limit` of 1, since the laws have none.
+
+    Raises
+    ------
+    ConfigError
+        For another source, or figures that it does not need, lack, or that are not above 0.
+    """
+    if source not in _NEEDS:
+        raise ConfigError(f"there is no published impact {source!r}; choose one of {', '.join(_NEEDS)}.")
+    if sorted(figures) != sorted(_NEEDS[source]):
+        raise ConfigError(f"{source} needs {' and '.join(_NEEDS[source])} beside the volatility, and nothing else.")
+    for name, value in {"daily_volatility_bps": daily_volatility_bps, **figures}.items():
+        if not 0 < value < float("inf"):
+            raise ConfigError(f"{name} is {value!r}; give a number above 0.")
+    law: dict[str, Any] = {"temporary_impact_shape": "square_root", "volume_limit": 1.0}
+    if source == "square_root_law":
+        return {"temporary_impact_bps": _MEAN * _Y * daily_volatility_bps * figures["share_of_day"] ** 0.5, **law}
+    return {
+        "temporary_impact_bps": _ETA * daily_volatility_bps * _MET_AT ** (_POWER - 0.5),
+        "permanent_impact_bps": _GAMMA * daily_volatility_bps * figures["turnover_days"] ** 0.25 / figures["ticks"],
+        **law,
+    }

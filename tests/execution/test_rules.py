@@ -9,6 +9,7 @@ import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.execution import Engine, ExecutionRules, OrderBatch, align_orders
+from rlwb.execution.presets import published_impact
 from tests.execution.markets import order, sessions_of
 
 WITHOUT_EFFECT = {
@@ -141,3 +142,32 @@ def test_j02_a_price_tick_above_some_prices_counts_their_orders() -> None:
     assert len(found) == 1
     assert "1 of 2 orders" in found[0]
     assert "0.5" in found[0]
+
+
+def test_published_impact_by_hand() -> None:
+    """Daily volatility 200 bp; 256 days of turnover have the fourth root 4; 0.1 ** 0.1 is 0.7943."""
+    found = published_impact("almgren2005", daily_volatility_bps=200, ticks=390, turnover_days=256)
+    rules = ExecutionRules(**found)
+    assert rules.temporary_impact_bps == pytest.approx(0.142 * 200 * 0.794328, rel=1e-5)
+    assert rules.permanent_impact_bps == pytest.approx(0.314 * 200 * 4 / 390)
+    assert (rules.temporary_impact_shape, rules.permanent_impact_shape) == ("square_root", "linear")
+    # at 10 % of the volume root and power agree
+    assert rules.temporary_impact_bps * 0.1**0.5 == pytest.approx(0.142 * 200 * 0.1**0.6)
+    law = ExecutionRules(**published_impact("square_root_law", daily_volatility_bps=150, share_of_day=0.25))
+    # an order of 10 % of the volume in a quarter of the day is 2.5 % of the day's: 150 * sqrt(0.025) * 2/3 on average
+    assert law.temporary_impact_bps * 0.1**0.5 == pytest.approx(150 * 0.025**0.5 * 2 / 3)
+    assert law.permanent_impact_bps == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "figures", "words"),
+    [
+        ("kyle", {}, "almgren2005, square_root_law"),
+        ("almgren2005", {"ticks": 390}, "ticks and turnover_days"),
+        ("square_root_law", {"share_of_day": 0.1, "ticks": 390}, "share_of_day"),
+        ("square_root_law", {"share_of_day": 0.0}, "share_of_day is 0"),
+    ],
+)
+def test_published_impact_names_what_it_needs(source: str, figures: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        published_impact(source, daily_volatility_bps=100, **figures)
