@@ -345,3 +345,23 @@ def test_permanent_impact_that_splitting_does_not_save_trades_at_once() -> None:
     rules = ExecutionRules(volume_limit=1.0, permanent_impact_bps=20.0)
     assert under(rules, partial(estimated, risk_aversion=3.0))[0] < 1e-6 * 500.0
     np.testing.assert_allclose(under(rules, partial(estimated, risk_aversion=0.0)), 500.0 - 62.5 * np.arange(1, 9))
+
+
+def test_an_order_that_states_an_aversion_is_traded_by_its_own() -> None:
+    """3e-4 in basis points is 3 of the order's value; 0 is even; one that states none goes by the urgency."""
+    sessions = sessions_of([[10.0] * 8])
+    orders = [dataclasses.replace(order(500.0), aversion=one, order_id=str(one)) for one in (3e-4, 0.0, None)]
+
+    def played(policy: AlmgrenChriss) -> list[list[float]]:
+        steps = run(sessions, orders, 1, policy)[1]
+        return [one["position"].tolist() for _, one in steps.groupby("order_id", sort=False)]
+
+    policy = AlmgrenChriss(Engine(sessions, 1), impact=parameters())
+    policy.fit(batch_of([(1, 500.0, 0, 8)], 0))
+    own, even, others = played(policy)
+    np.testing.assert_allclose(own, under(ExecutionRules(), of(3.0)), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(even, 500.0 - 62.5 * np.arange(1, 9), atol=1e-9)
+    assert policy.risk_aversion is not None
+    np.testing.assert_allclose(others, under(ExecutionRules(), of(policy.risk_aversion)), rtol=1e-12, atol=1e-9)
+    for one in played(AlmgrenChriss(Engine(sessions, 1), impact=parameters(), risk_aversion=3.0)):
+        np.testing.assert_allclose(one, own, rtol=1e-12, atol=1e-9, err_msg="a setting goes before all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from functools import partial
@@ -185,6 +186,20 @@ def test_the_plan_keeps_to_the_cap_by_the_forecast_of_volume() -> None:
     np.testing.assert_allclose(steps["requested"].iloc[:3], [80 * 100 / 450, 10.0, 20.0], atol=1e-2)
     _, steps, _ = run(sessions, [order(40.0, day=2)], 1, policy, ExecutionRules(volume_limit=0.1))
     np.testing.assert_allclose(steps["requested"].iloc[:3], [10.0, 10.0, 20.0], atol=1e-2)
+
+
+def test_the_plan_keeps_to_the_most_that_an_order_states() -> None:
+    """A tenth of 100, 50, 100, 200, of the rules' fifth and the order's tenth; another order has the fifth alone."""
+    sessions = sessions_of([[10.0] * 4] * 2, [[100.0, 50.0, 100.0, 200.0]] * 2)
+    policy = partial(MPC, impact=IMPACT, risk_aversion=1e6, forecast=None)
+    both = [dataclasses.replace(order(40.0, day=2), max_participation=0.1), order(80.0, "SELL", day=2)]
+    for limit in (0.2, None):
+        rules = ExecutionRules(volume_limit=limit)
+        _, steps, _ = run(sessions, both if limit else both[:1], 1, policy, rules)
+        asked = [one["requested"].to_numpy() for _, one in steps.groupby("order_id", sort=False)]
+        np.testing.assert_allclose(asked[0][:3], [10.0, 5.0, 10.0], atol=1e-2)
+        for other in asked[1:]:
+            np.testing.assert_allclose(other[:3], [20.0, 10.0, 20.0], atol=1e-2)
 
 
 def test_estimates_go_through_a_file() -> None:

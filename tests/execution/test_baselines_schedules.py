@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution import POV, TWAP, VWAP, AlmgrenChriss, Engine, ExecutionRules, ImpactParameters
+from rlwb.execution import (
+    MPC,
+    POV,
+    TWAP,
+    VWAP,
+    AlmgrenChriss,
+    BertsimasLo,
+    Engine,
+    ExecutionRules,
+    ImpactParameters,
+    SignalParameters,
+)
 from rlwb.execution.metrics import order_metrics
 from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions
@@ -232,3 +245,30 @@ def test_skipping_all_of_a_session_or_window_is_refused() -> None:
         policy.check(batch_of([(1, 5.0, 0, 8), (1, 5.0, 1, 4)], 0))
     with pytest.raises(OrderError, match="AAA"):
         run(sessions, [order(5.0, end="09:33")], 2, policy)
+
+
+@pytest.mark.parametrize("name", [*SKIPPING, "bertsimas_lo", "mpc"])
+@pytest.mark.parametrize("ticks_per_step", [1, 4])
+def test_with_a_flexible_end_schedules_are_of_the_window_and_the_rest_follows(name: str, ticks_per_step: int) -> None:
+    """Four minutes and four more; a cap of 20 a minute leaves 40 of 120, which the fifth and sixth minute take."""
+    impact = ImpactParameters(("AAA",), (100.0,), (0.01,), (0.02,), (0.01,))
+    more = {
+        "bertsimas_lo": partial(BertsimasLo, impact=impact, signal=SignalParameters(0.0, 0.0)),
+        "mpc": partial(MPC, impact=impact, risk_aversion=0.0, forecast=None),
+    }
+    sessions = sessions_of([[10.0] * 8] * 2, 40.0)
+    end, latest = (pd.Timestamp(f"2024-01-02 09:{minute}") for minute in (34, 38))
+    flexible = dataclasses.replace(order(120.0, day=2), end=end, latest_end=latest)
+    policy = (SKIPPING | more)[name]
+    _, steps, _ = run(sessions, [flexible], ticks_per_step, policy, ExecutionRules(volume_limit=0.5))
+    filled = steps["fill"].to_numpy()
+    np.testing.assert_allclose(filled, [20.0] * 6 if ticks_per_step == 1 else [80.0, 40.0], atol=1e-6)
+
+
+def test_skipped_minutes_at_the_close_cut_a_flexible_end() -> None:
+    sessions = sessions_of([[10.0] * 8] * 2, 40.0)
+    end, latest = (pd.Timestamp(f"2024-01-02 09:{minute}") for minute in (34, 38))
+    flexible = dataclasses.replace(order(120.0, day=2), end=end, latest_end=latest)
+    rules = ExecutionRules(volume_limit=0.5, complete_at_end=False)
+    fill = run(sessions, [flexible], 1, partial(TWAP, skip_close=3), rules)[1]["fill"]
+    np.testing.assert_allclose(fill, [*[20.0] * 5, 0.0, 0.0, 0.0], atol=1e-9)

@@ -98,27 +98,29 @@ class Schedule(Baseline):
     def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
         if not self._open and not self._close:
             return self.amounts(obs)
-        start, end = self._window(obs)
-        inside = (start <= obs.tick) & (obs.tick < end)
-        return np.where(inside, self.amounts(replace(obs, start=start, end=end)), 0.0)
+        start, until = self._window(obs)
+        inside = (start <= obs.tick) & (obs.tick < until)
+        within = replace(obs, start=start, end=np.minimum(obs.end, until), latest_end=until)
+        return np.where(inside, self.amounts(within), 0.0)
 
     def check(self, orders: OrderBatch) -> None:
         self._window(orders)
 
     def _window(self, orders: OrderBatch | Known) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first and last tick of the steps that are traded, int32 of shape (N,) each."""
+        """Return the ticks ``[start, until)`` of the steps that are traded, int32 of shape (N,) each."""
         sessions, cell = self.engine.sessions, self.engine.cell
         last = sessions.num_ticks[orders.session] - self._close
         first = np.searchsorted(cell, cell[self._open - 1], side="right") if self._open else 0
         before = np.searchsorted(cell, cell[np.clip(last, 0, len(cell) - 1)], side="left")
         start = np.where(orders.start < self._open, np.maximum(orders.start, first), orders.start).astype(np.int32)
-        end = np.where(orders.end > last, np.minimum(orders.end, before), orders.end).astype(np.int32)
-        if (start >= end).any():
-            i = int(np.flatnonzero(start >= end)[0])
+        latest = orders.latest_end
+        until = np.where(latest > last, np.minimum(latest, before), latest).astype(np.int32)
+        if (start >= until).any():
+            i = int(np.flatnonzero(start >= until)[0])
             row, calendar = orders.session[i], sessions.calendar
             raise OrderError(
                 f"{sessions.instruments[row]} on {sessions.dates[row]}: skip_open and skip_close leave no whole step "
-                f"of the window of {int(orders.end[i] - orders.start[i])} bars from "
+                f"of the window of {int(latest[i] - orders.start[i])} bars from "
                 f"{calendar.time_of(int(orders.start[i]))}; skip less, or leave this baseline out."
             )
-        return start, end
+        return start, until

@@ -15,6 +15,7 @@ from rlwb.execution.baselines.plan import LEAST, held_after
 from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import count_priced
 from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import BASIS_POINTS
 from rlwb.execution.state import Known
 
 Number = float | np.ndarray
@@ -83,7 +84,8 @@ class AlmgrenChriss(Schedule):
         Lambda itself in place of `urgency`, a number without a unit: an order's cost is counted as a share of its
         value, ``mean + risk_aversion * variance``. So it is the paper's lambda, per unit of money, times the value of
         the order, and 10,000 times one that weighs a variance in squared basis points beside a mean in basis points. 0
-        is the even schedule; larger trades earlier.
+        is the even schedule; larger trades earlier. Without this setting an order that states an `aversion`, which is
+        of basis points, is traded by its own, and the others by `urgency`.
     impact
         Parameters of the market; estimated by `fit` unless given. An order of an instrument that they lack trades
         evenly.
@@ -127,6 +129,7 @@ class AlmgrenChriss(Schedule):
             raise ConfigError(f"the risk aversion is {risk_aversion!r}; give a finite number of 0 or more.")
         self.urgency = urgency
         self.risk_aversion = risk_aversion
+        self._is_told = risk_aversion is not None
         self.impact = impact
         terms = engine.rules.terms()
         by_rules = impact is None and (terms.temporary > 0 or terms.permanent > 0)
@@ -148,7 +151,7 @@ class AlmgrenChriss(Schedule):
             self.risk_aversion = float(np.median(known)) if len(known) else 0.0
 
     def amounts(self, known: Known) -> np.ndarray:
-        engine, aversion = self.engine, self.known_aversion()
+        engine, aversion = self.engine, self.aversion_of(known)
         if self._terms.temporary_root:
             share, is_known = self.planned(known, NO_ROWS, NO_ROWS)
         else:
@@ -164,7 +167,7 @@ class AlmgrenChriss(Schedule):
 
         float64 and bool of shape (N,); `drift` and `room` are those of `held_after`.
         """
-        engine, aversion = self.engine, self.known_aversion()
+        engine, aversion = self.engine, self.aversion_of(known)
         left = count_priced(engine.price, known.session, known.tick, known.end)
         stop, held = engine.step_stop(known, known), known.position / known.amount
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -175,11 +178,14 @@ class AlmgrenChriss(Schedule):
             share = 1.0 - held_after(*places, held, *terms, drift, room) / held
         return np.clip(share, 0.0, 1.0), (left > 0) & np.isfinite(share)
 
-    def known_aversion(self) -> float:
-        """Return the risk aversion; a `ConfigError` where nothing is known of the market."""
+    def aversion_of(self, known: Known) -> np.ndarray:
+        """Return the risk aversion of N orders, float64 of shape (N,); refuse where nothing is known of the market."""
         if self.impact is None or self.risk_aversion is None:
             raise ConfigError(f"{type(self).__name__} knows nothing of the market yet; call fit with training orders.")
-        return self.risk_aversion
+        stated = np.full(len(known), np.nan)
+        if not self._is_told:
+            stated = known.forms.get("aversion", stated)
+        return np.where(np.isnan(stated), self.risk_aversion, BASIS_POINTS * stated)
 
     def _own(
         self, session: np.ndarray, amount: np.ndarray, rate: np.ndarray

@@ -153,7 +153,8 @@ class BertsimasLo(Baseline):
         past = np.arange(price.shape[1]) < obs.tick[:, None]
         seen = deviation(np.where(past & (price > 0) & (price < np.inf), price, np.nan))
         weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
-        pull = obs.side * weights[np.maximum(obs.num_steps - 1 - obs.step, 0)] * seen
+        step = engine.cell[np.minimum(obs.tick, len(engine.cell) - 1)]
+        pull = obs.side * weights[np.maximum(engine.cell[obs.end - 1] - step, 0)] * seen
         # Nothing pulls where the signal is 0 or unknown, however small theta is.
         pulled = (pull != 0) & np.isfinite(own.permanent)
         with np.errstate(divide="ignore"):

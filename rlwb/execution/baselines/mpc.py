@@ -22,9 +22,9 @@ class MPC(AlmgrenChriss):
     """Plans the rest of an order at each step by a forecast of prices and volumes, and trades the plan's first step.
 
     The plan has the least expected cost plus risk-weighted variance, as that of Almgren and Chriss, with the expected
-    moves of the price in the cost; it sells in no purchase, and keeps to the volume cap of the rules by the forecast of
-    volume. Without forecast and cap it is theirs. The problem, a quadratic program under linear impact, is solved
-    exactly by `held_after`.
+    moves of the price in the cost; it sells in no purchase, and keeps to the volume cap of the rules and orders by the
+    forecast of volume. Without forecast and cap it is theirs. The problem, a quadratic program under linear impact, is
+    solved exactly by `held_after`.
 
     Parameters
     ----------
@@ -83,18 +83,19 @@ class MPC(AlmgrenChriss):
 
     def amounts(self, known: Known) -> np.ndarray:
         engine, drift, room = self.engine, NO_ROWS, NO_ROWS
-        self.known_aversion()
-        assert self.impact is not None, "known_aversion saw to it"
+        self.aversion_of(known)
+        assert self.impact is not None, "aversion_of saw to it"
         if self.forecast is not None:
             volatility = self.impact.of(engine.sessions, known.session).volatility
             moves = self.forecast.predict(engine, known.session, known.tick, volatility)
             ahead = engine.cell - engine.cell[np.minimum(known.tick, len(engine.cell) - 1)][:, None]
             drift = known.side[:, None] * np.take_along_axis(moves, np.clip(ahead, 0, moves.shape[1] - 1), axis=1)
-        if engine.rules.volume_limit is not None:
+        most = np.fmin(known.forms.get("max_participation", np.nan), engine.rules.volume_limit or np.nan)
+        if np.isfinite(most).any():
             with np.errstate(over="ignore", invalid="ignore"):
                 usual = usual_volume(engine.sessions, known.session, self.days)
                 volume = expected_volume(usual, volume_so_far(known), known.tick)
-                room = engine.rules.volume_limit * volume / known.amount[:, None]
+                room = np.broadcast_to(most, len(known))[:, None] * volume / known.amount[:, None]
             room[np.isnan(room)] = np.inf  # nothing is known of it
         share, is_known = self.planned(known, drift, room)
         return known.position * np.where(is_known, share, engine.even_share(known, known))

@@ -94,7 +94,8 @@ class POV(Schedule):
     the last forecast. The forecast is the mean volume of the same ticks over earlier sessions, times today's volume so
     far over the earlier sessions' until the same tick (1 before either has any). Without earlier sessions it is today's
     mean volume a tick; before the first tick nothing is known, and the order trades evenly. Where the rules complete
-    orders at the end, the order's last step asks for everything, whatever the cap.
+    orders at the end, the order's last step asks for everything, whatever the cap. From the end on, an order with a
+    later latest end goes on at its rate.
     """
 
     def __init__(
