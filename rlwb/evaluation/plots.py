@@ -66,6 +66,7 @@ _PART_COLORS = {
     "spread": style.ORANGE,
     "temporary_impact": style.VERMILION,
     "permanent_impact": style.PURPLE,
+    "within_bar": "#7A5C3E",
     "commission": style.SKY,
     "tax": "#F0E442",
     "opportunity": style.GREEN,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "baseline", "unattainable", "ceiling"]
+Kind = Literal["checkpoint", "last", "fills", "baseline", "unattainable", "ceiling"]
 
 _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
@@ -38,6 +38,7 @@ _DISPLAY_NAMES = {
     "bertsimas_lo": "Bertsimas-Lo",
     "hindsight_uncapped": "hindsight without cap",
     "last": "last checkpoint",
+    "fills": "your fills",
 }
 _ASIDES = {"unattainable": " (sees the future)", "ceiling": " (ceiling)"}
 

@@ -29,6 +29,7 @@ PARTS = {
     "spread": "half the spread, quoted or stated by the rules",
     "temporary_impact": "what each fill did to its own price",
     "permanent_impact": "what each fill did to the prices of later fills",
+    "within_bar": "of real fills: what they paid beside the price of their bars and the spread and impact of the rules",
     "commission": "commission, its minimum included",
     "tax": "tax on sells",
     "opportunity": "the part left open at the price of its valuation, s (X - F) (U - A)",
@@ -49,10 +50,7 @@ def without_impact(rules: ExecutionRules) -> ExecutionRules:
 
 
 def attribute_costs(
-    engine: Engine,
-    orders: OrderBatch,
-    figures: Mapping[str, np.ndarray],
-    requested: np.ndarray | None,
+    engine: Engine, orders: OrderBatch, figures: Mapping[str, np.ndarray], requested: np.ndarray | None
 ) -> dict[str, np.ndarray]:
     """Return what each of N orders cost, by the columns of `COST_COLUMNS`, float64 of shape (N,) each.
 
@@ -70,28 +68,83 @@ def attribute_costs(
         what a fill costs depends on its tick. None, or a simulator that fills otherwise than the engine, leaves spread
         and impact NaN where any was charged.
     """
-    rules, side, amount = engine.rules, orders.side.astype(np.float64), orders.amount
-    filled, arrival, twap = (np.asarray(figures[name]) for name in ("filled", "arrival", "twap"))
-    traded = filled > 0
-    notional, net = (np.where(traded, filled * figures[name], 0.0) for name in ("price", "price_net"))
-    left, open_price = amount - filled, _open_prices(engine, orders)
+    rules, side = engine.rules, orders.side.astype(np.float64)
+    notional, net = (_value(figures, name) for name in ("price", "price_net"))
     charged = side * (net - net_value(notional, np.zeros(len(side)), side, rules))
     spread, temporary, permanent = _tick_charges(engine, orders, requested, charged, 1e-9 * notional)
-    decision = orders.forms.get("decision_price", arrival)
+    charges = {
+        "spread": spread + notional * rules.half_spread_bps / BASIS_POINTS,
+        "temporary_impact": temporary,
+        "permanent_impact": permanent,
+        "within_bar": np.zeros(len(side)),
+        "commission": commission(notional, rules),
+        "tax": tax(notional, side, rules),
+    }
+    return _columns(engine, orders, figures, charges)
+
+
+def attribute_fills(
+    engine: Engine,
+    orders: OrderBatch,
+    figures: Mapping[str, np.ndarray],
+    fill: np.ndarray,
+    beside: np.ndarray,
+    fee: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Return what each of N orders with real fills cost, as `attribute_costs` does.
+
+    Spread and impact are those that the engine's rules state for such fills; what the fills paid beside the price of
+    their bars further is ``within_bar``.
+
+    Parameters
+    ----------
+    figures
+        The orders' figures with fills at the price of their bars.
+    fill : float64 of shape (N, T)
+        Amount filled in each tick.
+    beside : float64 of shape (N,)
+        Currency paid beside the price of the bars, fees not included.
+    fee : float64 of shape (N,)
+        Fees that were paid; None takes those of the rules.
+    """
+    rules, side, notional = engine.rules, orders.side.astype(np.float64), _value(figures, "price")
+    spread, temporary, permanent = (part.sum(axis=1) for part in tick_charges(engine, orders, fill))
+    spread = spread + notional * rules.half_spread_bps / BASIS_POINTS
+    charges = {
+        "spread": spread,
+        "temporary_impact": temporary,
+        "permanent_impact": permanent,
+        "within_bar": beside - (spread + temporary + permanent),
+        "commission": commission(notional, rules) if fee is None else fee,
+        "tax": tax(notional, side, rules) if fee is None else np.zeros(len(side)),
+    }
+    return _columns(engine, orders, figures, charges)
+
+
+def _columns(
+    engine: Engine, orders: OrderBatch, figures: Mapping[str, np.ndarray], charges: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the columns of costs of orders whose charges are known."""
+    side, amount, notional = orders.side.astype(np.float64), orders.amount, _value(figures, "price")
+    filled, arrival, twap = (np.asarray(figures[name]) for name in ("filled", "arrival", "twap"))
+    decision, unfilled = orders.forms.get("decision_price", arrival), engine.benchmarks(orders).unfilled
+    left = amount - filled
     parts = {
         "delay": np.where(np.isfinite(decision), side * amount * (arrival - decision), 0.0),
         "drift": side * filled * (twap - arrival),
         "selection": side * (notional - filled * twap),
-        "spread": spread + notional * rules.half_spread_bps / BASIS_POINTS,
-        "temporary_impact": temporary,
-        "permanent_impact": permanent,
-        "commission": commission(notional, rules),
-        "tax": tax(notional, side, rules),
-        "opportunity": np.where(left > 0, side * left * (open_price - arrival), 0.0),
+        **charges,
+        "opportunity": np.where(left > 0, side * left * (unfilled - arrival), 0.0),
     }
-    columns = {COST_COLUMNS[name]: values + 0.0 for name, values in parts.items()}  # which makes -0.0 a 0.0
+    columns = {COST_COLUMNS[name]: parts[name] + 0.0 for name in PARTS}  # which makes -0.0 a 0.0
     total = reduce(np.add, columns.values())
     return {**columns, COST_COLUMNS["total"]: total, "cost_bp": BASIS_POINTS * total / (amount * arrival)}
+
+
+def _value(figures: Mapping[str, np.ndarray], price: str) -> np.ndarray:
+    """Return the filled amount times a price of the figures, 0 where nothing was filled."""
+    filled = np.asarray(figures["filled"])
+    return np.where(filled > 0, filled * figures[price], 0.0)
 
 
 def tick_charges(engine: Engine, orders: OrderBatch, fill: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,11 +182,3 @@ def _tick_charges(
             found[:, rows] = [part.sum(axis=1) for part in tick_charges(engine, some, record.fill)]
     other = np.abs(found.sum(axis=0) - charged) > rounding
     return np.where(other, np.where(np.abs(charged) > rounding, np.nan, 0.0), found)
-
-
-def _open_prices(engine: Engine, orders: OrderBatch) -> np.ndarray:
-    """Return the price at which the part left open is valued: the last of the session, NaN where there is none."""
-    prices = engine._closing[orders.session]
-    known = np.isfinite(prices) & (prices > 0)
-    last = prices.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
-    return np.where(known.any(axis=1), prices[np.arange(len(prices)), last], np.nan)

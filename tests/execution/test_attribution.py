@@ -60,6 +60,7 @@ def test_one_order_split_by_hand() -> None:
         "spread": 3030 * 2e-4,
         "temporary_impact": 50e-4 * (1000 * math.sqrt(0.1) + 1020 * math.sqrt(0.25) + 1010 * math.sqrt(0.1)),
         "permanent_impact": 20e-4 * (1020 * 0.1 + 1010 * 0.35),
+        "within_bar": 0.0,
         "commission": 1.0,  # 1 bp of 3030 is below the minimum
         "tax": 3030 * 5e-4,
         "opportunity": 100 * 0.2,  # 100 left, which close at 9.80
