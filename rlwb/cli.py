@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data`` and ``impact``."""
+"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data``, ``impact`` and ``tca``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_costs.impact, name="impact")
+app.command()(cli_costs.tca)
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."

@@ -1,9 +1,10 @@
-"""The command line's ``rlwb impact``: what a person's own fills say of the costs of trading."""
+"""The command line's ``rlwb impact`` and ``rlwb tca``: what a person's own fills say of the costs of trading."""
 
 from __future__ import annotations
 
+from json import dumps, loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -136,6 +137,63 @@ def published(
     typer.echo(dump_yaml({"execution": {"rules": rounded}}), nl=False)
 
 
+def tca(
+    fills: FillsFile,
+    bars: Annotated[Path, typer.Option(metavar="BARS", help="A data set, or a file or folder of bars.")],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG", help="A YAML file of parameters: clock of the bars, rules.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Change one parameter, for example market.calendar.preset=us."
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="A finished run, whose settings count and whose policy trades the same orders."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where the files go; without it, a new FILLS-tca here.")
+    ] = None,
+    column: Column = None,
+    code: Code = None,
+    fills_timezone: FillsZone = None,
+    trust_code: Annotated[bool, typer.Option("--trust-code", help="Run the code that RUN names.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say what your own fills cost, part by part, beside what TWAP, VWAP and POV would have paid on the same orders.
+
+    For example: rlwb tca fills.csv --bars bars.parquet --set market.calendar.preset=us --set execution.rules=us
+    """
+    from rlwb.experiment.tca import launch_tca
+
+    done = launch_tca(
+        fills,
+        bars,
+        config,
+        changes or [],
+        run=run,
+        out=out,
+        columns=pairs_of(column, "--column"),
+        codes=pairs_of(code, "--code"),
+        source_timezone=fills_timezone,
+        trust_code=trust_code,
+        echo=(lambda _: None) if quiet or json else typer.echo,
+    )
+    if not json:
+        typer.echo(done.table.to_text().rstrip())
+        return
+    tables = {"policies": done.table.frame, "costs": done.costs, "excess": done.excess}
+    found: dict[str, Any] = {name: _rows(table) for name, table in tables.items()}
+    where = {"result": str(done.folder), "report": str(done.folder / "report.html")}
+    typer.echo(dumps({**where, **found, "notes": done.notes}, indent=2, ensure_ascii=False))
+
+
 def read_fills_and_bars(
     fills: Path,
     bars: Path,
@@ -209,3 +267,9 @@ def _as_yaml(fit: ImpactFit, fills: Path) -> str:
     if "volume_limit" in rules:
         lines.append("# volume_limit: the largest share of a bar's volume among the fills; beyond it nothing is known")
     return "\n".join([*lines, dump_yaml({"execution": {"rules": rules}})])
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON has them, with null for what is missing."""
+    rows: list[dict[str, Any]] = loads(table.to_json(orient="records"))
+    return rows

@@ -68,7 +68,10 @@ _ITERATION = {
 _POLICY = {
     "policy": Column("", "name of the policy; the key that joins tables of policies"),
     "title": Column("", "the policy's name for people"),
-    "kind": Column("", "checkpoint, last, baseline, unattainable (knows the future) or ceiling (a bound, no policy)"),
+    "kind": Column(
+        "",
+        "checkpoint, last, fills (real), baseline, unattainable (knows the future) or ceiling (a bound, no policy)",
+    ),
     "n": Column("", "results in the row: the chosen checkpoints together, else 1"),
     "distinct": Column("", "how many of these n differ in the figures of any order"),
     "seed": Column("", "seed of the run"),
@@ -109,7 +112,13 @@ _COST = {
     **{COST_COLUMNS[part]: Column("currency", meaning) for part, meaning in PARTS.items()},
     COST_COLUMNS["total"]: Column("currency", "sum of the parts above; above 0 is bad, for buys and sells alike"),
     "cost_bp": Column("bp", "cost over amount times arrival price"),
+    "price_paid": Column("price", "average price of real fills as they were; only of these"),
     IMPACT_OFF: Column("currency", "cost of the same order by the same policy where trading has no impact"),
+}
+_EXCESS = {
+    "excess": Column(
+        "bp", "cost of real fills less that of the policy, value-weighted; excess_lo and _hi: its interval"
+    ),
 }
 _COSTS = {
     "component": Column("", "part of the cost as in cost_PART, total, or impact_on_fills (see docs/costs.md)"),
@@ -143,6 +152,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/groups.csv": _GROUPS,
     "backtest/gap.csv": _GAP,
     "backtest/costs.csv, cost_groups.csv": _COSTS,
+    "excess.csv of an analysis of fills": _EXCESS,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
 

@@ -52,8 +52,9 @@ class PolicyResult:
     policy
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
-        ``"checkpoint"`` (a selected one), ``"last"``, ``"baseline"``, ``"unattainable"`` for a policy that knows prices
-        ahead of its decisions, or ``"ceiling"``: no policy, but an upper bound on all of them.
+        ``"checkpoint"`` (a selected one), ``"last"``, ``"fills"`` (a person's real ones), ``"baseline"``,
+        ``"unattainable"`` for a policy that knows prices ahead of its decisions, or ``"ceiling"``: no policy, but an
+        upper bound on all of them.
     orders
         One row an order: `order_id`, `instrument`, `date`, `ffr`, `pa` in basis points, NaN where it cannot be
         computed, and columns that may be lacking.

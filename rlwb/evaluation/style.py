@@ -30,6 +30,7 @@ DASHED = (0, (4, 2))
 _LOOKS: dict[str, tuple[str, object]] = {
     "checkpoint": (BLUE, "solid"),
     "last": (ORANGE, (0, (6, 1.5))),
+    "fills": (INK, "solid"),
     "unattainable": (SKY, (0, (2, 2))),
 }
 

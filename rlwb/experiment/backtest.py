@@ -227,7 +227,8 @@ def _with_counts(figures: Mapping[str, float]) -> dict[str, float]:
     return {**own, **{name: value for name, value in whole.items() if name not in own}}
 
 
-def _interval(config: RunConfig) -> dict[str, Any]:
+def interval_of(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of the bootstrap by name."""
     return {
         "level": config.backtest.confidence,
         "resamples": config.backtest.bootstrap_samples,
@@ -267,7 +268,7 @@ def write_headline(
     """
     from rlwb.evaluation import headline, metric_table, summary
 
-    interval = _interval(config)
+    interval = interval_of(config)
     rules = config.execution.rules
     head = headline(results, requested=config.backtest.top, candidates=candidates, rules=rules, **interval)
     head = dataclasses.replace(head, notes=(*about, *head.notes))
@@ -356,7 +357,7 @@ def _write_gap(path: Path, bench: Workbench, selection: Selection, orders: Order
     def under(rules: Any) -> PolicyResult:
         return result(best.policy, "checkpoint", orders, play(bench, playable, orders, bench.simulator_under(rules)))
 
-    frame = gap_table(under, steps, **_interval(bench.config))
+    frame = gap_table(under, steps, **interval_of(bench.config))
     with atomic_path(path) as target:
         frame.assign(policy=best.policy).to_csv(target, index=False)
 
@@ -365,7 +366,7 @@ def write_costs(folder: Path, results: Sequence[PolicyResult], config: RunConfig
     """Write what orders cost against arrival by part: of the headline's rows, and of each policy by group of orders."""
     from rlwb.evaluation import cost_groups, cost_table, headline_groups
 
-    costs = cost_table(headline_groups(results), **_interval(config))
+    costs = cost_table(headline_groups(results), **interval_of(config))
     for name, frame in {"costs": costs, "cost_groups": cost_groups(results)}.items():
         if len(frame):
             with atomic_path(folder / f"{name}.csv") as target:
@@ -400,7 +401,7 @@ def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult],
 
     rows = {name: members for name, members in headline_groups(results).items() if members[0].kind != "ceiling"}
     ids = orders.table["order_id"].to_numpy()
-    frame = group_table(rows, group_labels(bench.engine, orders), ids, **_interval(bench.config))
+    frame = group_table(rows, group_labels(bench.engine, orders), ids, **interval_of(bench.config))
     with atomic_path(path) as target:
         with_settings(frame, bench.config).to_csv(target, index=False)
 

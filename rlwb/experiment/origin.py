@@ -87,6 +87,12 @@ def judged_on(run: RunDirectory, config: RunConfig) -> list[str]:
     return about
 
 
+def seen_in_training(run: RunDirectory, orders: pd.DataFrame) -> list[str]:
+    """Say in sentences which of the orders the training of a run, or the choice of its checkpoints, knew."""
+    parts = {name: read_table(run.orders / f"{name}.parquet", "order_id") for name in ("train", "valid")}
+    return _overlaps(parts, orders)
+
+
 def _overlaps(parts: dict[str, pd.DataFrame], test: pd.DataFrame) -> list[str]:
     """Tell which part of the test orders the training or the choice knew, by session, then by date."""
     found = []

@@ -224,14 +224,18 @@ def rules_gap(run: RunDirectory) -> pd.DataFrame:
 
 
 def costs_table(run: RunDirectory) -> pd.DataFrame:
-    """Return what orders cost against arrival in basis points, one row a policy; see docs/costs.md.
+    """Return what orders cost against arrival, as `costs_view` shows it."""
+    return costs_view(read_costs(_there(run.backtest / "costs.csv", BACKTEST)))
+
+
+def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
+    """Return `rlwb.evaluation.cost_table` as people read it, in basis points, one row a policy; see docs/costs.md.
 
     Columns are the parts, their total, the ends of its interval, the total in currency, and what impact changed in the
     fills where there is any.
     """
     from rlwb.evaluation.costs import wide_costs
 
-    costs = read_costs(_there(run.backtest / "costs.csv", BACKTEST))
     total = costs[costs["component"] == "total"].set_index("policy")[["lo", "hi", "currency"]]
     table = wide_costs(costs).join(total.rename(columns={"lo": "low", "hi": "high"})).set_index("title")
     names = [*COST_COLUMNS, "low", "high", "currency", REACTION]
@@ -401,15 +405,15 @@ def write_report(run: RunDirectory) -> Path:
         has_costs=rules.have_costs,
         figures=[figure for name, figure in figures.items() if name != "cost_parts"],
         cost_figure=figures.get("cost_parts"),
-        costs=_cells(costs_table(run).reset_index()) if (run.backtest / "costs.csv").exists() else None,
-        summary=_cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
+        costs=cells(costs_table(run).reset_index()) if (run.backtest / "costs.csv").exists() else None,
+        summary=cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
         orders=_file_cells(run.orders / "summary.csv", _ORDERS, texts=("first", "last")),
         data=data,
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
         gap=_file_cells(run.backtest / "gap.csv", _GAP, name=rules.name_pa),
         level=f"{100 * config.backtest.confidence:g}",
-        groups=_cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
+        groups=cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
@@ -513,10 +517,10 @@ def _file_cells(
         return None
     numbers = [name for name in columns[1:] if name not in texts]
     table = read_table(path, columns[0], numbers=numbers, texts=texts)
-    return _cells(_titled(table, columns).rename(columns=name))
+    return cells(_titled(table, columns).rename(columns=name))
 
 
-def _cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells as the page shows them."""
     shown = table.drop(columns="std of orders", errors="ignore").astype(object)
     return list(shown), [[_cell(*one) for one in row.items()] for _, row in shown.iterrows()]

@@ -662,6 +662,9 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     assert audited.costs().loc["total", "currency"] == row["cost"]
     assert audited.costs().loc["total without impact", "currency"] == row["cost_impact_off"]
     assert {"temporary impact", "impact on fills"} <= set(report.costs_table(run))
+    page = Path(__file__).parents[2] / "docs" / "costs.md"
+    script = page.read_text().partition("```python\n")[2].partition("```")[0]
+    exec(script.replace("runs/mine", str(run.path)), {})
     assert "What do the orders cost?" in write_report(run).read_text()
 
 
