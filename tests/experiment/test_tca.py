@@ -240,7 +240,9 @@ def test_the_command_of_the_page_makes_a_folder_beside_nothing_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = Path(__file__).parents[2] / "docs" / "costs.md"
-    words = page.read_text().partition("```bash\n")[2].partition("\n")[0].split()
+    text = page.read_text()
+    words = text.partition("```bash\n")[2].partition("\n")[0].split()
+    (folder / "mine.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0])
     monkeypatch.chdir(folder)
     pd.DataFrame([one_order()]).to_csv("fills.csv", index=False)
     for name in ("fills-tca", "fills-tca-2"):
