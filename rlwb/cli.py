@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data``, ``impact`` and ``tca``."""
+"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data``, ``impact``, ``tca``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_costs.impact, name="impact")
-app.command()(cli_costs.tca)
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
@@ -154,6 +153,9 @@ def columns(debug: Debug = False) -> None:
     from rlwb.evaluation.dictionary import as_markdown
 
     typer.echo(as_markdown(), nl=False)
+
+
+app.command()(cli_costs.tca)
 
 
 def _clocked(text: str) -> None:

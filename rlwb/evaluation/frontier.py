@@ -51,7 +51,7 @@ def frontier_mean(at: ArrayLike, mean: ArrayLike, deviation: ArrayLike) -> np.nd
     if not hull:
         return np.full(np.shape(at), math.nan)
     deviations, means = zip(*hull, strict=True)
-    return np.asarray(np.interp(at, deviations, means, left=math.nan))
+    return np.asarray(np.interp(np.asarray(at, dtype=np.float64), deviations, means, left=math.nan))
 
 
 def below_frontier(at_mean: ArrayLike, at_deviation: ArrayLike, mean: ArrayLike, deviation: ArrayLike) -> np.ndarray:

@@ -390,7 +390,7 @@ def _write_dial(
         orders, name = bench.align(table, setting), f"{best.policy} at {aversion:g}"
         made = result(best.policy, "checkpoint", orders, play(bench, playable, orders), iteration=best.iteration)
         rows[name], settings[name] = [with_objective(bench, orders, made)], aversion
-    frame = wide(metric_table(rows, **_interval(bench.config)))
+    frame = wide(metric_table(rows, **interval_of(bench.config)))
     with atomic_path(path) as target:
         with_settings(frame.assign(aversion=frame["policy"].map(settings)), bench.config).to_csv(target, index=False)
 
