@@ -261,7 +261,7 @@ def _as_yaml(fit: ImpactFit, fills: Path) -> str:
     for name, one in fit.estimates.items():
         span = one.interval
         if name in rules:
-            lines.append(f"# {name}: {span.level:.0%} interval {span.lo:.4g} to {span.hi:.4g}")
+            lines.append(f"# {name}: {100 * span.level:g} % interval {span.lo:.4g} to {span.hi:.4g}")
         elif name.endswith("impact_bps") or name == "half_spread_bps":
             lines.append(f"# {name}: {one.lacks}")
     if "volume_limit" in rules:

@@ -49,7 +49,7 @@ def test_fills_become_rules_that_a_run_takes(broker: Path, tmp_path: Path, capsy
     rules = RunConfig.load(out).execution.rules
     assert {name: getattr(rules, name) for name in found["rules"]} == found["rules"]
     assert rules.temporary_impact_shape == "square_root"
-    assert "# half_spread_bps: 95% interval" in out.read_text()
+    assert "# half_spread_bps: 95 % interval" in out.read_text()
     again = call(capsys, *words, str(broker / "panel"))[1]
     assert again.splitlines() == told.splitlines()[:-1]
     import_bars([broker / "bars.parquet"], tmp_path / "set", calendar=Calendar.preset("cn", tick_minutes=5))

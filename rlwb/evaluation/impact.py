@@ -30,6 +30,7 @@ _HUBER, _BLOCKS = 1.345, 5
 _MAD = 1.4826
 _WORST_RETURN = 4.0  # standard deviations at which returns after an order are cut
 _ROUNDING, _SOUND = 1e-9, 1e12  # the largest condition of a matrix that is solved
+_FAR = 2000.0  # basis points from the bars that are no cost but another currency, adjustment or instrument
 _REPORTED = ("drift_bps", "reversal_bps", "decay_minutes")  # of which no rule holds anything
 _WHOLE = "bp at a tick's whole volume"
 _DECAY_TIMES = 60  # decay times that are compared, from a quarter of a tick to the whole time after an order
@@ -128,10 +129,10 @@ class ImpactFit:
         ]
         for name, one in self.estimates.items():
             span, shape = one.interval, self.shapes.get(name.removesuffix("_bps"), "").replace("_", " ")
-            told = f"{span.estimate:9.4g}  {span.level:.0%} {span.lo:.4g} to {span.hi:.4g}"
+            told = f"{span.estimate:9.4g}  {100 * span.level:g} % {span.lo:.4g} to {span.hi:.4g}"
             told = told if math.isfinite(span.estimate + span.lo) else ""
             words = [one.unit, shape, one.lacks, "reported only" if name in _REPORTED else ""]
-            lines.append(f"{name:<22}{told:<34}  {', '.join(filter(None, words))}")
+            lines.append(f"{name:<22}{told:<36}  {', '.join(filter(None, words))}")
         for name, by_shape in self.r2.items():
             told = ", ".join(f"{shape.replace('_', ' ')} {value:.2%}" for shape, value in by_shape.items())
             lines.append(f"R2 of {name} on days left out: {told}")
@@ -325,6 +326,7 @@ def _sample(fills: pd.DataFrame, sessions: Sessions, after_minutes: float) -> _S
         "have no price before them in the bars": ~(ticks["before"] > 0).to_numpy(),
         "are more than the bar's volume": ~(ticks["share"] <= 1 + _ROUNDING).to_numpy(),
         "are of an instrument whose price never moves": ~(ticks["scale"] > 0).to_numpy(),
+        f"are over {_FAR / 100:g} % from the price before them": (ticks["slippage"].abs() > _FAR).to_numpy(),
     }
     total, lost, notes = ticks["order_id"].nunique(), np.zeros(len(ticks), dtype=bool), []
     for why, where in bad.items():
@@ -351,6 +353,8 @@ def _sample(fills: pd.DataFrame, sessions: Sessions, after_minutes: float) -> _S
         )
     followed = orders[orders["end"] + wait < sessions.num_ticks[orders["session"]]]
     path = last[followed["place"].to_numpy()[:, None], followed["end"].to_numpy()[:, None] + np.arange(wait + 1)]
+    priced = np.isfinite(path).all(axis=1)
+    followed, path = followed[priced], path[priced]
     side = followed["side"].to_numpy(dtype=np.float64)
     followed = followed.assign(
         after=side * (path[:, -1] / followed["before"] - 1.0) * BASIS_POINTS,
@@ -417,7 +421,7 @@ def _interval(loss: _Loss, design: np.ndarray, cost: Any, scale: Any, dates: Any
     np.add.at(curvature, day, rows[:, :, None] * rows[:, None, :] * (np.abs(left) <= bound)[:, None, None])
     np.add.at(score, day, np.clip(left, -bound, bound)[:, None] * rows)
     whole = curvature.sum(axis=0)
-    score = np.linalg.solve(whole - curvature, score[:, :, None])[:, :, 0] @ whole
+    score = (np.linalg.pinv(whole - curvature) @ score[:, :, None])[:, :, 0] @ whole
     parts = np.concatenate([curvature.reshape(len(days), -1), score - score.mean(axis=0)], axis=1)
 
     def coefficient(which: int) -> Callable[[np.ndarray], np.ndarray]:

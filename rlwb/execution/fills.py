@@ -232,13 +232,17 @@ def _named(frame: pd.DataFrame, mapping: dict[str, str], source: str, notes: lis
         raise OrderError(f"{source} has no column {lost[0]!r}; it has {sorted(frame.columns)}.")
     if len(set(mapping.values())) < len(mapping):
         raise ConfigError(f"two columns are given one name in {mapping}; name each once.")
-    plain: dict[str, str] = {}
+    plain: dict[str, list[str]] = {}
     for name in frame.columns:
         if name not in mapping:
-            plain.setdefault(re.sub(r"[\W_]", "", name).lower(), name)
+            plain.setdefault(re.sub(r"[\W_]", "", name).lower(), []).append(name)
     theirs = {ours: name for name, ours in mapping.items()}
     for ours, known in _NAMES.items():
-        if ours not in theirs and (found := [plain[name] for name in known.split() if name in plain]):
+        if ours not in theirs and (found := next((plain[name] for name in known.split() if name in plain), None)):
+            if len(found) > 1:
+                raise OrderError(
+                    f"{source} has the columns {found} for {ours}; say which counts, as {found[0]}={ours}."
+                )
             theirs[ours] = found[0]
     if missing := [name for name in _REQUIRED if name not in theirs]:
         raise OrderError(

@@ -102,6 +102,8 @@ def test_too_few_orders_and_days_are_refused(small: tuple[pd.DataFrame, Sessions
         fitted(fills[fills["time"].dt.date.isin(days[:39])], sessions)
     with pytest.raises(OrderError, match=r"0 orders on 0 days.*250 of 250 orders.*more than the bar's volume"):
         fitted(fills.assign(quantity=fills["quantity"] * 1e4), sessions)
+    with pytest.raises(OrderError, match="from the price before"):
+        fitted(fills.assign(price=fills["price"] * 100), sessions)
     with pytest.raises(OrderError, match="lie outside the bars"):
         fitted(fills.assign(instrument="else"), sessions)
     with pytest.raises(ConfigError, match="after_minutes"):

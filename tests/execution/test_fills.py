@@ -102,6 +102,12 @@ def test_a_mapping_and_own_codes(tmp_path: Path) -> None:
         read_fills(tmp_path / "fills.parquet", US, columns={"avg_px": "px"})
 
 
+def test_two_columns_of_one_name_are_refused_until_one_is_chosen() -> None:
+    with pytest.raises(OrderError, match=r"\['price', 'Price'\] for price"):
+        table(row(Price=7))
+    assert table(row(Price=7), columns={"Price": "price"})["price"].tolist() == [7]
+
+
 def test_stamps_without_a_zone_are_the_calendars_or_the_stated_zones() -> None:
     noon = row(time="2024-07-01 16:00:00")
     assert table(noon)["time"].tolist() == [pd.Timestamp("2024-07-01 16:00")]
