@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.execution.markets import run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
 from tests.execution.test_baselines_hindsight import assert_not_beaten, played
 from tests.execution.test_engine import batch_of, problems
+from tests.execution.test_properties import SCHEDULES, finish
 
 SESSIONS = sessions_of([[10.0, 11.0, 12.0, 13.0, 14.0, 15.0]] * 2)
 ROWS = pd.DataFrame(
@@ -395,3 +397,23 @@ def test_under_quotes_a_limit_is_of_what_is_paid() -> None:
     for side, limit, share in (("BUY", 10.01, 1.0), ("BUY", 10.0, 0.0), ("SELL", 9.99, 1.0), ("SELL", 10.0, 0.0)):
         one = Order("AAA", "2024-01-01", side, 8.0, limit_price=limit)  # type: ignore[arg-type]
         assert run(sessions, [one], 2, TWAP, ExecutionRules(price_field="quotes"))[2]["ffr"].tolist() == [share]
+
+
+@pytest.mark.parametrize("name", list(SCHEDULES))
+@settings(max_examples=60, deadline=None)
+@given(formed())
+def test_every_baseline_trades_orders_with_forms_to_their_end(name: str, problem: tuple) -> None:  # type: ignore[type-arg]
+    sessions, rule, ticks_per_step, batch, _, _ = problem
+    engine = Engine(sessions, ticks_per_step, rule)
+    state = finish(ExecutionState.start(engine, batch), SCHEDULES[name](engine))
+    assert_not_beaten(engine, batch, state.now)
+    assert (state.tick_record().fill <= engine.room(batch) * (1 + 1e-9)).all()
+    assert (state.now.step <= state.num_steps).all()
+
+
+def test_a_schedule_that_leaves_out_the_close_goes_on_after_the_end() -> None:
+    one = Order("AAA", "2024-01-01", "BUY", 300.0, "09:30", "09:32", latest_end="09:36")
+    for minutes, expected in ((0, [100.0, 100.0, 50.0, 50.0]), (2, [100.0, 100.0, 50.0, 50.0]), (4, [100.0, 100.0])):
+        rules = ExecutionRules(volume_limit=0.1, complete_at_end=False)
+        ticks = run(sessions_of([PRICES]), [one], 2, partial(TWAP, skip_close=minutes), rules)[0]
+        assert ticks["filled"].tolist()[:4] == (expected + [0.0, 0.0])[:4]
