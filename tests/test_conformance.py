@@ -18,6 +18,7 @@ from rlwb.conformance import (
     check_reward,
     check_simulator,
     check_state_interpreter,
+    stage,
 )
 from rlwb.errors import InterpreterError
 from rlwb.execution import (
@@ -35,7 +36,7 @@ from rlwb.execution import (
 )
 from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.policy import DQN, MLP, PPO, ActorCritic, QNetwork, Recurrent, make_network
+from rlwb.policy import DQN, MLP, PPO, ActorCritic, Informed, QNetwork, Recurrent, make_network
 from rlwb.reward import Reward
 
 
@@ -61,6 +62,17 @@ def test_built_in_parts_conform() -> None:
         lambda stage: PPO(make_network(lambda: ActorCritic(Recurrent(stage.features.shape[2], 8), 5), seed=0))
     )
     check_learner(lambda stage: DQN(make_network(lambda: QNetwork(Recurrent(stage.features.shape[2], 8), 5), seed=0)))
+
+
+def test_a_learner_that_is_told_the_forms_conforms() -> None:
+    on = stage()
+    sees = FullHistoryStateInterpreter(on.features, on.engine.max_step, forms=True)
+    check_state_interpreter(lambda own: FullHistoryStateInterpreter(own.features, own.engine.max_step, forms=True))
+
+    def learner(own: Stage) -> PPO:
+        return PPO(make_network(lambda: ActorCritic(Informed(Recurrent(own.features.shape[2], 8), 7), 5), seed=0))
+
+    check_learner(learner, sees=sees)
 
 
 class Careless(OrderExecution):

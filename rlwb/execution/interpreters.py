@@ -17,6 +17,27 @@ from rlwb.objective import Objective
 
 Observation = dict[str, Any]
 _BIG = np.finfo(np.float32).max
+_FAR = 10.0  # per cent from the last price, beyond which prices of forms are told as this far
+
+
+def form_numbers(known: Known) -> np.ndarray:
+    """Return the forms of N orders as numbers, float32 of shape (N, 7).
+
+    Limit price and would price take two each: 1 where one is stated, and by how many per cent it is above the last
+    close of today, below it for a sell, from -10 to 10; 0 where none is stated or known. Then least and most share of
+    the volume, 0 where none is stated, and the share of the order's ticks that is left after its end.
+    """
+    closes = known.bars("close")
+    has_price = (closes > 0) & (closes < np.inf)
+    last = closes.shape[1] - 1 - has_price[:, ::-1].argmax(axis=1)
+    price = np.where(has_price.any(axis=1), closes[np.arange(len(known)), last], np.nan)
+    none, numbers = np.full(len(known), np.nan), []
+    for name in ("limit_price", "would_price"):
+        stated = known.forms.get(name, none)
+        numbers += [~np.isnan(stated), np.clip(100.0 * known.side * (stated / price - 1.0), -_FAR, _FAR)]
+    numbers += [known.forms.get(name, none) for name in ("min_participation", "max_participation")]
+    numbers.append((known.latest_end - np.maximum(known.tick, known.end)) / (known.latest_end - known.start))
+    return np.nan_to_num(np.stack(numbers, axis=1).astype(np.float32))
 
 
 class CurrentStepStateInterpreter(StateInterpreter[Known]):
@@ -31,7 +52,7 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
     ============== ======= ========================================
 
     Where the objective has a dial, ``aversion``, float32 of shape (settings,), is the order's place on it
-    (`Objective.place`).
+    (`Objective.place`). With `forms`, ``forms``, float32 of shape (7,), are the order's forms (`form_numbers`).
 
     Parameters
     ----------
@@ -39,18 +60,23 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
         Largest number of steps an order may have; `Engine.max_step` of the engine in use.
     objective
         The objective; none has no dial.
+    forms
+        Whether observations tell the order's forms.
     """
 
-    def __init__(self, max_step: int, objective: Objective | None = None) -> None:
+    def __init__(self, max_step: int, objective: Objective | None = None, forms: bool = False) -> None:
         self.max_step = max_step
+        self.forms = forms
         self.dial = objective if objective is not None and objective.dial else None
 
     @property
     def observation_space(self) -> gym.spaces.Dict:
         dial = {"aversion": gym.spaces.Box(0, 1, (len(self.dial.dial),), np.float32)} if self.dial else {}
+        forms = {"forms": gym.spaces.Box(-_FAR, _FAR, (7,), np.float32)} if self.forms else {}
         return gym.spaces.Dict(
             {
                 **dial,
+                **forms,
                 "acquiring": gym.spaces.Discrete(2),
                 "cur_step": gym.spaces.Box(0, self.max_step, (), np.int32),
                 "num_step": gym.spaces.Box(1, self.max_step, (), np.int32),
@@ -69,6 +95,7 @@ class CurrentStepStateInterpreter(StateInterpreter[Known]):
         dial = {"aversion": self.dial.place(known.aversion).astype(np.float32)} if self.dial else {}
         return {
             **dial,
+            **({"forms": form_numbers(known)} if self.forms else {}),
             "acquiring": (known.side > 0).astype(np.int64),
             "cur_step": known.step,
             "num_step": known.num_steps,
@@ -93,12 +120,14 @@ class FullHistoryStateInterpreter(CurrentStepStateInterpreter):
     ----------
     features
         Normalised features of the panel that the orders belong to.
-    max_step, objective
+    max_step, objective, forms
         See `CurrentStepStateInterpreter`.
     """
 
-    def __init__(self, features: MarketFeatures, max_step: int, objective: Objective | None = None) -> None:
-        super().__init__(max_step, objective)
+    def __init__(
+        self, features: MarketFeatures, max_step: int, objective: Objective | None = None, forms: bool = False
+    ) -> None:
+        super().__init__(max_step, objective, forms)
         self.features = features
         _, self.ticks, self.channels = features.shape
 

@@ -322,12 +322,14 @@ class Workbench:
 
     def _drawn(self, part: Part, shapes: Mapping[str, Any], make_head: Any, seed: int) -> Any:
         """Return a network, with a head if one is asked for, its weights drawn from a seed."""
-        from rlwb.policy import Dialled, make_network
+        from rlwb.policy import Dialled, Informed, make_network
 
         settings = len(self.objective.dial)
+        forms = getattr(shapes["observation_space"], "spaces", {}).get("forms")
 
         def build() -> Any:
             body = self.make("network", part, **shapes)
+            body = Informed(body, *forms.shape) if forms else body
             body = Dialled(body, settings) if settings else body
             return make_head(body, shapes["actions"]) if make_head else body
 

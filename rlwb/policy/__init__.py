@@ -6,7 +6,7 @@ from rlwb.policy.episodes import gae
 from rlwb.policy.heads import ActionMask, ActorCritic, EvenStart, QNetwork
 from rlwb.policy.learner import AllOne
 from rlwb.policy.market_network import Attention, Convolution, MarketNetwork, Oracle, OracleEncoder, Recurrent
-from rlwb.policy.network import MLP, Dialled, Network, make_network
+from rlwb.policy.network import MLP, Dialled, Informed, Network, make_network
 from rlwb.policy.opd import OPD, OPDSettings
 from rlwb.policy.pathwise import Pathwise, PathwiseSettings, ShareHead
 from rlwb.policy.ppo import PPO, PPOSettings
@@ -28,6 +28,7 @@ __all__ = [
     "DQNSettings",
     "Dialled",
     "EvenStart",
+    "Informed",
     "MarketEncoder",
     "MarketNetwork",
     "Network",

@@ -155,6 +155,30 @@ class Dialled(Network):
         return self.trunk.market_states(obs)
 
 
+class Informed(Network):
+    """A network that also reads the order's forms, ``forms`` of the observations.
+
+    Parameters
+    ----------
+    trunk
+        The network, which need not know of them.
+    forms
+        How many numbers they are.
+    """
+
+    def __init__(self, trunk: Network, forms: int) -> None:
+        super().__init__(trunk.width)
+        self.trunk = trunk
+        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+        self.join = nn.Linear(trunk.width + forms, trunk.width)
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        return torch.relu(self.join(torch.cat([self.trunk(obs), self.tensor(obs["forms"])], dim=1)))
+
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.trunk.market_states(obs)
+
+
 class MLP(Network):
     """Two layers on the order's scalars and its direction; it reads no bars.
 

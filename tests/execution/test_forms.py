@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from rlwb.errors import OrderError
 from rlwb.execution import (
+    MPC,
     TWAP,
+    CurrentStepStateInterpreter,
     Engine,
     ExecutionRules,
     ExecutionState,
@@ -31,12 +33,15 @@ from rlwb.execution import (
     write_orders,
 )
 from rlwb.execution.order import COLUMNS, FORMS
+from rlwb.experiment.workbench import Workbench
 from rlwb.market import Sessions
+from rlwb.policy import Informed
 from tests.execution.markets import run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
 from tests.execution.test_baselines_hindsight import assert_not_beaten, played
 from tests.execution.test_engine import batch_of, problems
-from tests.execution.test_properties import SCHEDULES, finish
+from tests.execution.test_properties import IMPACT, SCHEDULES, finish
+from tests.experiment.test_work import tiny
 
 SESSIONS = sessions_of([[10.0, 11.0, 12.0, 13.0, 14.0, 15.0]] * 2)
 ROWS = pd.DataFrame(
@@ -399,13 +404,16 @@ def test_under_quotes_a_limit_is_of_what_is_paid() -> None:
         assert run(sessions, [one], 2, TWAP, ExecutionRules(price_field="quotes"))[2]["ffr"].tolist() == [share]
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
+BASELINES = {**SCHEDULES, "mpc": partial(MPC, forecast=None, impact=IMPACT, risk_aversion=50.0)}
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
 @settings(max_examples=60, deadline=None)
 @given(formed())
 def test_every_baseline_trades_orders_with_forms_to_their_end(name: str, problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rule, ticks_per_step, batch, _, _ = problem
     engine = Engine(sessions, ticks_per_step, rule)
-    state = finish(ExecutionState.start(engine, batch), SCHEDULES[name](engine))
+    state = finish(ExecutionState.start(engine, batch), BASELINES[name](engine))
     assert_not_beaten(engine, batch, state.now)
     assert (state.tick_record().fill <= engine.room(batch) * (1 + 1e-9)).all()
     assert (state.now.step <= state.num_steps).all()
@@ -416,4 +424,49 @@ def test_a_schedule_that_leaves_out_the_close_goes_on_after_the_end() -> None:
     for minutes, expected in ((0, [100.0, 100.0, 50.0, 50.0]), (2, [100.0, 100.0, 50.0, 50.0]), (4, [100.0, 100.0])):
         rules = ExecutionRules(volume_limit=0.1, complete_at_end=False)
         ticks = run(sessions_of([PRICES]), [one], 2, partial(TWAP, skip_close=minutes), rules)[0]
-        assert ticks["filled"].tolist()[:4] == (expected + [0.0, 0.0])[:4]
+        assert ticks["filled"].tolist()[: len(expected)] == expected
+        assert ticks["filled"].sum() == sum(expected)
+
+
+def test_a_state_interpreter_tells_forms_as_numbers() -> None:
+    """After two of six minutes at 10 and 11: 12.1 is 10 % above 11, 11.55 is 5 % and 9.9 is 10 % below."""
+    table = pd.DataFrame(
+        {
+            "instrument": "AAA",
+            "date": "2024-01-01",
+            "direction": ["BUY", "SELL", "BUY", "BUY"],
+            "amount": 60.0,
+            "end": ["09:33", "", "", ""],
+            "latest_end": ["09:36", "", "", ""],
+            "limit_price": [11.55, 11.55, None, 100.0],
+            "would_price": [9.9, 12.1, None, None],
+            "min_participation": [0.01, None, None, None],
+            "max_participation": [0.02, 0.25, None, None],
+        }
+    )
+    sessions = sessions_of([PRICES])
+    engine = Engine(sessions, 2)
+    simulator = OrderExecution(engine)
+    sees = CurrentStepStateInterpreter(engine.max_step, forms=True)
+    state = simulator.start(simulator.align(table), np.zeros(4, dtype=np.uint64))  # type: ignore[arg-type]
+    first = sees.interpret(state.known)["forms"]
+    np.testing.assert_allclose(first[0], [1, 0, 1, 0, 0.01, 0.02, 0.5], rtol=1e-6)
+    state = simulator.step(state, np.zeros(4))
+    numbers = sees.interpret(state.known)["forms"]
+    expected = [
+        [1, 5, 1, -10, 0.01, 0.02, 0.5],
+        [1, -5, 1, -10, 0, 0.25, 0],
+        [0, 0, 0, 0, 0, 0, 0],
+        [1, 10, 0, 0, 0, 0, 0],
+    ]
+    np.testing.assert_allclose(numbers, expected, rtol=1e-5)
+    assert sees.observation_space["forms"].contains(numbers[3])
+    assert "forms" not in CurrentStepStateInterpreter(engine.max_step).interpret(state.known)
+
+
+def test_a_run_can_learn_from_forms() -> None:
+    bench = Workbench(tiny(**{"state_interpreter.forms": True}))
+    features = bench.features(bench.make_orders()[0]["train"])
+    assert any(isinstance(part, Informed) for part in bench.learner(features).network.modules())  # type: ignore[attr-defined]
+    plain = Workbench(tiny()).learner(features)
+    assert not any(isinstance(part, Informed) for part in plain.network.modules())  # type: ignore[attr-defined]
