@@ -162,15 +162,24 @@ def baseline_labels(baselines: Sequence[Part]) -> list[str]:
     """Return what each baseline is called in tables and files: its `label`.
 
     Behind the label of one that stands more than once are the settings in which these differ, as in
-    ``almgren_chriss-urgency=5.0``.
+    ``almgren_chriss-urgency=5.0``; a part among them is told by its own label.
     """
     made = []
     for part in baselines:
         own = [one.settings for one in baselines if label(one) == label(part)]
-        differing = {name: one for name, one in part.settings.items() if any(other.get(name) != one for other in own)}
-        texts = {name: _NO_FILE_NAME.sub("_", dump_yaml(one, flow=True).strip()) for name, one in differing.items()}
-        made.append("-".join([label(part), *(f"{name}={text.strip('_')}" for name, text in texts.items())]))
+        others = {name: [one.get(name) for one in own] for name in part.settings}
+        differing = {name: one for name, one in part.settings.items() if any(other != one for other in others[name])}
+        told = (f"{name}={_told(one, others[name])}" for name, one in differing.items())
+        made.append("-".join([label(part), *told]))
     return made
+
+
+def _told(value: Any, others: Sequence[Any]) -> str:
+    """Return a setting as a part of a file's name; a part by its label among those of the `others`."""
+    if isinstance(value, Mapping) and "name" in value:
+        parts = [Part(**one) for one in others if isinstance(one, Mapping) and "name" in one]
+        return baseline_labels(parts)[parts.index(Part(**value))]
+    return _NO_FILE_NAME.sub("_", dump_yaml(value, flow=True).strip()).strip("_")[:60]
 
 
 def label(part: Part) -> str:

@@ -139,6 +139,10 @@ def test_one_baseline_with_several_settings_is_told_apart_by_them(tmp_path: Path
 def test_labels_are_names_of_files() -> None:
     parts = RunConfig.load(None, Layer("test", {"baselines": ["a/b.py:Own", {"name": "a/b.py:Own", "x": "é/..:* y"}]}))
     assert baseline_labels(parts.baselines)[1] == "Own-x=é_.._y"
+    forecasts = [{"name": "ar", "ridge": 0.1}, {"name": "ar", "ridge": 0.2}, "sklearn.linear_model:Ridge", None]
+    parts = RunConfig.load(None, Layer("test", {"baselines": [{"name": "mpc", "forecast": one} for one in forecasts]}))
+    told = ["ar-ridge=0.1", "ar-ridge=0.2", "Ridge", "null"]
+    assert baseline_labels(parts.baselines) == [f"mpc-forecast={one}" for one in told]
 
 
 def test_a_run_whose_windows_a_baseline_cannot_trade_is_refused_before_it_starts() -> None:
@@ -170,7 +174,7 @@ def test_a_forecast_is_a_part_of_a_part(tmp_path: Path) -> None:
     assert bench.config.baselines[0].settings["forecast"] == {"name": "ar", "ridge": 0.01}
     bench = bench_of(baselines=given)
     known = estimates_of(fitted(bench))
-    assert list(known)[:2] == ["mpc-forecast=null", "mpc-forecast=name_ar_ridge_0.01"]
+    assert list(known) == ["mpc-forecast=null", "mpc-forecast=ar", "mpc-forecast=Last"]
     forecasts = [one["forecast"] for one in known.values()]
     assert forecasts[0] is None
     assert len(forecasts[1][0]["coef"]) == 13
