@@ -6,7 +6,7 @@ from rlwb.evaluation.dictionary import COLUMNS
 from rlwb.evaluation.frontier import below_frontier, frontier_mean, hypervolume, non_dominated
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.groups import group_labels, group_table
-from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_table, metric_values, summary
+from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_difference, metric_table, metric_values, summary
 from rlwb.evaluation.overfitting import expected_shrinkage, mean_of_largest, overfitting_probability
 from rlwb.evaluation.results import PolicyResult, above_ceiling
 from rlwb.evaluation.select import Selection, read_validation, select_checkpoints
@@ -35,6 +35,7 @@ __all__ = [
     "headline_groups",
     "hypervolume",
     "mean_of_largest",
+    "metric_difference",
     "metric_table",
     "metric_values",
     "non_dominated",

@@ -7,7 +7,7 @@ too narrow; resampling days keeps the orders of a day together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,13 +112,14 @@ def ratio(sums: np.ndarray) -> np.ndarray:
 def statistic_interval(
     parts: Sequence[np.ndarray],
     dates: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    statistic: Callable[[np.ndarray], np.ndarray] = ratio,
+    rng: np.random.Generator | Callable[[int], Iterable[np.ndarray]],
+    statistic: Callable[..., np.ndarray] = ratio,
     *,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
+    by_order: bool = False,
 ) -> Interval:
-    """Return the average over K policies of a statistic of sums over orders, with its day-clustered interval.
+    """Return the average over K policies of a statistic of their orders, with its day-clustered interval.
 
     The D days with a value are drawn D at a time with replacement. With S[k, d] the sums of policy k on day d, and w[d]
     how often day d was drawn, a resampled value is ``mean_k(statistic(sum_d w[d] S[k, d]))``; a policy without a value
@@ -132,10 +133,14 @@ def statistic_interval(
     dates : K arrays, datetime64 of shape (orders,)
         For each policy the trading day of each order.
     rng
-        The source of the resamples; the same generator state gives the same interval.
+        The source of the resamples; the same generator state gives the same interval. Or what gives for a number of
+        days D how often each is drawn, in arrays of shape ``(B, D)``, so that several statistics share their resamples.
     statistic
         Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. By default the
         mean of what `mean_parts` returns.
+    by_order
+        Whether the statistic is none of sums: it takes the terms of one policy, float64 of shape ``(orders, M)``, the
+        day of each order, int of shape ``(orders,)``, and how often each day counts, float64 of shape ``(B, D)``.
 
     References
     ----------
@@ -146,19 +151,25 @@ def statistic_interval(
         raise ConfigError(f"The level of an interval is {level}; it must lie between 0 and 1, for example 0.95.")
     if resamples < 100:
         raise ConfigError(f"{resamples} resamples are too few for an interval; use at least 100, better 10000.")
-    sums_kdm, orders = _day_sums(parts, dates)
-    days = sums_kdm.shape[1]
+    kept, day_of, days = _by_day(parts, dates)
+    orders = sum(map(len, kept))
     missing = sum(len(part) for part in parts) - orders
+    sums_kdm = [] if by_order else [_day_sums(part, day, days) for part, day in zip(kept, day_of, strict=True)]
 
     def values(weights_bd: np.ndarray) -> np.ndarray:
-        values_kb = np.stack([statistic(weights_bd @ sums_dm) for sums_dm in sums_kdm])
+        weights_bd = np.asarray(weights_bd, dtype=np.float64)
+        if by_order:
+            values_kb = np.stack([statistic(part, day, weights_bd) for part, day in zip(kept, day_of, strict=True)])
+        else:
+            values_kb = np.stack([statistic(weights_bd @ sums_dm) for sums_dm in sums_kdm])
         return np.ma.masked_invalid(values_kb).mean(axis=0).filled(math.nan)
 
     estimate = float(values(np.ones((1, days)))[0]) if days else math.nan
     lo = hi = error = math.nan
     resampled = np.array([])
     if days > 1:
-        resampled = np.concatenate([values(weights_bd) for weights_bd in _draw_weights(days, resamples, rng)])
+        drawn = rng(days) if callable(rng) else draw_weights(days, resamples, rng)
+        resampled = np.concatenate([values(weights_bd) for weights_bd in drawn])
         resampled = resampled[~np.isnan(resampled)]
     if len(resampled) > 1:
         error = float(resampled.std(ddof=1))
@@ -184,8 +195,8 @@ def paired_interval(
     return day_interval(first.pa - second.values("pa", first), first.dates, rng, level=level, resamples=resamples)
 
 
-def _day_sums(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[np.ndarray, int]:
-    """Return sums by policy and day, float64 of shape ``(K, D, M)``, and the number of rows in them."""
+def _by_day(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray], int]:
+    """Return the rows without NaN and their days 0, 1, …, of shape ``(orders,)``, by policy; and the number of days."""
     kept, stamps = [], []
     for part, day in zip(parts, dates, strict=True):
         if part.shape[:1] != np.shape(day):
@@ -194,13 +205,17 @@ def _day_sums(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple
         kept.append(part[keep])
         stamps.append(np.asarray(day).astype("datetime64[D]")[keep])
     days = np.unique(np.concatenate(stamps))
-    sums = np.zeros((len(parts), len(days), parts[0].shape[1]))
-    for row, part, stamp in zip(sums, kept, stamps, strict=True):
-        np.add.at(row, np.searchsorted(days, stamp), part)
-    return sums, sum(map(len, kept))
+    return kept, [np.searchsorted(days, stamp) for stamp in stamps], len(days)
 
 
-def _draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def _day_sums(part: np.ndarray, day: np.ndarray, days: int) -> np.ndarray:
+    """Return sums by day, float64 of shape ``(D, M)``."""
+    sums = np.zeros((days, part.shape[1]))
+    np.add.at(sums, day, part)
+    return sums
+
+
+def draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield how often each day was drawn, float64 of shape ``(resamples of a chunk, days)``."""
     chunk = max(1, _CHUNK_ELEMENTS // days)
     for start in range(0, resamples, chunk):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlwb.evaluation.metrics import METRICS, wide_name
+from rlwb.evaluation.metrics import METRICS, ends_of, wide_name
 from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, PARTS
 
 
@@ -139,7 +139,8 @@ def _metric_columns() -> dict[str, Column]:
             "_se": "standard error over days",
             "_std_checkpoints": "standard deviation over the n checkpoints",
         }
-        columns |= {wide_name(name, end): Column(unit, f"{name}: {what}") for end, what in about.items()}
+        ends = ends_of(name).values()
+        columns |= {wide_name(name, end): Column(unit, f"{name}: {what}") for end, what in about.items() if end in ends}
     return columns
 
 

@@ -16,7 +16,7 @@ from rlwb.execution.likeness import size_of
 
 #: More windows than these are put together by their length.
 _MOST_WINDOWS = 6
-_METRICS = ("pa", "over_twap", "pa_net", "net_over_twap")
+_METRICS = ("pa", "over_twap", "pa_net", "net_over_twap", "std", "cvar")
 GROUP_COLUMNS = (
     *("by", "group", "policy", "title", "kind", "n", "orders", "days", "pa_missing"),
     *(wide_name(name, end) for name in _METRICS for end in ("", "_lo", "_hi")),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, mean_parts, ratio, statistic_interval
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, draw_weights, mean_parts, ratio, statistic_interval
 from rlwb.evaluation.results import ZERO_BP, PolicyResult, check_same_orders, mean, standard_deviation
 
 
@@ -24,14 +26,18 @@ class Metric(NamedTuple):
         Its definition in words. PAs are in basis points, rates are shares of 1.
     is_share
         True where it is shown in percent.
-    statistic
-        Takes sums over orders, float64 of shape ``(B, M)``, to values of shape ``(B,)``.
+    statistic, by_order
+        See `rlwb.evaluation.statistic_interval`.
+    has_interval
+        Whether resampled days can say how it would differ; not of an observed extreme.
     """
 
     title: str
     meaning: str
     is_share: bool = False
-    statistic: Callable[[np.ndarray], np.ndarray] = ratio
+    statistic: Callable[..., np.ndarray] = ratio
+    by_order: bool = False
+    has_interval: bool = True
 
 
 def _ratio_of_means(sums: np.ndarray) -> np.ndarray:
@@ -39,12 +45,72 @@ def _ratio_of_means(sums: np.ndarray) -> np.ndarray:
     return ratio(np.stack([ratio(sums[:, :2]), ratio(sums[:, 2:])], axis=1))
 
 
+def _spread(sums: np.ndarray) -> np.ndarray:
+    """Return the sample standard deviation from sums of x, x² and 1, of shape ``(B, 3)`` or wider."""
+    n = np.where(sums[:, 2] > 1, sums[:, 2], math.nan)
+    return np.asarray(np.sqrt(np.maximum(sums[:, 1] - sums[:, 0] ** 2 / n, 0.0) / (n - 1)))
+
+
+def _gain_per_spread(sums: np.ndarray) -> np.ndarray:
+    """Return mean over standard deviation from sums of x less c, its square, 1 and c, of shape ``(B, 4)``."""
+    spread = _spread(sums)
+    return ratio(np.stack([(sums[:, 0] + sums[:, 3]) / sums[:, 2], np.where(spread > ZERO_BP, spread, 0.0)], axis=1))
+
+
+def _root_mean(sums: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sqrt(ratio(sums)))
+
+
+def _worst_orders(values: np.ndarray, day: np.ndarray, weights_bd: np.ndarray) -> np.ndarray:
+    """Return the mean of the worst `TAIL` of the orders; one at the boundary counts in part."""
+    order = np.argsort(values[:, 0], kind="stable")
+    return _least_mean(values[order, 0], day[order], weights_bd, weights_bd @ np.bincount(day) * TAIL)
+
+
+@numba.njit(cache=True)
+def _least_mean(values: np.ndarray, day: np.ndarray, weights: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return the mean of the first `size` of ascending values, each as often as its day is drawn; of shape (B,)."""
+    means = np.full(len(size), np.nan)
+    for b in range(len(size)):
+        left, total = size[b], 0.0
+        for i in range(len(values)):
+            part = min(weights[b, day[i]], left)
+            total += part * values[i]
+            left -= part
+            if left <= 0.0:
+                break
+        if size[b] > 0.0:
+            means[b] = total / size[b]
+    return means
+
+
+def _worst_day(values: np.ndarray, day: np.ndarray, weights_bd: np.ndarray) -> np.ndarray:
+    """Return the least mean of a day among those that are drawn."""
+    means = np.bincount(day, values[:, 0]) / np.maximum(np.bincount(day), 1)
+    return np.asarray(np.where(weights_bd > 0, means, math.inf).min(axis=1))
+
+
+def _difference(statistic: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return the statistic of the first half of the terms less that of the second half."""
+
+    def less(terms: np.ndarray, *more: np.ndarray) -> np.ndarray:
+        half = terms.shape[1] // 2
+        return statistic(terms[:, :half], *more) - statistic(terms[:, half:], *more)
+
+    return less
+
+
+#: Share of the orders that are the worst ones of CVaR.
+TAIL = 0.05
+
 #: Numbers smaller than this are rounding around 0, in basis points and in shares alike.
 ROUNDING = 1e-9
 
 #: Name of the group of all chosen checkpoints.
 CHECKPOINTS = "checkpoints"
 
+_NET = "of the net PA of single orders"
+_LESS = "less that of the policy twap, of the orders that have a net PA under both"
 _OVER_TWAP = "less that of the policy twap on the same order"
 
 METRICS: dict[str, Metric] = {
@@ -63,17 +129,42 @@ METRICS: dict[str, Metric] = {
         "mean share of the fills in bars in which nothing is known to have traded",
         is_share=True,
     ),
+    "std": Metric("std, bp", f"standard deviation {_NET}", statistic=_spread),
+    "downside": Metric("downside, bp", f"downside deviation {_NET}: root mean square of losses", statistic=_root_mean),
+    "cvar": Metric("CVaR 95 %, bp", f"mean {_NET} of the worst 5 % of them", statistic=_worst_orders, by_order=True),
+    "worst_day": Metric(
+        "worst day, bp",
+        f"mean {_NET} of the day with the worst",
+        statistic=_worst_day,
+        by_order=True,
+        has_interval=False,
+    ),
+    "gain_per_std": Metric("mean/std", f"mean over standard deviation {_NET}", statistic=_gain_per_spread),
+    "std_over_twap": Metric("std over TWAP, bp", f"std {_LESS}", statistic=_difference(_spread)),
+    "cvar_over_twap": Metric(
+        "CVaR over TWAP, bp", f"cvar {_LESS}", statistic=_difference(_worst_orders), by_order=True
+    ),
+    "unfilled": Metric("unfilled", "share of the orders' value at the benchmark that stayed open", is_share=True),
+    "pa_unfilled": Metric("unfilled PA, bp", "mean over orders of what the part left open adds to the PA, or would"),
 }
 """All metrics by name, in the sequence of tables.
 
 The gain-loss ratio and the win rate ("POS") are those of Fang et al., "Universal Trading for Order Execution with
-Oracle Policy Distillation", AAAI 2021, arXiv:2103.10860, section "Evaluation metrics".
+Oracle Policy Distillation", AAAI 2021, arXiv:2103.10860, section "Evaluation metrics". CVaR is that of Rockafellar and
+Uryasev, "Optimization of conditional value-at-risk", Journal of Risk 2 (2000), of PAs rather than losses.
 """
+
+RISK = tuple(METRICS)[tuple(METRICS).index("std") :]
+"""The metrics of risk, which stand in a table of their own."""
 
 
 def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np.ndarray]:
     """Return the terms of each metric's sums over orders by its name, float64 of shape ``(orders, M)``."""
     pa, net = result.pa, result.values("pa_net")
+    risk, other = result.after_costs().pa, None if twap is None else twap.after_costs().values("pa", result)
+    both = np.stack([risk, np.full(len(pa), math.nan) if other is None else other], axis=1)
+    both[np.isnan(both).any(axis=1)] = math.nan
+    worth = result.values("amount") * result.values("benchmark")
     missing = np.full(len(pa), math.nan)
     twap_pa, twap_net = (missing if twap is None else twap.values(name, result) for name in ("pa", "pa_net"))
     value = result.values("valued") * result.values("benchmark")
@@ -92,7 +183,24 @@ def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, n
         "win_rate": mean_parts(np.where(np.isnan(pa), math.nan, gain)),
         "ffr": mean_parts(result.values("ffr")),
         "untraded": mean_parts(result.values("untraded")),
+        "std": _moments(risk)[:, :3],
+        "downside": mean_parts(np.minimum(risk, 0.0) ** 2),
+        "cvar": risk[:, None],
+        "worst_day": risk[:, None],
+        "gain_per_std": _moments(risk),
+        "std_over_twap": np.hstack([_moments(both[:, 0])[:, :3], _moments(both[:, 1])[:, :3]]),
+        "cvar_over_twap": both,
+        "unfilled": mean_parts(1.0 - result.values("ffr"), np.where(worth > 0, worth, math.nan)),
+        "pa_unfilled": mean_parts(result.values("pa_unfilled")),
     }
+
+
+def _moments(values: np.ndarray) -> np.ndarray:
+    """Return values less their mean, the squares of these, 1 and the mean: the terms of `_spread`, ``(orders, 4)``."""
+    centre = mean(values)
+    moved = values - centre
+    known = np.where(np.isnan(values), math.nan, 1.0)
+    return np.stack([moved, moved**2, known, known * centre], axis=1)
 
 
 def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dict[str, float]:
@@ -105,11 +213,34 @@ def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dic
     twap
         The result of TWAP on the same orders; without it metrics over TWAP are NaN.
     """
-    values = {}
-    for name, parts in _order_parts(result, twap).items():
-        sums = parts[~np.isnan(parts).any(axis=1)].sum(axis=0, keepdims=True)
-        values[name] = float(METRICS[name].statistic(sums)[0])
-    return values
+    parts = _order_parts(result, twap)
+    return {name: _found([parts[name]], [result.dates], _only_once, METRICS[name]).estimate for name in METRICS}
+
+
+def _only_once(days: int) -> list[np.ndarray]:
+    """Return the days as they are, in place of resampled ones."""
+    return [np.ones((1, days))]
+
+
+def _found(
+    parts: Sequence[np.ndarray], dates: Sequence[np.ndarray], draws: Any, metric: Metric, **bootstrap: Any
+) -> Interval:
+    drawn = draws if metric.has_interval else _only_once
+    return statistic_interval(parts, dates, drawn, metric.statistic, by_order=metric.by_order, **bootstrap)
+
+
+def metric_difference(
+    first: PolicyResult, second: PolicyResult, metric: str, rng: np.random.Generator, **bootstrap: Any
+) -> Interval:
+    """Return the interval of a metric of one policy less that of another, on the orders that both have it of.
+
+    Both are of the same resampled days, so what they share cancels. `bootstrap` are ``level`` and ``resamples``.
+    """
+    check_same_orders([first, second])
+    known, one = METRICS[metric], _order_parts(first, None)[metric]
+    order = pd.Index(second.orders["order_id"]).get_indexer(first.orders["order_id"])
+    terms = np.hstack([one, _order_parts(second, None)[metric][order]])
+    return _found([terms], [first.dates], rng, known._replace(statistic=_difference(known.statistic)), **bootstrap)
 
 
 def metric_table(
@@ -146,6 +277,12 @@ def metric_table(
     check_same_orders(everyone)
     twap = next((result for result in everyone if result.policy == "twap"), None)
     rows: list[dict[str, object]] = []
+
+    @functools.cache
+    def draws(days: int) -> list[np.ndarray]:
+        chunks = draw_weights(days, resamples, np.random.default_rng(seed))
+        return [chunk.astype(np.min_scalar_type(days)) for chunk in chunks]  # which takes an eighth of the memory
+
     for name, members in groups.items():
         first, is_single = members[0], len(members) == 1
         dates, parts = [one.dates for one in members], [_order_parts(one, twap) for one in members]
@@ -164,9 +301,8 @@ def metric_table(
             "pa_std": standard_deviation(first.pa) if is_single else math.nan,
         }
         for key, metric in METRICS.items():
-            rng = np.random.default_rng(seed)
             terms = [part[key] for part in parts]
-            found = statistic_interval(terms, dates, rng, metric.statistic, level=level, resamples=resamples)
+            found = _found(terms, dates, draws, metric, level=level, resamples=resamples)
             ends = {"estimate": found.estimate, "lo": found.lo, "hi": found.hi, "standard_error": found.standard_error}
             std = standard_deviation(np.array([value[key] for value in values]))
             rows.append({**about, "metric": key, **ends, "std_checkpoints": std})
@@ -177,6 +313,12 @@ def metric_table(
 
 #: What follows a metric's name in tables of one row a policy, by the column of the tidy table.
 _ENDS = {"estimate": "", "lo": "_lo", "hi": "_hi", "standard_error": "_se", "std_checkpoints": "_std_checkpoints"}
+
+
+def ends_of(metric: str) -> dict[str, str]:
+    """Return the columns of the tidy table that a metric has, to what follows its name in a wide one."""
+    bare = ("lo", "hi", "standard_error")
+    return {name: end for name, end in _ENDS.items() if METRICS[metric].has_interval or name not in bare}
 
 
 def wide_name(metric: str, end: str = "") -> str:
@@ -201,7 +343,7 @@ def wide(table: pd.DataFrame) -> pd.DataFrame:
     frame = table.drop_duplicates("policy")[about].reset_index(drop=True)
     for metric in METRICS:
         rows = table[table["metric"] == metric].reset_index(drop=True)
-        frame = frame.assign(**{wide_name(metric, end): rows[column] for column, end in _ENDS.items()})
+        frame = frame.assign(**{wide_name(metric, end): rows[column] for column, end in ends_of(metric).items()})
     return frame
 
 
@@ -214,6 +356,7 @@ SUMMARY_COLUMNS = (
     *("net_over_twap", "net_over_twap_lo", "net_over_twap_hi"),
     *("objective", "objective_lo", "objective_hi"),
     "untraded",
+    *(wide_name(name, end) for name in RISK for end in ("", "_lo", "_hi") if not end or METRICS[name].has_interval),
 )
 """The columns of ``backtest/summary.csv``: a selection of those of `wide`."""
 

@@ -123,6 +123,40 @@ def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
 
 
 @style.styled
+def risk_return(summary: pd.DataFrame, results: Sequence[PolicyResult]) -> Figure:
+    """Draw the mean net PA of each policy against the standard deviation of its orders, with the intervals of both.
+
+    Ceilings are left out: next to them all others would look alike.
+
+    Parameters
+    ----------
+    summary
+        The table that `rlwb.evaluation.summary` makes: columns `pa_net` and `std` with the ends of their intervals.
+    results
+        The policies of its rows.
+    """
+    title = "Mean against risk"
+    rows, baselines = summary.set_index("policy"), of_kind(results, "baseline")
+    drawn = [one for one in results if one.kind != "ceiling" and rows.loc[one.policy, ["pa_net", "std"]].notna().all()]
+    if not drawn:
+        return style.note_figure(title, "No policy has two orders with a PA.")
+    figure, (axis,) = style.canvas(title, "lines: day-clustered intervals of both", height=4.8)
+    chosen = len(of_kind(drawn, "checkpoint"))
+    for place, one in enumerate(drawn):
+        row, (color, _) = rows.loc[one.policy], style.look(one, baselines)
+        axis.hlines(row["pa_net"], row["std_lo"], row["std_hi"], color=color, linewidth=1, alpha=0.4)
+        axis.vlines(row["std"], row["pa_net_lo"], row["pa_net_hi"], color=color, linewidth=1, alpha=0.4)
+        marker = {"checkpoint": "o", "baseline": "s"}.get(one.kind, "D")
+        first = f"chosen checkpoints (n = {chosen})" if place == 0 else None
+        label = first if one.kind == "checkpoint" else style.readable(one.display_name)
+        look = {"marker": marker, "markersize": 6, "color": color, "markeredgecolor": "white", "zorder": 3}
+        axis.plot(row["std"], row["pa_net"], linestyle="", label=label, **look)
+    axis.set(xlabel="standard deviation of single orders, bp", ylabel="mean PA after costs, bp")
+    style.zero_line(axis)
+    return figure
+
+
+@style.styled
 def pa_by_month(results: Sequence[PolicyResult], *, level: float = LEVEL, seed: int = 0) -> Figure:
     """Draw the mean PA of the selected checkpoints in each month of the test period, with day-clustered intervals."""
     title = "PA by month"

@@ -13,12 +13,18 @@ import pandas as pd
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
-from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, metric_table, wide, wide_name
+from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, RISK, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import ZERO_BP, ZERO_SHARE, Kind, PolicyResult, mean, of_kind, standard_deviation
 from rlwb.execution import ExecutionRules
 
 _ABSENT = "-"
+
+_RISK_NOTE = (
+    "Risk is that of single orders, after costs: std is the standard deviation of their PA, downside the root mean "
+    "square of the losses, CVaR 95 % the mean of the worst 5 % of orders, worst day the mean of the worst day, which "
+    "has no interval because it is an extreme, and mean/std the gain per unit of risk."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +35,8 @@ class Table:
     ----------
     header, rows, notes
         The cells, of which the first column names the row, and sentences to print below.
+    risk
+        The rows of a second table below, of the same policies: its header, and the metrics of `RISK`.
     metrics, level
         The table of results that it shows (`rlwb.evaluation.metrics.metric_table`), and its intervals' coverage.
     """
@@ -38,6 +46,7 @@ class Table:
     notes: tuple[str, ...]
     metrics: pd.DataFrame
     level: float
+    risk: tuple[tuple[str, ...], ...] = ()
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -46,24 +55,26 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        lines = [
-            f"| {' | '.join(self.header)} |",
-            "|" + "|".join([" --- "] + [" ---: "] * (len(self.header) - 1)) + "|",
-        ]
-        lines += [f"| {' | '.join(map(_literal, row))} |" for row in self.rows]
-        return "\n".join([*lines, "", *(f"- {_literal(note)}" for note in self.notes)]) + "\n"
+        lines: list[str] = []
+        for header, *rows in self._parts():
+            lines += [f"| {' | '.join(header)} |", "|" + "|".join([" --- "] + [" ---: "] * (len(header) - 1)) + "|"]
+            lines += [*(f"| {' | '.join(map(_literal, row))} |" for row in rows), ""]
+        return "\n".join([*lines, *(f"- {_literal(note)}" for note in self.notes)]) + "\n"
 
     def to_text(self) -> str:
         """Return the table and its notes in aligned columns for a terminal."""
-        rows = [[" ".join(cell.split()) for cell in row] for row in self.rows]
-        widths = [max(map(len, column)) for column in zip(self.header, *rows, strict=True)]
+        lines: list[str] = []
+        for part in self._parts():
+            rows = [[" ".join(cell.split()) for cell in row] for row in part]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            cells = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
+            header, *below = ("  ".join(row).rstrip() for row in cells)
+            rule = "-" * len(header)
+            lines += [*([""] if lines else []), header, rule, *below, rule]
+        return "\n".join([*lines, *self.notes]) + "\n"
 
-        def line(row: Sequence[str]) -> str:
-            cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)]
-            return "  ".join(cells).rstrip()
-
-        rule = "-" * len(line(self.header))
-        return "\n".join([line(self.header), rule, *map(line, rows), rule, *self.notes]) + "\n"
+    def _parts(self) -> list[tuple[tuple[str, ...], ...]]:
+        return [(self.header, *self.rows), *([self.risk] if self.risk else [])]
 
 
 def _literal(text: str) -> str:
@@ -143,6 +154,7 @@ def headline(
         missing=[f"{row.title}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
         rules=rules,
+        risk=risk_note(frame),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
         unattainable=[one.policy for one in of_kind(results, "unattainable")],
@@ -150,7 +162,8 @@ def headline(
     )
     shown = (METRICS[name].title for name in (*with_interval, *plain))
     titles = tuple(map(rules.name_pa, (*header, *shown)))
-    return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level)
+    risk = _risk_rows("policy", frame, rules)
+    return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level, risk)
 
 
 def comparison(
@@ -173,19 +186,39 @@ def comparison(
     groups = {method: [one] for method, one in results.items()}
     metrics = metric_table(groups, titles=titles, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
-    names = [name for name in METRICS if name != "pa_value_weighted" and is_informative(frame, name)]
+    left_out = ("pa_value_weighted", *RISK)
+    names = [name for name in METRICS if name not in left_out and is_informative(frame, name)]
     rows = tuple((row["title"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
     orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
     basis = f"{orders:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
-    header = ("method", *((rules or ExecutionRules()).name_pa(METRICS[name].title) for name in names))
+    rules = rules or ExecutionRules()
+    header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))
     said = (
         basis,
         *([few] if few else []),
         *schedule_notes(dict(zip(frame["title"], results.values(), strict=True))),
+        risk_note(frame),
         *notes,
     )
-    return Table(header, rows, said, metrics, level)
+    return Table(header, rows, said, metrics, level, _risk_rows("method", frame, rules))
+
+
+def _risk_rows(first: str, frame: pd.DataFrame, rules: ExecutionRules) -> tuple[tuple[str, ...], ...]:
+    """Return header and rows of the metrics of risk."""
+    names = [name for name in RISK if name != "cvar_over_twap" and is_informative(frame, name)]
+    header = (first, *(rules.name_pa(METRICS[name].title) for name in names))
+    return (header, *((row["title"], *(_risk_cell(row, name) for name in names)) for row in frame.to_dict("records")))
+
+
+def risk_note(frame: pd.DataFrame) -> str:
+    """Return what the second table shows, in a sentence or two."""
+    less = " std over TWAP is the policy's less that of TWAP: a gain with a higher one is bought with risk."
+    return _RISK_NOTE + (less if is_informative(frame, "std_over_twap") else "")
+
+
+def _risk_cell(row: Mapping[Any, Any], name: str) -> str:
+    return _estimate(row, name) if name.endswith("unfilled") else _cell(row, name)
 
 
 def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
@@ -207,14 +240,21 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
     """Tell whether a table (`wide`) shows a metric: it has a value, and where it is another PA, it differs from the PA.
 
     The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
-    where there are costs. Ceilings are left out: they may have a PA on orders of which TWAP fills nothing. The share of
-    fills in untraded bars is shown where any policy has one.
+    where there are costs, and that of the deviation where TWAP has one. Ceilings are left out: they may have a PA on
+    orders of which TWAP fills nothing. The share of fills in untraded bars, and what stays open, are shown where any
+    policy has some.
     """
-    if name == "untraded":
-        return bool((frame[name] > 0).any())
-    compared = {"over_twap": "over_twap", "pa_net": "pa_net", "net_over_twap": "pa_net"}
+    if name in ("untraded", "unfilled", "pa_unfilled"):
+        return bool((frame[name.removeprefix("pa_")] > 0).any())
+    own = "std" if name == "std_over_twap" else "pa_mean"
+    compared = {
+        "over_twap": "over_twap",
+        "pa_net": "pa_net",
+        "net_over_twap": "pa_net",
+        "std_over_twap": "std_over_twap",
+    }
     policies = frame[frame["kind"] != "ceiling"]
-    differs = name not in compared or ((policies[compared[name]] - policies["pa_mean"]).abs() > ZERO_BP).any()
+    differs = name not in compared or ((policies[compared[name]] - policies[own]).abs() > ZERO_BP).any()
     return bool(differs and frame[wide_name(name)].notna().any())
 
 
@@ -235,7 +275,7 @@ def _estimate(row: Mapping[Any, Any], name: str, *, spread: bool = False) -> str
 
 def _ends(row: Mapping[Any, Any], name: str) -> str:
     """Return the interval; nothing where there is none."""
-    ends = [_number(row[f"{name}_{end}"], name, unit="") for end in ("lo", "hi")]
+    ends = [_number(row.get(f"{name}_{end}", math.nan), name, unit="") for end in ("lo", "hi")]
     return "" if _ABSENT in ends else f"[{', '.join(ends)}]"
 
 

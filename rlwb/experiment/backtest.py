@@ -281,7 +281,9 @@ def write_headline(
             with_settings(frame, config).to_csv(target, index=False)
     write_text(folder / "headline.md", head.to_markdown() + "\n")
     write_text(folder / "headline.txt", head.to_text() + "\n")
-    write_json(folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes})
+    write_json(
+        folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes, "risk": head.risk}
+    )
 
 
 def with_settings(

@@ -322,7 +322,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
     with atomic_path(folder / "comparison.csv") as target:
         with_settings(table.frame, config, configs).to_csv(target, index=False)
     write_text(folder / "comparison.md", table.to_markdown())
-    shown = {"header": table.header, "rows": table.rows, "notes": table.notes}
+    shown = {"header": table.header, "rows": table.rows, "notes": table.notes, "risk": table.risk}
     figure = encoded(rename(method_intervals(table), rules.name_pa))
     write_text(folder / "comparison.html", render("comparison.html", title=folder.name, figure=figure, **shown))
     return table

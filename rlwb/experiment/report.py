@@ -35,6 +35,8 @@ CAPTIONS = {
     "validation_against_test": "Validation against test. The validation score of a selected checkpoint is biased "
     "upwards; the points would lie on the dashed line if all checkpoints were equally good and the choice had picked "
     "noise alone.",
+    "risk_return": "Mean against risk, with day-clustered intervals: further up is more gain, further left less risk. "
+    "A policy up and to the right of TWAP gains by bearing more; be wary of calling that better.",
     "pa_distribution": "Single orders, by policy. They scatter far more than the mean is large; a mean and a median on "
     "different sides of 0 say that a few orders carry the result.",
     "pa_by_window": "By window, each trained by itself, with day-clustered intervals over its test days. Be wary of a "
@@ -64,6 +66,7 @@ _TITLES = {
     "over_twap": "over TWAP",
     "net_over_twap": "net over TWAP",
     "pa_std": "std of orders",
+    "cvar": "CVaR 95 %",
     "glr": "gain/loss",
     "untraded": "in untraded bars",
     "pa": "PA",
@@ -74,7 +77,7 @@ _TITLES = {
 }
 _SUMMARY = (
     *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "pa_std"),
-    *("win_rate", "glr", "ffr", "untraded", "orders", "days"),
+    *("std", "cvar", "worst_day", "win_rate", "glr", "ffr", "untraded", "orders", "days"),
 )
 _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
 _WINDOWS = (
@@ -90,6 +93,7 @@ class _Headline(BaseModel):
     header: list[str]
     rows: list[list[str]]
     notes: list[str]
+    risk: list[list[str]] = []
 
 
 class _Caveats(BaseModel):
@@ -202,14 +206,17 @@ def groups_table(run: RunDirectory) -> pd.DataFrame:
     """Return the chosen checkpoints' results by side, size and window of the orders, one row a group."""
     path = _there(run.backtest / "groups.csv", BACKTEST)
     table = read_table(
-        path, numbers=["pa_mean", "pa_net", "over_twap", "net_over_twap", "ffr"], texts=["by", "group", "kind"]
+        path,
+        numbers=["pa_mean", "pa_net", "over_twap", "net_over_twap", "std", "cvar", "ffr"],
+        texts=["by", "group", "kind"],
     )
     from rlwb.evaluation.metrics import wide_name
 
     rules = run.config.execution.rules
     net = "net_" if rules.have_costs else ""
     own = "pa_net" if net else "pa"
-    columns = ["by", "group", wide_name(own), f"{own}_lo", f"{own}_hi", f"{net}over_twap", "ffr", "orders", "days"]
+    figures = (wide_name(own), f"{own}_lo", f"{own}_hi", f"{net}over_twap", "std", "cvar", "ffr")
+    columns = ["by", "group", *figures, "orders", "days"]
     low, high = f"{own}_lo", f"{own}_hi"
     shown = _titled(table[table["kind"] == "checkpoint"], columns, pa_mean="PA", **{low: "low", high: "high"})
     return shown.rename(columns=rules.name_pa)
@@ -374,6 +381,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     figures = {
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
+        "risk_return": plots.risk_return(summary, results),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }

@@ -88,9 +88,11 @@ def test_every_metric_has_its_interval():
         pa_net=rng.normal(0, 5, 200),
         reward=rng.normal(0, 1, 200),
         objective=rng.normal(0, 1, 200),
+        amount=100.0,
+        pa_unfilled=rng.normal(0, 1, 200),
     )
     table = metric_table({"twap": [baseline(rng.normal(0, 1, 200), days=20)], "ours": [result]}, resamples=200)
-    ours = table[(table["policy"] == "ours") & (table["metric"] != "net_over_twap")]
+    ours = table[(table["policy"] == "ours") & ~table["metric"].isin(["net_over_twap", "worst_day"])]
     assert ((ours["lo"] <= ours["estimate"]) & (ours["estimate"] <= ours["hi"])).all()
     assert table[table["metric"] == "net_over_twap"]["estimate"].isna().all(), "this TWAP has no net PA"
 
@@ -174,7 +176,7 @@ def test_a_pa_of_the_zero_limit_is_neither_gain_nor_loss():
 
 
 def test_shares_are_marked_as_such():
-    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr", "untraded"]
+    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr", "untraded", "unfilled"]
 
 
 def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean():

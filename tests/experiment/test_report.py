@@ -164,7 +164,8 @@ def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
     write_summary(run, {**row, "orders": 1920})
     run.update_stage("train", {"state": "finished", "started": "2024-05-06T07:08:09+00:00", "seconds": 64.2})
     page = write_report(run).read_text()
-    assert "<td>twap</td><td>baseline</td><td></td><td>0.00</td><td>0.00</td><td></td><td>0.0 %</td>" in page
+    risk = "<td></td>" * 3
+    assert f"<td>twap</td><td>baseline</td><td></td><td>0.00</td><td>0.00</td><td></td>{risk}<td>0.0 %</td>" in page
     assert "<td>100.0 %</td><td>1920</td>" in page
     assert "<td>train</td><td>finished</td><td>2024-05-06 07:08:09</td><td>64.2</td>" in page
     assert "<td>backtest</td><td>not done</td>" in page
