@@ -27,6 +27,7 @@ from rlwb.execution import (
 )
 from rlwb.execution.attribution import attribute_fills
 from rlwb.execution.fills import tick_of
+from rlwb.execution.metrics import average_price
 from rlwb.experiment import backtest
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
@@ -213,10 +214,17 @@ def analyse(bench: Workbench, fills: pd.DataFrame, folder: Path, *, origin: RunD
         if origin is None and isinstance(one, Baseline) and one.state_dict():
             raise ConfigError(f"the baseline {name} estimates the market on training days; name a run by --run.")
         results.append(backtest.baseline_result(bench, name, one, orders))
+    results = [dataclasses.replace(one, orders=one.orders.filter(regex="^(?!reward)")) for one in results]
     interval = backtest.interval_of(bench.config)
     named = {one.policy: one for one in results}
     alone = {name: [one] for name, one in named.items()}
-    table = comparison(named, titles={one.policy: one.display_name for one in results}, notes=notes, **interval)
+    table = comparison(
+        named,
+        titles={one.policy: one.display_name for one in results},
+        notes=notes,
+        rules=bench.engine.rules,
+        **interval,
+    )
     costs, excess = cost_table(alone, **interval), _excess(results, **interval)
     metrics = metric_table(alone, **interval)
     backtest.write_results(folder, results)
@@ -293,7 +301,7 @@ def _result_of(bench: Workbench, fills: pd.DataFrame, orders: OrderBatch, notes:
     columns = attribute_fills(bench.engine, orders, episodes.metrics, recorded.fill, recorded.beside.sum(axis=1), fee)
     made = backtest.result(FILLS, FILLS, orders, episodes)
     paid = orders.side * recorded.beside.sum(axis=1) / episodes.metrics["filled"]
-    table = made.orders.drop(columns="reward").assign(price_paid=episodes.metrics["price"] + paid, **columns)
+    table = made.orders.assign(price_paid=episodes.metrics["price"] + paid, **columns)
     return dataclasses.replace(made, orders=table)
 
 
@@ -316,31 +324,25 @@ def _record(engine: Engine, fills: pd.DataFrame, orders: OrderBatch, notes: list
             notes.append(f"{which.sum():,} of {len(fills):,} fills ({share:.3g} % of the value) {what}; first {first}")
 
     tell((tick_of(seconds, calendar) < 0) | (inside != tick), "lie outside the session and count in its nearest bar")
-    low, high = (sessions.fields.get(name, engine.price)[row, inside] for name in ("low", "high"))
-    if "bid" in sessions.fields and "ask" in sessions.fields:
-        low, high = (
-            np.fmin(low, sessions.fields["bid"][row, inside]),
-            np.fmax(high, sessions.fields["ask"][row, inside]),
-        )
+    low, high, bid, ask = (
+        sessions.fields.get(name, engine.price)[row, inside] for name in ("low", "high", "bid", "ask")
+    )
+    low, high = np.fmin(low, bid), np.fmax(high, ask)
     beyond = (paid < low * (1 - 1e-6)) | (paid > high * (1 + 1e-6))
     tell(beyond, "lie outside the prices of their bar", lambda i: f": {paid[i]:g}, bar {low[i]:g} to {high[i]:g}")
     bar = engine.price[row, inside]
-    has_price = np.isfinite(bar) & (bar > 0)
-    tell(~has_price, "lie in bars without a price and count at their own")
+    tell(~(np.isfinite(bar) & (bar > 0)), "lie in bars without a price and count at their own")
     tell(amount > engine.volume[row, inside], "are larger than what their bar traded")
     has_fees = bool(np.isfinite(fee).any())
     if has_fees:
         tell(~np.isfinite(fee), "state no fee and count with none")
-    price = np.where(has_price, bar, paid)
-    fill, at_bar, all_paid, fees = (np.zeros((len(orders), calendar.num_ticks)) for _ in range(4))
-    values = ((fill, amount), (at_bar, amount * price), (all_paid, amount * paid), (fees, np.nan_to_num(fee)))
-    for total, each in values:
+    fill, value, fees = (np.zeros((len(orders), calendar.num_ticks)) for _ in range(3))
+    for total, each in ((fill, amount), (value, amount * paid), (fees, np.nan_to_num(fee))):
         np.add.at(total, (order, inside), each)
-    one_price = np.divide(at_bar, fill, out=np.full(fill.shape, np.nan), where=fill > 0)
-    known = engine.price[orders.session]
-    one_price = np.where((fill > 0) & np.isfinite(known) & (known > 0), known, one_price)
-    beside = orders.side[:, None] * (all_paid - np.where(fill > 0, fill * one_price, 0.0))
-    return Recorded(fill, one_price, beside, fees), has_fees
+    price = np.asarray(engine.price[orders.session])
+    price = np.where(np.isfinite(price) & (price > 0), price, average_price(value, fill))
+    beside = orders.side[:, None] * np.where(fill > 0, value - fill * price, 0.0)
+    return Recorded(fill, price, beside, fees), has_fees
 
 
 def _best_of(bench: Workbench, origin: RunDirectory, orders: OrderBatch, notes: list[str]) -> PolicyResult:
@@ -386,7 +388,8 @@ def _write_page(analysis: CostAnalysis, results: Sequence[PolicyResult], config:
     from rlwb.evaluation.page import encoded, render
 
     total = analysis.costs[analysis.costs["component"] == "total"].set_index("policy").loc[FILLS]
-    own = results[0].orders
+    own, rules = results[0].orders, config.execution.rules
+    methods, single = plots.method_intervals(analysis.table), plots.pa_distribution(results)
     write_text(
         analysis.folder / "report.html",
         render(
@@ -402,10 +405,10 @@ def _write_page(analysis: CostAnalysis, results: Sequence[PolicyResult], config:
             table_notes=[note for note in analysis.table.notes if note not in analysis.notes],
             cost_figure={"data": encoded(plots.cost_parts(analysis.costs)), "caption": "Cost by part."},
             figures=[
-                {"data": encoded(plots.method_intervals(analysis.table)), "caption": "Policies on the same orders."},
-                {"data": encoded(plots.pa_distribution(results)), "caption": "Single orders, by policy."},
+                {"data": encoded(plots.rename(methods, rules.name_pa)), "caption": "Policies on the same orders."},
+                {"data": encoded(plots.rename(single, rules.name_pa)), "caption": "Single orders, by policy."},
             ],
-            rules=config.execution.rules.describe(),
+            rules=rules.describe(),
             config=dump_yaml(config.as_dict()),
         ),
     )

@@ -39,26 +39,32 @@ RULES: dict[str, Any] = {
     "temporary_impact_shape": "square_root",
     "permanent_impact_bps": 15.0,
 }
-SETTINGS = [
-    *(f"market.calendar.{name}={value}" for name, value in CLOCK.items()),
-    *(f"execution.rules.{name}={str(value).lower()}" for name, value in RULES.items()),
-    "execution.ticks_per_step=2",
-    "backtest.bootstrap_samples=200",
-]
+QUOTES = {**{name: value for name, value in RULES.items() if name != "half_spread_bps"}, "price_field": "quotes"}
+
+
+def settings_of(rules: dict[str, Any]) -> list[str]:
+    return [
+        *(f"market.calendar.{name}={value}" for name, value in CLOCK.items()),
+        *(f"execution.rules.{name}={str(value).lower()}" for name, value in rules.items()),
+        "execution.ticks_per_step=2",
+        "backtest.bootstrap_samples=200",
+    ]
+
+
+SETTINGS = settings_of(RULES)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tca")
-    random_bars(Calendar.preset("cn", tick_minutes=30, label="end"), ["AAA", "BBB"], DAYS).to_csv(
-        folder / "bars.csv", index=False
-    )
+    bars = random_bars(Calendar.preset("cn", tick_minutes=30, label="end"), ["AAA", "BBB"], DAYS)
+    bars.assign(bid=bars["close"] * 0.9995, ask=bars["close"] * 1.0003).to_csv(folder / "bars.csv", index=False)
     return folder
 
 
-def bench_of(folder: Path) -> Workbench:
+def bench_of(folder: Path, settings: list[str]) -> Workbench:
     own = Layer("test", {"baselines": ["twap", "pov"], "market.source": str(folder / "bars.csv")})
-    return Workbench(RunConfig.load(None, own, parse_assignments(SETTINGS)))
+    return Workbench(RunConfig.load(None, own, parse_assignments(settings)))
 
 
 def fills_of(bench: Workbench, orders: OrderBatch, requested: np.ndarray) -> pd.DataFrame:
@@ -70,7 +76,7 @@ def fills_of(bench: Workbench, orders: OrderBatch, requested: np.ndarray) -> pd.
     spread, temporary, permanent = tick_charges(engine, orders, record.fill)
     i, tick = np.nonzero(record.fill)
     side, fill, bar = orders.side[i], record.fill[i, tick], engine.price[orders.session[i], tick]
-    beside = (spread + temporary + permanent)[i, tick] / fill + bar * RULES["half_spread_bps"] / 1e4
+    beside = (spread + temporary + permanent)[i, tick] / fill + bar * engine.rules.half_spread_bps / 1e4
     seconds = engine.sessions.calendar.tick_start[tick] + 90
     date = table["date"].to_numpy()[i]
     return pd.DataFrame(
@@ -108,19 +114,21 @@ def orders_of(bench: Workbench) -> OrderBatch:
     return bench.align(pd.DataFrame(rows))
 
 
-def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path) -> None:
-    bench = bench_of(folder)
-    orders, known = orders_of(bench), {}
+@pytest.mark.parametrize("rules", [RULES, QUOTES], ids=["stated spread", "quotes"])
+def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path, tmp_path: Path, rules: dict[str, Any]) -> None:
+    settings = settings_of(rules)
+    bench = bench_of(folder, settings)
+    orders = orders_of(bench)
     baselines = backtest.make_baselines(bench)
     known = {name: backtest.baseline_result(bench, name, one, orders).orders for name, one in baselines.items()}
     episodes = backtest.play(bench, backtest._playable(baselines["pov"]), orders)
     fills = fills_of(bench, orders, episodes.details["requested"])
-    fills.to_csv(folder / "fills.csv", index=False)
+    fills.to_csv(tmp_path / "fills.csv", index=False)
     assert 0 < known["pov"]["ffr"].min() < known["pov"]["ffr"].max()
     done = launch_tca(
-        folder / "fills.csv", folder / "bars.csv", None, SETTINGS, out=folder / "out", echo=lambda _: None
+        tmp_path / "fills.csv", folder / "bars.csv", None, settings, out=tmp_path / "out", echo=lambda _: None
     )
-    own = pd.read_parquet(folder / "out" / "orders" / "fills.parquet").set_index("order_id")
+    own = pd.read_parquet(tmp_path / "out" / "orders" / "fills.parquet").set_index("order_id")
     expected = known["pov"].set_index("order_id").loc[own.index]
     left_out = {"start", "end", "reward", "num_steps", "cost_impact_off"}
     for name in [name for name in expected if name not in left_out and not name.startswith("reward/")]:
@@ -129,10 +137,11 @@ def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path) -> None:
         else:
             np.testing.assert_allclose(own[name], expected[name], rtol=1e-9, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(own["cost_within_bar"], 0.0, atol=1e-6)
-    value = own["filled"] * (1 - np.where(own["direction"] == "BUY", -1, 1) * 2e-4) * own["price"]
-    assert ((own["filled"] * own["price_paid"] - value).abs() > 0).any()
+    charged = own[["cost_spread", "cost_temporary_impact", "cost_permanent_impact"]].sum(axis=1)
+    side = np.where(own["direction"] == "BUY", 1.0, -1.0)
+    np.testing.assert_allclose(side * own["filled"] * (own["price_paid"] - own["price"]), charged, rtol=1e-6)
     # The other policies trade the same orders as in a backtest.
-    twap = pd.read_parquet(folder / "out" / "orders" / "twap.parquet").set_index("order_id")
+    twap = pd.read_parquet(tmp_path / "out" / "orders" / "twap.parquet").set_index("order_id")
     same = known["twap"].set_index("order_id").loc[twap.index]
     np.testing.assert_allclose(twap["cost"], same["cost"], rtol=1e-12)
     excess = done.excess.set_index("policy")
@@ -142,11 +151,11 @@ def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path) -> None:
     assert excess.index.tolist() == ["twap", "vwap", "pov"]
     table = done.costs.set_index(["policy", "component"])
     assert table.loc[("fills", "total"), "currency"] == pytest.approx(own["cost"].sum(), rel=1e-12)
-    page = (folder / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
     assert "your fills" in page
     assert f"{table.loc[('fills', 'total'), 'cost_bp']:.2f} bp of their value at arrival" in page
     with pytest.raises(ConfigError, match="is not empty"):
-        launch_tca(folder / "fills.csv", folder / "bars.csv", None, SETTINGS, out=folder / "out")
+        launch_tca(tmp_path / "fills.csv", folder / "bars.csv", None, settings, out=tmp_path / "out")
 
 
 def one_order(**change: Any) -> dict[str, Any]:
