@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from rlwb.certificate.almgren_chriss import WalkMarket
 from rlwb.certificate.market import CertifiedMarket
 from rlwb.errors import ConfigError
+from rlwb.interpreter import ActionInterpreter
 from rlwb.learner import Actor, Learner
 from rlwb.policy import (
     DQN,
@@ -70,22 +72,27 @@ class Curve(Callback):
 
 
 def fit(
-    market: CertifiedMarket,
+    market: CertifiedMarket | WalkMarket,
     policy: Taught,
     seed: int,
     callbacks: Sequence[Callback] = (),
     *,
     iterations: int,
     episodes: int,
+    acts: ActionInterpreter[Any] | None = None,
 ) -> Taught:
     """Train a policy on orders drawn from the market, each once, by the ordinary path; return it.
 
-    The seed is that of the orders and of the exploration; `episodes` are those of an iteration.
+    The seed is that of the orders and of the exploration; `episodes` are those of an iteration, and `acts` the actions
+    where they are not the market's own.
     """
+    if acts is None:
+        assert isinstance(market, CertifiedMarket), "a walk has no actions of its own"
+        acts = market.acts
     vessel = TrainingVessel(
         simulator=market.simulator,
         state_interpreter=market.sees,
-        action_interpreter=market.acts,
+        action_interpreter=acts,
         policy=policy,
         reward=market.reward,
         train_initial_states=market.draw(iterations * episodes, seed),

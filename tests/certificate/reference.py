@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 
 Path = tuple[float, ...]
 Policy = Mapping[tuple[Path, int], int]
@@ -69,3 +69,28 @@ def best_by_linear_program(paths: Mapping[Path, float], side: int) -> float:
     found = linprog(-gain, A_eq=sums, b_eq=np.ones(len(paths)), bounds=(0, 1), method="highs")
     assert found.status == 0, found.message
     return float(-found.fun)
+
+
+def least_cost_schedule(ticks: int, temporary: float, permanent: float, noise: float, aversion: float) -> np.ndarray:
+    """Return the shares of least mean cost plus risk under linear impact, by a quadratic program over all schedules.
+
+    The cost is written down as it falls due, tick by tick: each pays its own temporary impact and the permanent impact
+    of those before; each move between two ticks acts on what is left.
+    """
+    hold = np.tril(np.ones((ticks, ticks)))[: ticks - 1]
+    pay = temporary * np.eye(ticks) + permanent * np.tril(np.ones((ticks, ticks)), -1)
+
+    def cost(shares: np.ndarray) -> float:
+        left = 1.0 - hold @ shares
+        return float(shares @ pay @ shares + aversion * noise**2 * left @ left)
+
+    def slope(shares: np.ndarray) -> np.ndarray:
+        return (pay + pay.T) @ shares - 2 * aversion * noise**2 * hold.T @ (1.0 - hold @ shares)
+
+    whole = {"type": "eq", "fun": lambda shares: shares.sum() - 1.0, "jac": lambda shares: np.ones(ticks)}
+    start = np.full(ticks, 1 / ticks)
+    options = {"ftol": 1e-15, "maxiter": 1000}
+    found = minimize(
+        cost, start, jac=slope, bounds=[(0, 1)] * ticks, constraints=[whole], method="SLSQP", options=options
+    )
+    return np.asarray(found.x)
