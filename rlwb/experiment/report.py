@@ -441,9 +441,10 @@ def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
-    """Say in two sentences what the headline's first row shows; nothing when it is not there.
+    """Say in two or three sentences what the headline's first row shows; nothing when it is not there.
 
-    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills.
+    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills. Where TWAP's orders
+    scatter too, a clear difference in that is told: more gain for more risk is not the same as better.
     """
     path = run.backtest / "metrics.csv"
     if not path.exists():
@@ -467,7 +468,13 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     mark = "TWAP" if compared or rules.benchmark == "twap" else rules.benchmark
     over = f"over {mark} " if compared or mark != "TWAP" else ""
     gain = f"{abs(mean):.2f} bp an order {over}{'after costs ' if net else ''}on average"
-    return {"mark": mark, "answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}."}
+    spread, (more, least, most) = found["estimate"].get("std", np.nan), found.reindex(["std_over_twap"]).to_numpy()[0]
+    risk = ""
+    if spread - more > 1e-6 and (least > 0 or most < 0):
+        answer += (", with more risk" if least > 0 else ", with less risk") if low > 0 else ""
+        risk = f" Their orders scatter by {abs(more):.2f} bp {'more' if least > 0 else 'less'} than TWAP's "
+        risk += f"(standard deviation, {level} % interval of the difference [{least:z.2f}, {most:z.2f}] bp)."
+    return {"mark": mark, "answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}.{risk}"}
 
 
 def _warnings(run: RunDirectory) -> Iterator[str]:

@@ -145,6 +145,23 @@ def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order over TWAP" in page
 
 
+@pytest.mark.parametrize(
+    ("std", "more", "sentence"),
+    [
+        (12.0, (4.0, 1.0, 7.0), "Yes, on these test days, with more risk.</strong>"),
+        (12.0, (4.0, 1.0, 7.0), "Their orders scatter by 4.00 bp more than TWAP&#39;s (standard deviation"),
+        (12.0, (-4.0, -7.0, -1.0), "Yes, on these test days, with less risk.</strong>"),
+        (12.0, (4.0, -1.0, 7.0), "Yes, on these test days.</strong>"),
+        (4.0, (4.0, 1.0, 7.0), "Yes, on these test days.</strong>"),  # TWAP's orders do not scatter at all
+    ],
+)
+def test_a_gain_for_more_risk_is_said_to_be_one(
+    run: RunDirectory, std: float, more: tuple[float, float, float], sentence: str
+) -> None:
+    page = answer(run, pa=(3.0, 1.0, 5.0), over_twap=(3.0, 1.0, 5.0), std=(std, 1.0, 20.0), std_over_twap=more)
+    assert sentence in page
+
+
 def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
     run.orders.mkdir(exist_ok=True)
     finding = {"label_suspect": {"count": 3, "effect": "noted", "example": "AAA 2024-01-02"}}
