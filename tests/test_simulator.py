@@ -26,6 +26,14 @@ class Count(Episode):
 SEEDS = np.array([3, 4], dtype=np.uint64)
 
 
+def test_a_simulator_of_episodes_honours_the_forms_that_they_name():
+    class Limited(Count):
+        forms = frozenset({"limit_price"})
+
+    assert EpisodeSimulator(Limited).forms == {"limit_price"}
+    assert not EpisodeSimulator(Count).forms
+
+
 def test_episodes_step_together():
     simulator = EpisodeSimulator(Count)
     state = simulator.start([5, 2], SEEDS)

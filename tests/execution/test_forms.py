@@ -25,9 +25,11 @@ from rlwb.execution import (
     Order,
     OrderBatch,
     OrderExecution,
+    PAPenaltyReward,
     RandomLiquidity,
     TickRecord,
     align_orders,
+    hindsight_table,
     order_table,
     read_orders,
     write_orders,
@@ -39,6 +41,8 @@ from rlwb.policy import Informed
 from tests.execution.markets import run, sessions_of
 from tests.execution.specification import SpecifiedOrder, ticks_of
 from tests.execution.test_baselines_hindsight import assert_not_beaten, played
+from tests.execution.test_benchmark import JUDGED, ROUNDING_BP
+from tests.execution.test_benchmark import played as judged_play
 from tests.execution.test_engine import batch_of, problems
 from tests.execution.test_properties import IMPACT, SCHEDULES, finish
 from tests.experiment.test_work import tiny
@@ -196,6 +200,24 @@ def test_no_policy_beats_the_ceiling(problem: tuple, seed: int) -> None:  # type
         assert_not_beaten(engine, batch, played(engine, batch, asked))
 
 
+@settings(max_examples=200, deadline=None)
+@given(formed(), JUDGED, st.integers(0, 2**32 - 1))
+def test_no_policy_passes_the_ceiling_by_any_benchmark(problem: tuple, judged: dict[str, Any], seed: int) -> None:  # type: ignore[type-arg]
+    """Whatever counts for what a form keeps open."""
+    sessions, rule, ticks_per_step, batch, shares, _ = problem
+    engine = Engine(sessions, ticks_per_step, dataclasses.replace(rule, **judged))
+    found, rng = engine.benchmarks(batch), np.random.default_rng(seed)
+    have = np.isfinite(found.twap) & np.isfinite(found.benchmark)
+    batch, shares = batch[have], shares[have]
+    ceiling = hindsight_table(engine, batch)["pa"].to_numpy()
+    for asked in (shares, np.zeros(shares.shape), rng.integers(0, 2, shares.shape).astype(float)):
+        figures, _ = judged_play(engine, batch, asked, PAPenaltyReward())
+        share = np.ones(len(batch)) if engine.rules.values_unfilled else figures["ffr"]
+        slack = ROUNDING_BP * np.maximum(1.0, 1e-2 / np.maximum(share, 1e-300))
+        some = np.isfinite(figures["pa"])
+        assert (figures["pa"][some] <= (ceiling + slack)[some]).all()
+
+
 PRICES = [10.0, 11.0, 12.0, 11.0, 9.0, 10.0]
 
 
@@ -279,6 +301,22 @@ CASES: dict[str, tuple[float, ExecutionRules | None, dict[str, Any], list[float]
         None,
         {"min_participation": 0.055, "max_participation": 0.055},
         [55.0] * 5 + [25.0],
+        {},
+    ),
+    "limit and max": (
+        300.0,
+        None,
+        {"limit_price": 11.0, "max_participation": 0.02},
+        [20.0, 20.0, 0.0, 20.0, 20.0, 20.0],
+        {2: "limit price", 3: "max participation"},
+    ),
+    "would and min": (300.0, None, {"would_price": 9.0, "min_participation": 0.06}, [60.0] * 5 + [0.0], {}),
+    # 10 % of 1000 is three lots of 30.
+    "min in lots": (
+        300.0,
+        ExecutionRules(lot_size=30.0),
+        {"min_participation": 0.1},
+        [90.0, 90.0, 90.0, 30.0, 0.0, 0.0],
         {},
     ),
     # An order of 45 in lots of 20: 5 trade at the would price with the rest, as they would at the end.
