@@ -170,7 +170,7 @@ def test_what_the_backtest_wrote_is_read_back(copied: RunDirectory) -> None:
         np.testing.assert_allclose(result.inventory[:, 0], 1.0)
         np.testing.assert_allclose(result.inventory[:, -1], 0.0, atol=1e-6)
     figures = stability_figures(copied, copied.config)
-    assert len(figures) == 8
+    assert len(figures) == 9
 
 
 def test_e13_a_backtest_without_checkpoints_is_refused(copied: RunDirectory) -> None:
@@ -399,7 +399,7 @@ def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp
     backtest_policies(whole, config)
     assert pd.read_csv(whole.backtest / "summary.csv")["kind"].tolist()[:3] == ["checkpoint", "checkpoint", "last"]
     draw_stability(whole, config)
-    assert len(list(whole.figures.glob("*.png"))) == 8
+    assert len(list(whole.figures.glob("*.png"))) == 9
 
 
 def test_a_policy_above_the_ceiling_stops_the_backtest_before_any_figure(
@@ -644,7 +644,7 @@ def test_under_costs_validation_choice_and_figures_are_net_and_the_gap_is_told(
     assert {"net test PA", "validation net PA"} <= set(report.summary_table(run))
     assert "validation net PA" in report.selection_tables(run)[0]
     assert report.iteration_table(run)["validation net PA"].notna().any()
-    assert len(stability_figures(run, config)) == 8
+    assert len(stability_figures(run, config)) == 9
     costs = pd.read_csv(run.backtest / "costs.csv").set_index(["policy", "component"])
     shown = ["drift", "selection", "temporary_impact", "commission", "total", "impact_on_fills"]
     assert [name for name in costs.loc["twap"].index if name != "opportunity"] == shown, "no spread, no tax, no delay"
