@@ -36,6 +36,11 @@ class Objective(ABC):
     aversions: tuple[float, ...] = ()
     dial: tuple[Objective, ...] = ()
 
+    @property
+    def risk_aversion(self) -> float | None:
+        """The weight of the variance that weighs small risks alike, per basis point; None where there is none."""
+        return None
+
     @abstractmethod
     def utility(self, x: np.ndarray, sample: np.ndarray) -> np.ndarray:
         """Return what results are worth beside a sample of results, float64 of the shape of `x`.
@@ -73,9 +78,10 @@ class Objective(ABC):
     def place(self, aversion: np.ndarray) -> np.ndarray:
         """Return where aversions of shape (N,) lie on the dial, float64 of shape (N, settings): weights with sum 1.
 
-        One at a setting has all its weight there; between two it is shared in a line, beyond the ends it is the end's.
+        An order's aversion is the weight of the variance (`risk_aversion`), whatever the objective. One at a setting
+        has all its weight there; between two it is shared in a line, beyond the ends it is the end's.
         """
-        known = np.array(self.aversions)
+        known = np.array([one.risk_aversion for one in self.dial])
         return np.stack([np.interp(aversion, known, one) for one in np.eye(len(known))], axis=1)
 
     def groups(self, settings: np.ndarray | None, count: int) -> Iterator[tuple[Objective, np.ndarray]]:
@@ -153,6 +159,10 @@ class MeanVariance(Objective):
     def __init__(self, aversion: float | Sequence[float]) -> None:
         self.aversion, self.aversions, self.dial = _dial(aversion, MeanVariance)
 
+    @property
+    def risk_aversion(self) -> float | None:
+        return None if self.dial else self.aversion
+
     def utility(self, x: np.ndarray, sample: np.ndarray) -> np.ndarray:
         mean = sample.mean()
         return np.asarray(x - self.aversion * (x - mean) ** 2)
@@ -177,6 +187,10 @@ class Entropic(Objective):
         self.aversion, self.aversions, self.dial = _dial(aversion, Entropic)
         if not min(self.aversions or (self.aversion,)) > 0:
             raise ConfigError(f"aversion is {aversion!r}; give numbers above 0, and the objective mean for none.")
+
+    @property
+    def risk_aversion(self) -> float | None:
+        return None if self.dial else self.aversion / 2
 
     def utility(self, x: np.ndarray, sample: np.ndarray) -> np.ndarray:
         m = self._centre(sample)

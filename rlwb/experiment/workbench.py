@@ -214,16 +214,17 @@ class Workbench:
         """Align orders with the sessions, under the configured rules.
 
         Where the objective has a dial, all orders have the aversion of a `setting` of it. By default those that state
-        none are dealt the settings evenly, by the run's seed.
+        none are dealt the settings evenly, by the run's seed; without a dial they have the objective's own, if it has
+        one, by which baselines go.
         """
-        settings = self.objective.aversions
-        if settings:
+        own = self.objective.dial or (self.objective,)
+        known = [one.risk_aversion for one in own]
+        if None not in known:
             rng = generator(self.config.seed, len(table), Stream.DIAL)
-            dealt = np.array(settings)[rng.permutation(np.arange(len(table)) % len(settings))]
-            own = table["aversion"] if "aversion" in table else pd.Series(np.nan, table.index)
-            table = table.assign(
-                aversion=own.fillna(pd.Series(dealt, table.index)) if setting is None else settings[setting]
-            )
+            dealt = np.array(known)[rng.permutation(np.arange(len(table)) % len(known))]
+            stated = table["aversion"] if "aversion" in table else pd.Series(np.nan, table.index)
+            dealt = stated.fillna(pd.Series(dealt, table.index)) if setting is None else known[setting]
+            table = table.assign(aversion=dealt)
         return align_orders(table, self.sessions, self.engine.rules, forms=self.simulator.forms)
 
     def dial_settings(self, orders: OrderBatch) -> np.ndarray | None:

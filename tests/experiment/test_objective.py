@@ -11,7 +11,7 @@ import pytest
 from rlwb.env import make_env
 from rlwb.errors import ConfigError
 from rlwb.execution import FullHistoryStateInterpreter
-from rlwb.experiment.backtest import backtest_policies, read_results
+from rlwb.experiment.backtest import backtest_policies, baseline_result, make_baselines, read_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import load_orders, make_orders
@@ -119,6 +119,26 @@ def test_orders_are_dealt_the_settings_evenly_by_the_seed(dialled: RunDirectory)
     stated = bench.align(table.assign(aversion=0.004))
     assert (stated.forms["aversion"] == 0.004).all()
     assert set(bench.align(table, 2).forms["aversion"]) == {0.1}
+
+
+def test_almgren_chriss_goes_by_the_aversion_of_the_objective() -> None:
+    """Per basis point 10,000 times less than for shares of the value; entropic weighs a variance by half."""
+    played = {}
+    for name, changes in {
+        "told": {"baselines": [{"name": "almgren_chriss", "risk_aversion": 500.0}]},
+        "mean_variance": {"objective": {"name": "mean_variance", "aversion": 0.05}, "baselines": ["almgren_chriss"]},
+        "entropic": {"objective": {"name": "entropic", "aversion": 0.1}, "baselines": ["almgren_chriss"]},
+        "mean": {"baselines": ["almgren_chriss"]},
+    }.items():
+        bench = Workbench(tiny(**changes))
+        parts = bench.make_orders()[0]
+        (baseline,) = make_baselines(bench).values()
+        baseline.fit(bench.align(parts["train"]))
+        one = baseline_result(bench, "almgren_chriss", baseline, bench.align(parts["test"]))
+        played[name] = np.asarray(one.inventory)
+    assert np.array_equal(played["mean_variance"], played["told"])
+    assert np.array_equal(played["entropic"], played["told"])
+    assert np.abs(played["mean"] - played["told"]).max() > 0.01
 
 
 def test_ppo_takes_the_dial_too() -> None:
