@@ -339,7 +339,7 @@ def audit_order(run: RunDirectory, bench: Workbench, policy: str, order_id: str,
     if not isinstance(bench.simulator, OrderExecution):
         raise OrderError("the run's simulator keeps no ticks; derive it from rlwb.execution.OrderExecution.")
     parts: dict[str, Any] = {"state_interpreter": state, "action_interpreter": action, "reward": bench.reward}
-    batch = bench.align(chosen)
+    batch = bench.align(chosen, bench.objective.middle)
     ticks, steps, summary = audit(bench.simulator, batch, actor, **parts)
     if bench.impact_free is not None:
         summary[IMPACT_OFF] = audit(bench.impact_free[1], batch, actor, **parts)[2]["cost"]  # type: ignore[arg-type]

@@ -251,7 +251,7 @@ def _score_validation(run: RunDirectory, again: RunDirectory, result: Verificati
                 policy = checkpoint_policy(bench, path, teacher=folder.name == "teacher")
                 iteration = int(path.stem)
                 if iteration in stored.index:
-                    rows[iteration] = play(bench, policy, valid).summary()
+                    rows[iteration] = bench.validation_figures(valid, play(bench, policy, valid))
             except (CheckpointError, ValueError) as error:
                 result.disagreements.append(Disagreement(name, None, None, "a checkpoint of this run", str(error)))
                 continue
