@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
 from rlwb.execution.engine import Engine
-from rlwb.execution.order import OrderBatch
+from rlwb.execution.order import FORMS_OF_FILLS, OrderBatch
 
 #: Distributions that are further apart than this, in the largest difference of their cumulative shares, differ.
 _APART = 0.2
@@ -19,7 +20,7 @@ _PERCENTILES = (10, 50, 90)
 def unlike(engine: Engine, parts: Mapping[str, OrderBatch]) -> list[str]:
     """Return a sentence for each respect in which training or validation orders are unlike the test orders.
 
-    Compared are sides, instruments, sizes as shares of the window's volume, starts and lengths of the windows. Two
+    Compared are sides, instruments, sizes as shares of the window's volume, forms, starts and lengths of windows. Two
     samples differ where their cumulative shares are more than 0.2 apart, and more than chance has them in one case of a
     hundred (the test of Kolmogorov and Smirnov); a side or an instrument that only test orders have is always told.
 
@@ -62,6 +63,12 @@ def _differences(engine: Engine, orders: OrderBatch, test: OrderBatch, title: st
                 f"size: {texts[0]} of their window's volume ({title}), {texts[1]} (test), from the 10th to the 90th "
                 "percentile"
             )
+    for name in sorted(FORMS_OF_FILLS):
+        if name in orders.source or name in test.source:
+            stated = [_stated(batch, name) for batch in (orders, test)]
+            if _apart(*stated):
+                own, other = (f"{100 * share.mean():.0f} %" for share in stated)
+                found.append(f"{name}: {own} of the {title} orders state one, of the test orders {other}")
     if _apart(orders.start, test.start):
         ends = [np.percentile(batch.start, (10, 90), method="nearest").tolist() for batch in (orders, test)]
         texts = [" to ".join(f"{engine.sessions.calendar.time_of(tick):%H:%M}" for tick in pair) for pair in ends]
@@ -72,6 +79,13 @@ def _differences(engine: Engine, orders: OrderBatch, test: OrderBatch, title: st
         texts = [" to ".join(str(int(tick)) for tick in pair) for pair in ends]
         found.append(f"length: {texts[0]} bars ({title}), {texts[1]} (test), from the 10th to the 90th percentile")
     return found
+
+
+def _stated(orders: OrderBatch, name: str) -> np.ndarray:
+    """Return which orders state a form, bool of shape (N,)."""
+    if name not in orders.source:
+        return np.zeros(len(orders), dtype=bool)
+    return ~np.asarray(pd.isna(orders.source[name][orders.row]))
 
 
 def size_of(engine: Engine, orders: OrderBatch) -> np.ndarray:

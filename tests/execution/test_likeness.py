@@ -89,3 +89,13 @@ def test_j05_other_windows(sessions: Sessions, halves: tuple[pd.DataFrame, pd.Da
     early = said(sessions, train, test.assign(end=test["date"] + pd.Timedelta(hours=11)))
     assert any("differ in length" in text for text in early)
     assert not any("differ in start" in text for text in early)
+
+
+def test_forms_that_only_test_orders_state_are_told(
+    sessions: Sessions, halves: tuple[pd.DataFrame, pd.DataFrame]
+) -> None:
+    train, test = halves
+    some = np.where(np.arange(len(test)) % 2 == 0, 0.1, np.nan)
+    text = "max_participation: 0 % of the training orders state one, of the test orders 50 %"
+    assert said(sessions, train, test.assign(max_participation=some)) == [f"training and test orders differ in {text}"]
+    assert said(sessions, train.assign(max_participation=0.1), test.assign(max_participation=0.2)) == []
