@@ -239,6 +239,19 @@ def test_without_its_cap_the_bound_is_that_of_rules_that_have_none() -> None:
     assert table["pa_net"].isna().all(), "impact depends on which tick takes how much"
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_what_is_not_caught_up_is_in_the_bound(complete: bool) -> None:
+    """The first of three ticks is dry: half of 60 fills 10 each at 14 and at 9, all of it 20 at 14 and 40 at 9."""
+    rules = ExecutionRules(volume_limit=1.0, complete_at_end=complete, catch_up=False)
+    engine = Engine(sessions_of([[12.0, 14.0, 9.0]], [[0.0, 100.0, 100.0]]), 3, rules)
+    batch = batch_of([(1, 60.0, 0, 3)], 0)
+    half, whole = (played(engine, batch, np.full((1, 1), share)) for share in (0.5, 1.0))
+    assert (half.notional / half.filled).tolist() == pytest.approx([590 / 60 if complete else 11.5])
+    assert (whole.notional / whole.filled).tolist() == pytest.approx([640 / 60])
+    for state in (half, whole):
+        assert_not_beaten(engine, batch, state)
+
+
 def test_nothing_to_fill_has_no_bound() -> None:
     price, filled = bound_of([10.0, 11.0], 0.0, 5.0, 1, volume_limit=0.1)
     assert math.isnan(price)

@@ -51,8 +51,9 @@ class HindsightOptimum:
 
     In the others it is an upper bound that eases two rules: each step may use any request that the whole amount allows,
     whatever was filled before, and any blend of its requests. Of an order with a would price or a minimum
-    participation, which fill more than is requested, each tick may fill anything that it can. It holds up to the 1e-9
-    of the amount that the engine lets an order leave.
+    participation, which fill more than is requested, each tick may fill anything that it can; with `catch_up` and
+    `complete_at_end` off, the last one may, in a step where something is cut. It holds up to the 1e-9 of the amount
+    that the engine lets an order leave.
     """
 
     price: np.ndarray
@@ -78,7 +79,7 @@ class HindsightOptimum:
             windows = some.session, some.side, some.amount, some.start, some.latest_end
             raised = [~np.isnan(some.forms[name]) for name in _RAISING if name in some.forms]
             eased = np.any(raised, axis=0) if raised else np.zeros(len(some), dtype=bool)
-            terms = rules.complete_at_end, rules.lot_size, rules.trades_odd(some.side), eased
+            terms = rules.complete_at_end, rules.catch_up, rules.lot_size, rules.trades_odd(some.side), eased
             columns.append(_least_average(*market, *windows, *terms, left[first : first + _BLOCK]))
         cost, filled = (np.concatenate(parts) for parts in zip(*columns, strict=True))
         return cls(orders.side * cost, filled)
@@ -138,6 +139,7 @@ def _least_average(
     start: np.ndarray,
     end: np.ndarray,
     complete_at_end: bool,
+    catch_up: bool,
     lot: float,
     trade_odd: np.ndarray,
     eased: np.ndarray,
@@ -185,8 +187,13 @@ def _least_average(
                     if free > 0.0 and (lots > 0.0 or (last and j == k - 1 and trade_odd[i])):
                         piece[count], slope[count] = free, cost[j]
                         count += 1
+            elif last and not catch_up and not forced and (limit[:k] < whole).any():
+                # Even parts, and at the last tick all that is left where the request was all.
+                for j in range(k):
+                    piece[count], slope[count] = min(limit[j], whole / k if j < k - 1 else whole), cost[j]
+                    count += 1 if piece[count] > 0.0 else 0
             elif k > 0:
-                count = _add_step(cost[:k], limit[:k], whole, last, forced, piece, slope, count)
+                count = _add_step(cost[:k], limit[:k], whole, last and catch_up, forced, piece, slope, count)
             t = stop
         most = lots if complete_at_end and not eased[i] else total
         cheap = np.argsort(slope[:count], kind="mergesort")  # which keeps the order of equals
@@ -198,7 +205,7 @@ def _least_average(
 def _fill(ask: float, ticks: int, room: np.ndarray, cost: np.ndarray, catch_up: bool) -> tuple[float, float]:
     """Return what the first ticks of a step, those of `room`, fill of an ask over `ticks`, and what that costs.
 
-    Each fills an equal part cut to its room; with `catch_up`, as in the last step, all that is due and unfilled.
+    Each fills an equal part cut to its room; with `catch_up`, in the last step, all that is due and unfilled.
     """
     done, value = 0.0, 0.0
     for k in range(len(room)):
@@ -250,7 +257,7 @@ def _add_step(
     cost: np.ndarray,
     room: np.ndarray,
     whole: float,
-    last: bool,
+    catch_up: bool,
     forced: bool,
     piece: np.ndarray,
     slope: np.ndarray,
@@ -264,11 +271,11 @@ def _add_step(
     n = len(cost)
     free = n - 1 if forced else n
     takes_rest = forced and room[n - 1] >= whole
-    kinks = _kinks(room[:free], cost, n, whole, last)
+    kinks = _kinks(room[:free], cost, n, whole, catch_up)
     x, y = np.zeros(len(kinks) + 1), np.zeros(len(kinks) + 1)
     top = 0
     for ask in kinks:
-        amount, value = _fill(ask, n, room[:free], cost, last)
+        amount, value = _fill(ask, n, room[:free], cost, catch_up)
         if takes_rest:
             value += cost[free] * (ask - amount)
             amount = ask
