@@ -3,7 +3,14 @@
 from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
 from rlwb.evaluation.costs import cost_groups, cost_table
 from rlwb.evaluation.dictionary import COLUMNS
-from rlwb.evaluation.frontier import below_frontier, frontier_mean, hypervolume, non_dominated
+from rlwb.evaluation.frontier import (
+    below_frontier,
+    frontier_mean,
+    frontier_table,
+    hypervolume,
+    non_dominated,
+    risk_verdict,
+)
 from rlwb.evaluation.gap import gap_table, rule_steps
 from rlwb.evaluation.groups import group_labels, group_table
 from rlwb.evaluation.metrics import METRICS, SUMMARY_COLUMNS, metric_difference, metric_table, metric_values, summary
@@ -28,6 +35,7 @@ __all__ = [
     "day_interval",
     "expected_shrinkage",
     "frontier_mean",
+    "frontier_table",
     "gap_table",
     "group_labels",
     "group_table",
@@ -42,6 +50,7 @@ __all__ = [
     "overfitting_probability",
     "paired_interval",
     "read_validation",
+    "risk_verdict",
     "rule_steps",
     "select_checkpoints",
     "statistic_interval",

@@ -125,6 +125,15 @@ _COSTS = {
     "currency": Column("currency", "sum over the orders; the mean over n checkpoints"),
     "value": Column("currency", "sum of amount times arrival price"),
 }
+_FRONTIER = {
+    **{
+        f"arrival_{figure}{over}": Column("bp", f"{meaning} of single orders' net PA over arrival{than}")
+        for figure, meaning in {"mean": "mean", "std": "standard deviation", "cvar": "mean of the worst 5 %"}.items()
+        for over, than in {"": "; _lo and _hi are its interval", "_over_twap": ", less that of TWAP"}.items()
+    },
+    "below_frontier": Column("bp", "how much more mean the frontier of the policies gives at the same deviation"),
+    "objective_over_twap": Column("bp", "value of the run's objective less that of TWAP, order by order"),
+}
 
 
 def _metric_columns() -> dict[str, Column]:
@@ -153,6 +162,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/groups.csv": _GROUPS,
     "backtest/gap.csv": _GAP,
     "backtest/costs.csv, cost_groups.csv": _COSTS,
+    "backtest/frontier.csv": _FRONTIER,
     "excess.csv of an analysis of fills": _EXCESS,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""

@@ -5,9 +5,11 @@ pyplot is not used: no display is touched, and a figure belongs to the caller al
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -23,6 +25,7 @@ from rlwb.errors import DataError
 from rlwb.evaluation import style
 from rlwb.evaluation.bootstrap import LEVEL, Interval, fewest_days, mean_parts, statistic_interval
 from rlwb.evaluation.costs import TOTAL, wide_costs
+from rlwb.evaluation.frontier import BEYOND, frontier_mean, non_dominated
 from rlwb.evaluation.metrics import wide_name
 from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
@@ -119,40 +122,6 @@ def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
     low, high = (style.number(end([end(pa) for _, pa in pas]), ",.0f") for end in (np.min, np.max))
     axis.set_xlabel(f"PA, bp    (single orders from {low} to {high} bp)")
     style.name_rows(axis, [one.display_name for one, _ in pas])
-    return figure
-
-
-@style.styled
-def risk_return(summary: pd.DataFrame, results: Sequence[PolicyResult]) -> Figure:
-    """Draw the mean net PA of each policy against the standard deviation of its orders, with the intervals of both.
-
-    Ceilings are left out: next to them all others would look alike.
-
-    Parameters
-    ----------
-    summary
-        The table that `rlwb.evaluation.summary` makes: columns `pa_net` and `std` with the ends of their intervals.
-    results
-        The policies of its rows.
-    """
-    title = "Mean against risk"
-    rows, baselines = summary.set_index("policy"), of_kind(results, "baseline")
-    drawn = [one for one in results if one.kind != "ceiling" and rows.loc[one.policy, ["pa_net", "std"]].notna().all()]
-    if not drawn:
-        return style.note_figure(title, "No policy has two orders with a PA.")
-    figure, (axis,) = style.canvas(title, "lines: day-clustered intervals of both", height=4.8)
-    chosen = len(of_kind(drawn, "checkpoint"))
-    for place, one in enumerate(drawn):
-        row, (color, _) = rows.loc[one.policy], style.look(one, baselines)
-        axis.hlines(row["pa_net"], row["std_lo"], row["std_hi"], color=color, linewidth=1, alpha=0.4)
-        axis.vlines(row["std"], row["pa_net_lo"], row["pa_net_hi"], color=color, linewidth=1, alpha=0.4)
-        marker = {"checkpoint": "o", "baseline": "s"}.get(one.kind, "D")
-        first = f"chosen checkpoints (n = {chosen})" if place == 0 else None
-        label = first if one.kind == "checkpoint" else style.readable(one.display_name)
-        look = {"marker": marker, "markersize": 6, "color": color, "markeredgecolor": "white", "zorder": 3}
-        axis.plot(row["std"], row["pa_net"], linestyle="", label=label, **look)
-    axis.set(xlabel="standard deviation of single orders, bp", ylabel="mean PA after costs, bp")
-    style.zero_line(axis)
     return figure
 
 
@@ -363,6 +332,58 @@ def _running_sum(axis: Axes, values: pd.Series, **look: object) -> None:
     """Draw a running sum; one too short to be seen as a line has its points marked."""
     line = values.dropna().cumsum()
     axis.plot(line.index, line, marker="o" if len(line) < 3 else None, **look)
+
+
+@style.styled
+def frontier(table: pd.DataFrame) -> Figure:
+    """Draw mean against deviation of the orders of each policy, with intervals, and the frontier of all of them.
+
+    Parameters
+    ----------
+    table
+        What `rlwb.evaluation.frontier_table` returns. Kinds that nobody could have traded are named at the upper edge.
+    """
+    title = "Mean and deviation against arrival"
+    known = table[np.isfinite(table["arrival_mean"]) & np.isfinite(table["arrival_std"])]
+    own = known[~known["kind"].isin(BEYOND)]
+    if own.empty:
+        return style.note_figure(title, "No policy has a mean and a deviation against its arrival price.")
+    beyond = [
+        f"{row.title}: {style.number(row.arrival_mean)} bp at {style.number(row.arrival_std)} bp"
+        for row in known[known["kind"].isin(BEYOND)].itertuples()
+    ]
+    subtitle = "\n".join(
+        ["net PA of single orders against their arrival prices; bars are intervals over days", *beyond]
+    )
+    figure, (axis,) = style.canvas(title, subtitle, height=5.2)
+    mean, deviation = own["arrival_mean"].to_numpy(), own["arrival_std"].to_numpy()
+    kept = non_dominated(mean, deviation)
+    at = np.linspace(deviation[kept].min(), deviation[kept].max(), 200)
+    axis.plot(at, frontier_mean(at, mean, deviation), color=style.GREY, linewidth=1.2, zorder=1.5)
+    families: dict[str, list[dict[Any, Any]]] = {}
+    for row in own.to_dict("records"):
+        families.setdefault(_family(row)[0], []).append(row)
+    for (name, rows), (color, marker) in zip(families.items(), itertools.cycle(style.POINTS), strict=False):
+        places = sorted((row["arrival_std"], row["arrival_mean"]) for row in rows)
+        look = {"color": color, "markersize": 7, "markeredgecolor": "white", "linewidth": 0.8, "linestyle": (0, (1, 2))}
+        axis.plot(*zip(*places, strict=True), marker=marker, label=style.readable(name, longest=44), zorder=4, **look)
+        for row in rows:
+            at_std, at_mean = row["arrival_std"], row["arrival_mean"]
+            axis.hlines(at_mean, row["arrival_std_lo"], row["arrival_std_hi"], color=color, linewidth=1, alpha=0.35)
+            axis.vlines(at_std, row["arrival_mean_lo"], row["arrival_mean_hi"], color=color, linewidth=1, alpha=0.35)
+            if len(rows) > 1:
+                aside = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8, "color": color}
+                axis.annotate(_family(row)[1], (at_std, at_mean), **aside)
+    style.zero_line(axis)
+    axis.set(xlabel="standard deviation, bp", ylabel="mean, bp")
+    return figure
+
+
+def _family(row: Mapping[Any, Any]) -> tuple[str, str]:
+    """Return what policies of several settings have in common in their titles, and the setting of one, if any."""
+    between = " at " if " at " in row["policy"] else "-" if row["kind"] == "baseline" else ""
+    setting = row["policy"].partition(between)[2] if between else ""
+    return (row["title"].removesuffix(f"{between}{setting}"), setting) if setting else (row["title"], "")
 
 
 @style.styled

@@ -43,6 +43,11 @@ _BASELINE_LOOKS = (
     (INK, (0, (8, 2, 2, 2))),
 )
 
+#: Colour and marker of points that are told apart by a legend.
+POINTS = tuple(
+    (color, marker) for marker in "osD^v" for color in (BLUE, ORANGE, VERMILION, GREEN, PURPLE, SKY, INK, GREY)
+)
+
 
 @functools.cache
 def settings() -> dict[str, Any]:

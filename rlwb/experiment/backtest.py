@@ -153,11 +153,13 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
-    write_headline(folder, results, config, candidates=selection.ranked, about=judged_on(run, config), lost=lost)
+    dial = _dial_results(bench, selection, table)
+    about = judged_on(run, config)
+    write_headline(folder, results, config, candidates=selection.ranked, about=about, lost=lost, dial=dial)
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
-    _write_dial(folder / "dial.csv", bench, selection, results, table)
+    _write_dial(folder / "dial.csv", bench, dial, results)
     if origin is None:
         noise = validation_noise(rescored, parts["valid"], selection.ranked, len(selection.chosen), config.seed)
     else:
@@ -254,8 +256,9 @@ def write_headline(
     candidates: int | None = None,
     about: Sequence[str] = (),
     lost: Sequence[str] = (),
+    dial: Mapping[float, PolicyResult] | None = None,
 ) -> None:
-    """Write the headline, the summary and their tidy form.
+    """Write the headline, the summary, their tidy form, and ``frontier.csv``: mean and risk against arrival.
 
     Parameters
     ----------
@@ -265,18 +268,28 @@ def write_headline(
         Notes that stand before the headline's own.
     lost
         Checkpoints that cannot be read.
+    dial
+        The best checkpoint at each aversion of a dial, which stand in ``frontier.csv`` alone.
     """
-    from rlwb.evaluation import headline, metric_table, summary
+    from rlwb.evaluation import frontier_table, headline, headline_groups, metric_table, risk_verdict, summary
 
     interval = interval_of(config)
     rules = config.execution.rules
     head = headline(results, requested=config.backtest.top, candidates=candidates, rules=rules, **interval)
-    head = dataclasses.replace(head, notes=(*about, *head.notes))
+    settings = _dial_names(dial or {})
+    groups = headline_groups(results)
+    for name, one in zip(settings, (dial or {}).values(), strict=True):  # each of an objective of its own
+        groups[name] = [dataclasses.replace(one, orders=one.orders.drop(columns="objective"))]
+    frontier = frontier_table(groups, **interval)
+    frontier["aversion"] = frontier["policy"].map(settings)
+    risk = risk_verdict(frontier)
+    head = dataclasses.replace(head, notes=(*about, *head.notes, *([" ".join(risk.sentences)] if risk else [])))
     if lost:
         told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."
         head = dataclasses.replace(head, notes=(*head.notes, told))
     alone = metric_table({one.policy: [one] for one in results}, **interval)
-    for name, frame in {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics}.items():
+    tables = {"summary": summary(alone), "headline": head.frame, "metrics": head.metrics, "frontier": frontier}
+    for name, frame in tables.items():
         with atomic_path(folder / f"{name}.csv") as target:
             with_settings(frame, config).to_csv(target, index=False)
     write_text(folder / "headline.md", head.to_markdown() + "\n")
@@ -309,6 +322,14 @@ def read_summary(run: RunDirectory) -> pd.DataFrame:
     if not path.exists():
         raise CheckpointError(f"{run.path.name} has no backtest yet; run the stage backtest first.")
     return read_table(path, "policy", numbers=[name for name in SUMMARY_COLUMNS if name not in texts], texts=texts)
+
+
+def read_frontier(run: RunDirectory) -> pd.DataFrame:
+    """Return ``backtest/frontier.csv``: mean and risk of each policy's orders against arrival; see docs/risk.md."""
+    figures = [f"arrival_{name}{over}" for name in ("mean", "std", "cvar") for over in ("", "_over_twap")]
+    numbers = [f"{name}{end}" for name in figures for end in ("", "_lo", "_hi")]
+    numbers += ["below_frontier", "aversion"]
+    return read_table(run.backtest / "frontier.csv", "policy", numbers=numbers, texts=["policy", "title", "kind"])
 
 
 def read_results(run: RunDirectory) -> list[PolicyResult]:
@@ -375,23 +396,35 @@ def write_costs(folder: Path, results: Sequence[PolicyResult], config: RunConfig
                 frame.to_csv(target, index=False)
 
 
+def _dial_results(bench: Workbench, selection: Selection, table: pd.DataFrame) -> dict[float, PolicyResult]:
+    """Return the best checkpoint's result by setting of the dial, of the orders in a table; empty without a dial."""
+    best, found = selection.chosen[0], {}
+    playable = checkpoint_policy(bench, best.path) if bench.objective.dial else None
+    for setting, aversion in enumerate(bench.objective.aversions):
+        assert playable is not None
+        orders = bench.align(table, setting)
+        made = result(best.policy, "checkpoint", orders, play(bench, playable, orders), iteration=best.iteration)
+        found[aversion] = with_objective(bench, orders, made)
+    return found
+
+
+def _dial_names(dial: Mapping[float, PolicyResult]) -> dict[str, float]:
+    """Return what tables call the settings of a dial, to their aversions."""
+    return {f"{one.policy} at {aversion:g}": aversion for aversion, one in dial.items()}
+
+
 def _write_dial(
-    path: Path, bench: Workbench, selection: Selection, results: Sequence[PolicyResult], table: pd.DataFrame
+    path: Path, bench: Workbench, dial: Mapping[float, PolicyResult], results: Sequence[PolicyResult]
 ) -> None:
     """Write the best checkpoint's results at every setting of the dial, beside the baselines and ceilings."""
     from rlwb.evaluation.metrics import metric_table, wide
 
-    if not bench.objective.dial:
+    if not dial:
         path.unlink(missing_ok=True)
         return
-    best = selection.chosen[0]
-    playable = checkpoint_policy(bench, best.path)
+    settings = _dial_names(dial)
     rows = {one.policy: [one] for one in results if one.kind not in ("checkpoint", "last")}
-    settings: dict[str, float] = {}
-    for setting, aversion in enumerate(bench.objective.aversions):
-        orders, name = bench.align(table, setting), f"{best.policy} at {aversion:g}"
-        made = result(best.policy, "checkpoint", orders, play(bench, playable, orders), iteration=best.iteration)
-        rows[name], settings[name] = [with_objective(bench, orders, made)], aversion
+    rows |= {name: [dial[aversion]] for name, aversion in settings.items()}
     frame = wide(metric_table(rows, **interval_of(bench.config)))
     with atomic_path(path) as target:
         with_settings(frame.assign(aversion=frame["policy"].map(settings)), bench.config).to_csv(target, index=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlwb.errors import CheckpointError, ConfigError, FileError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
 from rlwb.experiment.config import SLOTS, RunConfig, label, parse_assignments
+from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.layers import Layer, build, nested
 from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
@@ -291,7 +292,7 @@ def compare(
         echo(f"{name}: {titles[name]}")
         path = folder / name
         run = RunDirectory.open(path) if RunDirectory(path).is_run() else RunDirectory.create(path, config)
-        _do(run, config, lambda line: echo(f"  {line}"))
+        do_stages(run, config, lambda line: echo(f"  {line}"))
     return _tables(folder, configs, titles)
 
 
@@ -328,16 +329,27 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
     return table
 
 
-def _do(run: RunDirectory, config: RunConfig, echo: Callable[[str], None]) -> None:
+def do_stages(run: RunDirectory, config: RunConfig, echo: Callable[[str], None] = print) -> None:
     """Do the stages of a run, or of each of its windows."""
     if config.split.rolling is not None:
         with recorded(run, ()):
             run.save_config(config)
-            walk(run, config, lambda window, own: _do(window, own, lambda line: echo(f"  {line}")), echo=echo)
+            walk(run, config, lambda window, own: do_stages(window, own, lambda line: echo(f"  {line}")), echo=echo)
         return
     with recorded(run, list(_WORK)):
         for stage, work in _WORK.items():
             run_stage(stage, run, config, work, echo=echo)
+
+
+def finished_run(path: Path, config: RunConfig) -> RunDirectory:
+    """Return the run in a directory, with its backtest done; where there is none, one of `config` is made."""
+    run = RunDirectory(path)
+    if not run.is_run():
+        check_feasible(config, path)
+        run = RunDirectory.create(path, config)
+    if run.stage(BACKTEST.name).get("state") != "finished":
+        do_stages(run, run.config)
+    return run
 
 
 def _beside(folder: Path, methods: Iterable[str]) -> dict[str, PolicyResult]:

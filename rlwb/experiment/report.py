@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,8 @@ from rlwb.errors import DataError, OrderError
 from rlwb.execution import OrderExecution, audit
 from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
 from rlwb.execution.generate import OWN_VOLUME
-from rlwb.execution.rules import BASIS_POINTS
-from rlwb.experiment.backtest import find_policy, read_results, read_summary
+from rlwb.execution.rules import BASIS_POINTS, BENCHMARKS
+from rlwb.experiment.backtest import find_policy, read_frontier, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
@@ -29,14 +29,18 @@ from rlwb.files import write_text
 from rlwb.market.findings import KINDS, counted
 from rlwb.reading import read_bytes, read_json, read_table
 
+if TYPE_CHECKING:
+    from rlwb.evaluation import PolicyResult
+
 CAPTIONS = {
     "learning_curves": "Learning. Rings mark the chosen checkpoints: they should lie on a plateau late in the training."
     " Be wary of scattered peaks on a noisy curve, and of validation that falls while training rises.",
     "validation_against_test": "Validation against test. The validation score of a selected checkpoint is biased "
     "upwards; the points would lie on the dashed line if all checkpoints were equally good and the choice had picked "
     "noise alone.",
-    "risk_return": "Mean against risk, with day-clustered intervals: further up is more gain, further left less risk. "
-    "A policy up and to the right of TWAP gains by bearing more; be wary of calling that better.",
+    "frontier": "Mean and standard deviation of single orders against their arrival prices, after costs. Up is better, "
+    "left is better; the grey line is the most mean that the policies give at each deviation. A policy up and to the "
+    "right of TWAP gains by bearing more risk; be wary of calling that better.",
     "pa_distribution": "Single orders, by policy. They scatter far more than the mean is large; a mean and a median on "
     "different sides of 0 say that a few orders carry the result.",
     "pa_by_window": "By window, each trained by itself, with day-clustered intervals over its test days. Be wary of a "
@@ -250,6 +254,63 @@ def costs_view(costs: pd.DataFrame) -> pd.DataFrame:
     return _rounded(table.rename_axis(index="policy", columns=None).reset_index())
 
 
+def benchmarks_table(run: RunDirectory) -> pd.DataFrame:
+    """Return each policy's mean PA against every benchmark, before costs, and with those against arrival, one row each.
+
+    All are of the same orders and the same fills; a row of several checkpoints has their mean.
+    """
+    from rlwb.evaluation.frontier import against_arrival
+    from rlwb.evaluation.results import mean
+
+    rows = {}
+    for title, members in _titled_groups(read_results(run)).items():
+        row = {name: np.mean([mean(one.values(f"pa_{name}")) for one in members]) for name in BENCHMARKS}
+        rows[title] = {**row, "arrival, after costs": np.mean([mean(against_arrival(one).pa) for one in members])}
+    return _rounded(pd.DataFrame(rows).T.rename_axis("PA over, bp").reset_index())
+
+
+def worst_days(run: RunDirectory, count: int = 5) -> pd.DataFrame:
+    """Return the days on which the chosen checkpoints' orders cost most against arrival, worst first.
+
+    Columns are the mean net PA against arrival of the checkpoints and of each baseline, in basis points, and `orders`.
+    """
+    from rlwb.evaluation.frontier import against_arrival
+    from rlwb.evaluation.results import day_matrix
+
+    results = read_results(run)
+    groups = {title: [against_arrival(one) for one in members] for title, members in _titled_groups(results).items()}
+    days = pd.DataFrame({title: day_matrix(members).mean(axis=1) for title, members in groups.items()})
+    days["orders"] = pd.Series(results[0].dates).value_counts()
+    return days.sort_values(days.columns[0], kind="stable").head(count).round(2).rename_axis("day")
+
+
+def _titled_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:
+    """Return the headline's rows by what people read, without the ceilings."""
+    from rlwb.evaluation import headline_groups
+    from rlwb.evaluation.metrics import CHECKPOINTS
+
+    groups = {name: one for name, one in headline_groups(results).items() if one[0].kind != "ceiling"}
+    return {"chosen checkpoints" if name == CHECKPOINTS else one[0].display_name: one for name, one in groups.items()}
+
+
+def frontier_view(run: RunDirectory) -> pd.DataFrame:
+    """Return the frontier as people read it, one row a policy, in basis points."""
+    titles = {
+        "title": "policy",
+        "arrival_mean": "mean",
+        "arrival_mean_lo": "low",
+        "arrival_mean_hi": "high",
+        "arrival_std": "std",
+        "arrival_std_over_twap": "std over TWAP",
+        "arrival_std_over_twap_lo": "its low",
+        "arrival_std_over_twap_hi": "its high",
+        "arrival_cvar": "CVaR 95 %",
+        "below_frontier": "below the frontier",
+    }
+    _there(run.backtest / "frontier.csv", BACKTEST)
+    return _rounded(read_frontier(run)[list(titles)].rename(columns=titles)).round(2)
+
+
 def read_costs(path: Path) -> pd.DataFrame:
     """Return ``costs.csv`` of a backtest."""
     numbers = ["currency", "cost_bp", "lo", "hi", "orders", "days"]
@@ -381,7 +442,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     figures = {
         "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
-        "risk_return": plots.risk_return(summary, results),
+        **({"frontier": plots.frontier(read_frontier(run))} if (run.backtest / "frontier.csv").exists() else {}),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }
@@ -440,15 +501,17 @@ def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
-    """Say in two or three sentences what the headline's first row shows; nothing when it is not there.
+def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
+    """Say in a few sentences what the headline's first row shows, and at what risk; nothing when it is not there.
 
-    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills. Where TWAP's orders
-    scatter too, a clear difference in that is told: more gain for more risk is not the same as better.
+    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills. The answer is on the
+    mean, or on the run's objective where that is another.
     """
     path = run.backtest / "metrics.csv"
     if not path.exists():
         return None
+    from rlwb.evaluation import risk_verdict
+
     metrics = read_table(path, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
     found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
     rules = config.execution.rules
@@ -457,24 +520,40 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, str] | None:
     if own not in found.index or pd.isna(found["estimate"][own]):
         return None
     compared = not pd.isna(found["estimate"][over])
-    mean, low, high = found.loc[over if compared else own]
-    if low > 0 or high < 0:
-        answer = f"{'Yes' if low > 0 else 'No: it is worse'}, on these test days"
-    else:
-        answer = "This test does not show it" if low <= 0 <= high else "So few days of orders cannot show it"
-    level = f"{100 * config.backtest.confidence:g}"
-    span = "" if pd.isna(low) else f", with a {level} % interval of [{low:z.2f}, {high:z.2f}] bp"
-    verb = "gain" if mean >= 0 else "lose"
     mark = "TWAP" if compared or rules.benchmark == "twap" else rules.benchmark
+    ends = mean, *_ = found.loc[over if compared else own].tolist()
     over = f"over {mark} " if compared or mark != "TWAP" else ""
     gain = f"{abs(mean):.2f} bp an order {over}{'after costs ' if net else ''}on average"
-    spread, (more, least, most) = found["estimate"].get("std", np.nan), found.reindex(["std_over_twap"]).to_numpy()[0]
-    risk = ""
-    if spread - more > 1e-6 and (least > 0 or most < 0):
-        answer += (", with more risk" if least > 0 else ", with less risk") if low > 0 else ""
-        risk = f" Their orders scatter by {abs(more):.2f} bp {'more' if least > 0 else 'less'} than TWAP's "
-        risk += f"(standard deviation, {level} % interval of the difference [{least:z.2f}, {most:z.2f}] bp)."
-    return {"mark": mark, "answer": answer, "gain": f"The chosen checkpoints {verb} {gain}{span}.{risk}"}
+    sentences = [f"The chosen checkpoints {'gain' if mean >= 0 else 'lose'} {gain}{_span(config, ends)}."]
+    table = read_frontier(run) if (run.backtest / "frontier.csv").exists() else None
+    risk = None if table is None else risk_verdict(table)
+    at = ""
+    if config.judged_by == "objective":
+        ends = _objective_ends(found, table)
+        more = f" {'more' if ends[0] >= 0 else 'less'} than TWAP's" if compared else ""
+        worth = f"{abs(ends[0]) if more else ends[0]:z.2f} bp{more}{_span(config, ends)}"
+        told = f"By the objective {config.objective.name} the chosen checkpoints' orders are worth {worth}."
+        sentences.insert(0, told)
+    elif risk is not None:
+        at = {"more": ", but at more risk", "less": ", and at less risk", "unclear": ""}[risk.risk]
+    if ends[1] > 0 or ends[2] < 0:
+        answer = f"{f'Yes{at}' if ends[1] > 0 else 'No: it is worse'}, on these test days"
+    else:
+        answer = "This test does not show it" if ends[1] <= 0 <= ends[2] else "So few days of orders cannot show it"
+    return {"mark": mark, "answer": answer, "gain": " ".join(sentences), "risk": risk and " ".join(risk.sentences)}
+
+
+def _objective_ends(found: pd.DataFrame, table: pd.DataFrame | None) -> list[float]:
+    """Return the chosen checkpoints' value of the objective over TWAP's, or where there is none their own, and ends."""
+    name = "objective_over_twap"
+    if table is not None and name in table:
+        return table.loc[table["policy"] == "checkpoints", [name, f"{name}_lo", f"{name}_hi"]].iloc[0].tolist()
+    return found.loc["objective"].tolist()
+
+
+def _span(config: RunConfig, ends: Sequence[float]) -> str:
+    level = f"{100 * config.backtest.confidence:g}"
+    return "" if pd.isna(ends[1]) else f", with a {level} % interval of [{ends[1]:z.2f}, {ends[2]:z.2f}] bp"
 
 
 def _warnings(run: RunDirectory) -> Iterator[str]:

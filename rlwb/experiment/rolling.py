@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.experiment.backtest import read_results, read_summary, write_costs, write_headline, write_results
+from rlwb.experiment.backtest import read_frontier, read_results, write_costs, write_headline, write_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
@@ -104,7 +104,7 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
         results = [result.after_costs() for result in results]
     figures = {
         "pa_by_window": plots.pa_by_window(table, is_net=config.execution.rules.have_costs),
-        "risk_return": plots.risk_return(read_summary(run), results),
+        "frontier": plots.frontier(read_frontier(run)),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
     for name, figure in figures.items():

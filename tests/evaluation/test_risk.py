@@ -13,7 +13,6 @@ from scipy.stats import norm, t
 
 from rlwb.evaluation import headline, metric_difference, metric_table, metric_values
 from rlwb.evaluation.metrics import RISK, TAIL
-from rlwb.evaluation.plots import risk_return
 from rlwb.evaluation.tables import comparison
 from rlwb.execution import ExecutionRules
 from rlwb.objective import CVaR
@@ -187,15 +186,3 @@ def test_a_comparison_has_it_too() -> None:
     assert table.frame.set_index("policy").loc["checkpoint-0002", "std_over_twap"] == pytest.approx(
         1.5 * np.std(results()[0].pa, ddof=1)
     )
-
-
-def test_the_plot_has_mean_and_deviation_of_each_policy_but_the_ceiling() -> None:
-    made = results()
-    summary = summarise(made, resamples=200)
-    (axis,) = risk_return(summary, made).axes
-    points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.get_lines() if line.get_marker() in "osD"]
-    expected = summary[summary["kind"] != "ceiling"][["std", "pa_net"]].to_numpy()
-    np.testing.assert_allclose(points, expected)
-    assert axis.get_legend_handles_labels()[1] == ["chosen checkpoints (n = 2)", "TWAP"]
-    (axis,) = risk_return(summarise([checkpoint([1.0])]), [checkpoint([1.0])]).axes
-    assert "No policy has two orders with a PA." in [text.get_text() for text in axis.texts]

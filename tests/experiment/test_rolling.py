@@ -12,7 +12,7 @@ import pytest
 
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.backtest import read_results
-from rlwb.experiment.compare import _do, audit_method, compare
+from rlwb.experiment.compare import audit_method, compare, do_stages
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.evaluate import begin_evaluation, evaluated
 from rlwb.experiment.layers import Layer
@@ -24,7 +24,7 @@ from rlwb.trainer import load_checkpoint
 from tests.experiment.test_work import tiny
 
 WALK = {"split.rolling": {"train": 6, "valid": 2, "test": 3}, "train.iterations": 2}
-quiet = partial(_do, echo=lambda line: None)
+quiet = partial(do_stages, echo=lambda line: None)
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,23 @@ def test_comparison(tmp_path: Path) -> None:
     assert (tmp_path / "all" / "comparison.md").read_text() == table
 
 
+def test_risk_makes_a_run_of_its_own(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    small = {"market": {"name": "synthetic", **MARKET, "days": 40}, "iterations": 2}
+    settings = {"train.episodes_per_iteration": 40, "backtest.bootstrap_samples": 200, "network.hidden": 8}
+    settings |= {"objective": {"name": "mean_variance", "aversion": [0, 0.003]}, "algorithm": "pathwise"}
+    book = by_hand(NOTEBOOKS / "08_risk.ipynb", tmp_path / "out.ipynb", run_dir=str(run), settings=settings, **small)
+    assert len(shown(book, "image/png")) == 3
+    assert "against their arrival prices single orders have a standard deviation of" in printed(book)
+    assert sum(" at 0.003" in table for table in shown(book, "text/html")) == 1, "the dial is on the frontier"
+
+
+def test_risk_of_a_run_that_is_there(tmp_path: Path, commanded: tuple[RunDirectory, str]) -> None:
+    book = by_hand(NOTEBOOKS / "08_risk.ipynb", tmp_path / "out.ipynb", run_dir=str(commanded[0].path))
+    assert len(shown(book, "image/png")) == 3
+    assert "costs: none" in printed(book)
+
+
 def test_g15_data(tmp_path: Path) -> None:
     book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, instruments=4)
     text = printed(book)
