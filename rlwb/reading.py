@@ -41,7 +41,12 @@ def read_json(path: Path, kind: Any = dict[str, Any]) -> Any:
 
 
 def read_table(
-    path: Path, key: str | None = None, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()
+    path: Path,
+    key: str | Sequence[str] = (),
+    *,
+    numbers: Sequence[str] = (),
+    texts: Sequence[str] = (),
+    is_numeric: bool = False,
 ) -> pd.DataFrame:
     """Return a CSV or Parquet table with at least the columns that are named.
 
@@ -50,12 +55,16 @@ def read_table(
     Parameters
     ----------
     key
-        Column in which every row has a value of its own; a number there is whole.
+        Column in which every row has a value of its own, or several that tell rows apart together; a number there is
+        whole.
     numbers, texts
         Columns of numbers, or NaN, and of texts.
+    is_numeric
+        Whether all other columns are of numbers, too.
     """
     import pandas as pd
 
+    keys = [key] if isinstance(key, str) else list(key)
     with reading(path, "a table"):
         if path.suffix == ".parquet":
             table = pd.read_parquet(io.BytesIO(path.read_bytes()))  # of a folder it would read what lies in it
@@ -67,19 +76,18 @@ def read_table(
             if len(set(header)) < len(header) or {len(row) for row in rows} - {len(header)}:
                 raise ValueError("its rows do not have a cell a column")
             table = pd.read_csv(io.StringIO(content), index_col=False)
-        for name in (*numbers, *texts, *filter(None, [key])):
+        for name in dict.fromkeys((*numbers, *texts, *keys, *(table if is_numeric else ()))):
             if name not in table:
                 raise ValueError(f"it has no column {name}")
             is_number = pd.api.types.is_numeric_dtype(table[name]) or table[name].isna().all()
-            if name in numbers and not is_number:
+            if (name in numbers or (is_numeric and name not in texts)) and not is_number:
                 raise ValueError(f"its column {name} holds what is no number")
             if name in texts and not table[name].map(lambda one: isinstance(one, str)).all():
                 raise ValueError(f"its column {name} holds what is no text")
-        if key is not None:
-            given = table[key]
-            whole = not pd.api.types.is_numeric_dtype(given) or (given % 1 == 0).all()
-            if given.isna().any() or given.duplicated().any() or not whole:
-                raise ValueError(f"its column {key} has not one value of its own a row")
+        given = table[keys]
+        numeric = given.select_dtypes("number")
+        if keys and (given.isna().any(axis=None) or (numeric % 1 != 0).any(axis=None) or given.duplicated().any()):
+            raise ValueError(f"its column {' and '.join(keys)} has not one value of its own a row")
         return table
 
 

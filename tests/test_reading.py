@@ -88,6 +88,16 @@ def test_k08_tables_that_are_short_or_of_another_shape(content: bytes, words: st
     refused(read, tmp_path / "a.csv", words)
 
 
+def test_k08_tables_of_numbers_alone_and_with_a_key_of_two_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("policy,metric,pa\na,x,1\na,y,2\n")
+    assert len(read_table(path, ("policy", "metric"), texts=["policy", "metric"], is_numeric=True)) == 2
+    refused(lambda: read_table(path, "policy"), path, "policy has not one value of its own")
+    refused(lambda: read_table(path, texts=["policy"], is_numeric=True), path, "metric holds what is no number")
+    path.write_text("policy,metric,pa\na,x,1\na,x,2\n")
+    refused(lambda: read_table(path, ("policy", "metric")), path, "policy and metric has not one value of its own")
+
+
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.parquet", "a.npy", "a.md"])
 def test_k08_a_folder_and_rubbish_in_the_place_of_a_file(name: str, tmp_path: Path) -> None:
     readers: dict[str, Callable[[Path], Any]] = {".json": read_json, ".npy": read_array, ".md": read_text}

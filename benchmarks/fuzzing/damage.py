@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,10 @@ _STRAYS = (".DS_Store", "README.md", "x.tmp", "y.csv", "z.parquet", "sub/b.csv",
 _PARTS = ("0", "99999999", "20240229", "20230229", "1m", "5m", "é", "trade", "quote", "message", "orderbook", "1677")
 _TYPES = [pa.float32(), pa.int64(), pa.int8(), pa.string(), pa.large_string(), pa.bool_(), pa.date32(), pa.time64("us")]
 _TYPES += [pa.timestamp(unit, zone) for unit in ("s", "us", "ns") for zone in (None, "UTC")] + [pa.decimal128(38, 6)]
+
+#: What reading a file raises that an earlier change has damaged.
+_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, UnpicklingError, zlib.error)
+_DAMAGED += (zipfile.BadZipFile, pa.ArrowException)
 
 
 @st.composite
@@ -94,8 +99,8 @@ def _change_values(draw: st.DrawFn, name: str, content: bytes) -> bytes:
             return _change_json(draw, content)
         if ending == "pt":
             return _change_checkpoint(draw, content)
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile, pa.ArrowException):
-        return _change_bytes(draw, name, content)  # an earlier change has damaged it
+    except _DAMAGED:
+        return _change_bytes(draw, name, content)
     if ending == "bin":
         values = list(struct.unpack(f"<{len(content) // 4}f", content[: len(content) // 4 * 4])) or [0.0]
         at = draw(st.integers(0, len(values) - 1))

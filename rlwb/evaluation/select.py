@@ -90,7 +90,7 @@ def read_validation(path: Path, metric: str = "pa") -> pd.DataFrame:
     """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist, so no checkpoint can be ranked; train with validation first.")
-    return read_table(path, "iteration", numbers=["iteration", metric])
+    return read_table(path, "iteration", numbers=["iteration", metric], is_numeric=True)
 
 
 def select_checkpoints(

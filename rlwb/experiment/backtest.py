@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -317,11 +317,17 @@ def with_settings(
 def read_summary(run: RunDirectory) -> pd.DataFrame:
     """Return ``backtest/summary.csv``, one row a policy; a `CheckpointError` where there is none."""
     from rlwb.evaluation import SUMMARY_COLUMNS
+    from rlwb.evaluation.results import Kind
 
     path, texts = run.backtest / "summary.csv", ["policy", "kind"]
     if not path.exists():
         raise CheckpointError(f"{run.path.name} has no backtest yet; run the stage backtest first.")
-    return read_table(path, "policy", numbers=[name for name in SUMMARY_COLUMNS if name not in texts], texts=texts)
+    numbers = [name for name in SUMMARY_COLUMNS if name not in texts]
+    with reading(path, "a summary of policies"):
+        table = read_table(path, "policy", numbers=numbers, texts=texts)
+        if wrong := sorted(set(table["kind"]) - set(get_args(Kind))):
+            raise ValueError(f"its column kind holds {wrong[0]!r}")
+    return table
 
 
 def read_frontier(run: RunDirectory) -> pd.DataFrame:

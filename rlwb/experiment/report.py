@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from rlwb.errors import DataError, OrderError
+from rlwb.errors import DataError, FileError, OrderError
 from rlwb.execution import OrderExecution, audit
 from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
 from rlwb.execution.generate import OWN_VOLUME
@@ -189,7 +189,8 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     from rlwb.evaluation import read_validation
 
     numbers = ["iteration", *metrics, "seconds"]
-    train = read_table(_there(run.metrics / "train.csv", TRAIN), "iteration", numbers=numbers).set_index("iteration")
+    path = _there(run.metrics / "train.csv", TRAIN)
+    train = read_table(path, "iteration", numbers=numbers, is_numeric=True).set_index("iteration")
     path = run.metrics / "validation.csv"
     validation = read_validation(path).set_index("iteration") if path.exists() else pd.DataFrame()
     table = pd.DataFrame({title: train[name] for name, title in metrics.items()})
@@ -433,7 +434,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     costs = run.backtest / "costs.csv"
     shrinkage = read_json(run.backtest / "selection.json", Selected)["expected_shrinkage"]
     validation = read_validation(run.metrics / "validation.csv", figure)
-    train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", pa])
+    train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", pa], is_numeric=True)
     if rules.have_costs:
         results = [result.after_costs() for result in results]
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
@@ -458,6 +459,8 @@ def write_report(run: RunDirectory) -> Path:
 
     config, rules = run.config, run.config.execution.rules
     manifest = run.manifest
+    if not manifest and any(stage.get("state") == "finished" for stage in run.status["stages"].values()):
+        raise FileError(f"{run.path / 'manifest.json'} is gone, which says how the run was made; restore it.")
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)
@@ -512,7 +515,8 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
         return None
     from rlwb.evaluation import risk_verdict
 
-    metrics = read_table(path, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
+    key = ("policy", "metric")
+    metrics = read_table(path, key, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
     found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
     rules = config.execution.rules
     net = rules.have_costs

@@ -17,7 +17,8 @@ import pytest
 from rlwb.errors import FileError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
-from rlwb.experiment.report import write_report
+from rlwb.experiment.backtest import read_results
+from rlwb.experiment.report import iteration_table, write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
 from tests.experiment.fakes import config
@@ -67,6 +68,27 @@ def test_k08_a_folder_in_the_place_of_a_figure_is_named(run: RunDirectory) -> No
         write_report(run)
 
 
+def test_k08_what_a_page_lacks_of_a_finished_stage_or_cannot_read_is_named(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    write_summary(run, {"policy": "twap", "kind": "a", "pa_mean": 0.0, "orders": 480})
+    with pytest.raises(FileError, match=r"summary\.csv cannot be read .* kind holds 'a'"):
+        read_results(run)
+    (run.backtest / "summary.csv").unlink()
+    run.metrics.mkdir()
+    (run.metrics / "train.csv").write_text("iteration,pa,reward,seconds,loss\n1,0,0,1,much\n")
+    with pytest.raises(FileError, match=r"train\.csv cannot be read .* loss"):
+        iteration_table(run)
+    (run.backtest / "metrics.csv").write_text("policy,kind,metric,estimate,lo,hi\n" + 2 * "a,checkpoint,pa,1,0,2\n")
+    with pytest.raises(FileError, match=r"metrics\.csv cannot be read .* policy and metric"):
+        write_report(run)
+    (run.backtest / "metrics.csv").unlink()
+    (run.path / "manifest.json").unlink()
+    write_report(run)
+    run.update_status(stages={"orders": {"state": "finished"}})
+    with pytest.raises(FileError, match=r"manifest\.json is gone"):
+        write_report(run)
+
+
 def test_everything_is_in_the_page(run: RunDirectory) -> None:
     run.backtest.mkdir()
     head = {
@@ -113,7 +135,7 @@ def answer(run: RunDirectory, **figures: tuple[float, float, float]) -> str:
     rows = [["checkpoint", name, *ends] for name, ends in figures.items()]
     run.backtest.mkdir(exist_ok=True)
     frame = pd.DataFrame(rows, columns=["kind", "metric", "estimate", "lo", "hi"])
-    frame.to_csv(run.backtest / "metrics.csv", index=False)
+    frame.assign(policy="checkpoints").to_csv(run.backtest / "metrics.csv", index=False)
     return write_report(run).read_text()
 
 
