@@ -66,7 +66,7 @@ METHODS: dict[str, Method] = {
 
 
 def parse_methods(words: Iterable[str]) -> dict[str, Method]:
-    """Return the methods that ``--method`` options name: a name of `METHODS`, or ``mine={network: mine.py:LSTM}``."""
+    """Return the methods that ``--method`` options name: a name of `METHODS` or of an algorithm, or ``mine={…}``."""
     chosen: dict[str, Method] = {}
     for word in words:
         name, own, text = word.partition("=")
@@ -79,6 +79,8 @@ def parse_methods(words: Iterable[str]) -> dict[str, Method]:
             chosen[name] = Method(name, changes)
         elif name in METHODS:
             chosen[name] = METHODS[name]
+        elif name in names("algorithm"):
+            chosen[name] = Method(name, {"algorithm": name})
         else:
             raise ConfigError(f"there is no method {name!r} to compare; {suggestion(name, METHODS)}")
     return chosen
