@@ -132,3 +132,17 @@ def test_costs_off_leave_timing_and_opportunity_alone() -> None:
     assert {name for name, values in parts.items() if values[0]} == {"drift", "selection", "total"}
     assert parts["drift"][0] == pytest.approx(300.0)
     assert parts["selection"][0] == pytest.approx(-100.0)
+
+
+def test_charges_that_the_engine_cannot_repeat_are_missing_and_not_0() -> None:
+    engine, state = by_hand()
+    figures, requested = state.metrics(), state.details()["requested"]
+    unknown = attribute_costs(engine, state.orders, figures, None)
+    tick_parts = ["cost_spread", "cost_temporary_impact", "cost_permanent_impact", "cost"]
+    assert all(np.isnan(unknown[name]).all() for name in tick_parts)
+    assert unknown["cost_tax"] == attribute_costs(engine, state.orders, figures, requested)["cost_tax"]
+    # A simulator of one's own that charges nothing by tick: what the rules charge on the whole order alone.
+    net = net_value(state.now.notional, np.zeros(1), np.array([-1.0]), engine.rules) / state.now.filled
+    free = attribute_costs(engine, state.orders, {**figures, "price_net": net}, requested)
+    assert [free[name][0] for name in tick_parts[:3]] == pytest.approx([3030 * 2e-4, 0.0, 0.0])
+    assert np.isfinite(free["cost"]).all()
