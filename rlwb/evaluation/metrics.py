@@ -53,8 +53,8 @@ def _spread(sums: np.ndarray) -> np.ndarray:
 
 def _gain_per_spread(sums: np.ndarray) -> np.ndarray:
     """Return mean over standard deviation from sums of x less c, its square, 1 and c, of shape ``(B, 4)``."""
-    spread = _spread(sums)
-    return ratio(np.stack([(sums[:, 0] + sums[:, 3]) / sums[:, 2], np.where(spread > ZERO_BP, spread, 0.0)], axis=1))
+    spread, centre = _spread(sums), ratio(np.stack([sums[:, 0] + sums[:, 3], sums[:, 2]], axis=1))
+    return ratio(np.stack([centre, np.where(spread > ZERO_BP, spread, 0.0)], axis=1))
 
 
 def _root_mean(sums: np.ndarray) -> np.ndarray:
@@ -64,7 +64,8 @@ def _root_mean(sums: np.ndarray) -> np.ndarray:
 def _worst_orders(values: np.ndarray, day: np.ndarray, weights_bd: np.ndarray) -> np.ndarray:
     """Return the mean of the worst `TAIL` of the orders; one at the boundary counts in part."""
     order = np.argsort(values[:, 0], kind="stable")
-    return _least_mean(values[order, 0], day[order], weights_bd, weights_bd @ np.bincount(day) * TAIL)
+    count = np.bincount(day, minlength=weights_bd.shape[1])
+    return _least_mean(values[order, 0], day[order], weights_bd, weights_bd @ count * TAIL)
 
 
 @numba.njit(cache=True)
@@ -85,9 +86,10 @@ def _least_mean(values: np.ndarray, day: np.ndarray, weights: np.ndarray, size: 
 
 
 def _worst_day(values: np.ndarray, day: np.ndarray, weights_bd: np.ndarray) -> np.ndarray:
-    """Return the least mean of a day among those that are drawn."""
-    means = np.bincount(day, values[:, 0]) / np.maximum(np.bincount(day), 1)
-    return np.asarray(np.where(weights_bd > 0, means, math.inf).min(axis=1))
+    """Return the least mean of a day among those that are drawn and have one."""
+    count, total = (np.bincount(day, one, minlength=weights_bd.shape[1]) for one in (None, values[:, 0]))
+    means = ratio(np.stack([total, count], axis=1))
+    return np.asarray(np.where((weights_bd > 0) & (count > 0), means, math.inf).min(axis=1))
 
 
 def _difference(statistic: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:

@@ -129,6 +129,19 @@ def test_a_difference_leaves_out_orders_that_lack_a_figure_in_either() -> None:
     assert found.estimate == pytest.approx(SLOW["std"]([1.0, 9.0]) - SLOW["std"]([2.0, 4.0]))
 
 
+@pytest.mark.parametrize("lost", [slice(2, None, 3), slice(0, None, 3)], ids=["last day", "first day"])
+def test_a_member_without_a_figure_on_one_day_counts_on_the_others(lost: slice) -> None:
+    """Days take every third order; nothing is filled on one of them."""
+    whole, part = np.arange(30.0) + 1, np.arange(30.0) + 1
+    part[lost] = np.nan
+    table = metric_table({"two": [checkpoint(whole, 1, days=3), checkpoint(part, 2, days=3)]}, resamples=100)
+    found = table.set_index("metric")["estimate"]
+    assert found["cvar"] == pytest.approx((1 + 2 / 2) / 1.5 / 2 + np.nanmin(part) / 2)
+    assert found["worst_day"] == pytest.approx(
+        (whole[::3].mean() + min(np.nanmean(part[i::3]) for i in range(3) if not np.isnan(part[i]))) / 2
+    )
+
+
 def test_intervals_cover_the_truth() -> None:
     """Days of deviation 6 and orders of 8 make 10; the worst twentieth of a normal law is 2.063 deviations below 0.
 
