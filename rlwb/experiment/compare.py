@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Table
 
 #: Parts that make one method another.
-_TOLD = ("algorithm", "network", "reward", "state_interpreter", "action_interpreter", "simulator")
+_TOLD = ("algorithm", "network", "reward", "objective", "state_interpreter", "action_interpreter", "simulator")
 #: What a comparison was begun with: methods, their settings, and the words that said so.
 _MEMORY = "comparison.yaml"
 _WORK = {ORDERS: make_orders, TRAIN: train_policy, BACKTEST: backtest_policies}
@@ -58,6 +58,7 @@ METHODS: dict[str, Method] = {
     "ppo": Method("PPO", {"algorithm": "ppo"}),
     "ppo_sparse": Method("PPO, sparse reward", {"algorithm": "ppo", "reward": "sparse"}),
     "opd": Method("OPD", {"algorithm": "opd"}),
+    "pathwise": Method("pathwise", {"algorithm": "pathwise", "action_interpreter": "position_share"}),
     "ppo_convolution": Method("PPO, convolution", {"algorithm": "ppo", "network": "convolution"}),
     "ppo_attention": Method("PPO, attention", {"algorithm": "ppo", "network": "attention"}),
     "ppo_mlp": Method("PPO, order's state alone", {"algorithm": "ppo", "network": "mlp"}),
