@@ -127,12 +127,16 @@ _COSTS = {
 }
 _FRONTIER = {
     **{
-        f"arrival_{figure}{over}": Column("bp", f"{meaning} of single orders' net PA over arrival{than}")
+        f"arrival_{figure}{over}": Column(
+            "bp", f"{meaning} of single orders' net PA over arrival{than}; _lo and _hi are its interval"
+        )
         for figure, meaning in {"mean": "mean", "std": "standard deviation", "cvar": "mean of the worst 5 %"}.items()
-        for over, than in {"": "; _lo and _hi are its interval", "_over_twap": ", less that of TWAP"}.items()
+        for over, than in {"": "", "_over_twap": ", less that of TWAP"}.items()
     },
     "below_frontier": Column("bp", "how much more mean the frontier of the policies gives at the same deviation"),
-    "objective_over_twap": Column("bp", "value of the run's objective less that of TWAP, order by order"),
+    "objective_over_twap": Column(
+        "bp", "value of the run's objective less that of TWAP, order by order; _lo and _hi are its interval"
+    ),
 }
 
 

@@ -156,7 +156,10 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     for path in tables:
         read = pd.read_csv if path.suffix == ".csv" else pd.read_parquet
         found = {name.removesuffix("_count") for name in read(path) if not name.startswith("reward/")}
-        assert found <= {*COLUMNS, *own}, path
+        ends = {
+            f"{name}{end}" for name, one in COLUMNS.items() if "_lo and _hi" in one.meaning for end in ("_lo", "_hi")
+        }
+        assert found <= {*COLUMNS, *own, *ends}, path
     assert "PPO, sparse reward" in (tmp_path / "comparison.html").read_text(), "K29: a page"
     assert (tmp_path / "comparison.md").read_text() == table.to_markdown()
     row = table.frame.set_index("policy").loc["ppo"]
