@@ -1,18 +1,18 @@
 """The frontier of mean and deviation, and how near learners with a dial of aversions come to it: ``make frontier``.
 
 Rows are ``{market, aversion, method, mean, sd, cvar, seed, distance}``: mean, standard deviation and mean of the worst
-twentieth of the net PA in basis points, and the distance from the frontier as a share of its span, null where the
-frontier is not known. `traced` makes those of a market of `rlwb.certificate`, `points` those of any results.
+twentieth of the net PA in basis points, and the distance from the frontier as a share of its span. `traced` makes those
+of a market of `rlwb.certificate`, `frontier_markets` those of others, whose frontier is that of the measured policies.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
-import math
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,12 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from benchmarks import frontier_markets
 from benchmarks.measure import context
 from benchmarks.table import RESULTS
 from rlwb.certificate import DIALLED, WalkMarket, trace, walk_market
-from rlwb.evaluation import PolicyResult
 from rlwb.evaluation.frontier import hypervolume
 from rlwb.files import write_json
-from rlwb.objective import CVaR
 
 _OUT = RESULTS.with_name("frontier.json")
 #: Name to market with a known frontier. The learners' settings were chosen on the seeds 10 and 11, not measured here.
@@ -38,40 +37,6 @@ OPTIMUM = "optimum"
 _QUICK = {"iterations": 2, "episodes": 180}
 
 Row = dict[str, Any]
-
-
-def points(
-    market: str,
-    results: Iterable[PolicyResult],
-    *,
-    aversions: Mapping[str, float] | None = None,
-    seed: int | None = None,
-) -> list[Row]:
-    """Return a row for each policy's results on a market whose frontier is not known, by their net PA if they have one.
-
-    Parameters
-    ----------
-    aversions
-        The aversion of each policy, by name, that has one.
-    seed
-        Of the training.
-    """
-    rows = []
-    for one in results:
-        pa = one.after_costs().pa
-        known = pa[np.isfinite(pa)]
-        figures = {"mean": known.mean(), "sd": known.std(), "cvar": CVaR(0.95).value(known)} if len(known) else {}
-        rows.append(
-            {
-                "market": market,
-                "aversion": (aversions or {}).get(one.policy),
-                "method": one.policy,
-                "seed": seed,
-                **{name: float(figures.get(name, math.nan)) for name in ("mean", "sd", "cvar")},
-                "distance": None,
-            }
-        )
-    return rows
 
 
 def traced(tasks: Sequence[tuple[str, str, int]], *, jobs: int = 1, **settings: Any) -> Iterator[list[Row]]:
@@ -146,26 +111,37 @@ def markdown(rows: Iterable[Row]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one seed, short trainings, to see that all runs")
-    parser.add_argument("--markets", nargs="+", choices=list(MARKETS), default=list(MARKETS))
+    markets = [*MARKETS, *frontier_markets.MARKETS]
+    parser.add_argument("--markets", nargs="+", choices=markets, default=markets)
     parser.add_argument("--methods", nargs="+", choices=list(DIALLED), default=list(DIALLED))
     parser.add_argument("--seeds", type=int, default=5, help="0 to one less than this")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the real bars")
     parser.add_argument("--out", type=Path, help="where the rows go; results/frontier.json by default")
     args = parser.parse_args()
     out = args.out or (_OUT.with_name("frontier-quick.json") if args.quick else _OUT)
     seeds = range(1 if args.quick else args.seeds)
-    tasks = [(market, method, seed) for market in args.markets for method in args.methods for seed in seeds]
-    about, done = context(), {*tasks, *((market, OPTIMUM, None) for market in args.markets)}
+    known = [market for market in args.markets if market in MARKETS]
+    tasks = [(market, method, seed) for market in known for method in args.methods for seed in seeds]
+    others = [name for one in args.markets if one not in MARKETS for name in frontier_markets.names(one, args.data)]
+    about, done = context(), {*tasks, *((market, OPTIMUM, None) for market in known)}
     kept = json.loads(out.read_text(encoding="utf-8")) if out.exists() else []
-    rows = [row for row in kept if (row["market"], row["method"], row["seed"]) not in done]
-    rows += [{**row, **about} for market in args.markets for row in optimum(market)]
-    with tqdm(total=len(tasks), unit="training") as bar:
-        for made in traced(tasks, jobs=args.jobs, **(_QUICK if args.quick else {})):
+    again = [row for row in kept if (row["market"], row["method"], row["seed"]) in done or row["market"] in others]
+    rows = [row for row in kept if row not in again]
+    rows += [{**row, **about} for market in known for row in optimum(market)]
+    changes = frontier_markets.QUICK if args.quick else {}
+    with tqdm(total=len(tasks) + len(others), unit="training") as bar:
+        for made in itertools.chain(
+            traced(tasks, jobs=args.jobs, **(_QUICK if args.quick else {})),
+            frontier_markets.measured(others, args.data, out.parent, changes, jobs=args.jobs),
+        ):
             rows += [{**row, **about} for row in made]
             rows.sort(key=lambda row: (row["market"], row["method"], -1 if row["seed"] is None else row["seed"]))
             write_json(out, rows)  # after each, so that one cut short has lost little
             bar.update()
     print(f"\n{markdown(rows)}")
+    for market in others:
+        print(f"\n{market}\n\n{frontier_markets.markdown(rows, market)}")
 
 
 if __name__ == "__main__":

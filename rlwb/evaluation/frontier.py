@@ -99,9 +99,14 @@ def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:
 
 
 def against_arrival(result: PolicyResult) -> PolicyResult:
-    """Return a copy whose PA is that against the arrival price, after costs where the table has any."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        charged = (result.pa - result.after_costs().pa) * result.values("benchmark") / result.values("arrival")
+    """Return a copy whose PA is that against the arrival price, after costs where its fills have any.
+
+    A ceiling is the bound before costs.
+    """
+    charged = np.zeros(len(result.orders))
+    if result.kind != "ceiling":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            charged = (result.pa - result.after_costs().pa) * result.values("benchmark") / result.values("arrival")
     orders = result.orders.assign(pa=result.values("pa_arrival") - charged)
     return replace(result, orders=orders.drop(columns="pa_net", errors="ignore"))
 

@@ -353,7 +353,7 @@ def frontier(table: pd.DataFrame) -> Figure:
         for row in known[known["kind"].isin(BEYOND)].itertuples()
     ]
     subtitle = "\n".join(
-        ["net PA of single orders against their arrival prices; bars are intervals over days", *beyond]
+        ["net PA of single orders against their arrival prices; lines are intervals over days", *beyond]
     )
     figure, (axis,) = style.canvas(title, subtitle, height=5.2)
     mean, deviation = own["arrival_mean"].to_numpy(), own["arrival_std"].to_numpy()
@@ -365,25 +365,28 @@ def frontier(table: pd.DataFrame) -> Figure:
         families.setdefault(_family(row)[0], []).append(row)
     for (name, rows), (color, marker) in zip(families.items(), itertools.cycle(style.POINTS), strict=False):
         places = sorted((row["arrival_std"], row["arrival_mean"]) for row in rows)
-        look = {"color": color, "markersize": 7, "markeredgecolor": "white", "linewidth": 0.8, "linestyle": (0, (1, 2))}
-        axis.plot(*zip(*places, strict=True), marker=marker, label=style.readable(name, longest=44), zorder=4, **look)
+        look = {"color": color, "markersize": 7, "markeredgecolor": "white", "zorder": 4}
+        line = {"linestyle": (0, (1, 2)) if len(rows) > 1 else "none", "linewidth": 0.8}
+        axis.plot(*zip(*places, strict=True), marker=marker, label=style.readable(name, longest=44), **look, **line)
         for row in rows:
             at_std, at_mean = row["arrival_std"], row["arrival_mean"]
             axis.hlines(at_mean, row["arrival_std_lo"], row["arrival_std_hi"], color=color, linewidth=1, alpha=0.35)
             axis.vlines(at_std, row["arrival_mean_lo"], row["arrival_mean_hi"], color=color, linewidth=1, alpha=0.35)
-            if len(rows) > 1:
-                aside = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8, "color": color}
-                axis.annotate(_family(row)[1], (at_std, at_mean), **aside)
+            aside = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8, "color": color}
+            axis.annotate(_family(row)[1], (at_std, at_mean), **aside)
     style.zero_line(axis)
     axis.set(xlabel="standard deviation, bp", ylabel="mean, bp")
     return figure
 
 
 def _family(row: Mapping[Any, Any]) -> tuple[str, str]:
-    """Return what policies of several settings have in common in their titles, and the setting of one, if any."""
+    """Return the common title of the policies that differ in a setting, and that of one; of others there is none."""
     between = " at " if " at " in row["policy"] else "-" if row["kind"] == "baseline" else ""
     setting = row["policy"].partition(between)[2] if between else ""
-    return (row["title"].removesuffix(f"{between}{setting}"), setting) if setting else (row["title"], "")
+    if not setting:
+        return row["title"], ""
+    name, _, value = setting.rpartition("=")
+    return f"{row['title'].removesuffix(between + setting)} by {name.replace('_', ' ') or 'aversion'}", value
 
 
 @style.styled

@@ -81,6 +81,8 @@ def results(learnt: np.ndarray, **schedules: np.ndarray) -> list[PolicyResult]:
 def test_a_result_against_arrival_is_after_costs() -> None:
     for one in results(EVEN + 3.0):
         np.testing.assert_allclose(against_arrival(one).pa, EVEN + (3.0 if one.kind == "checkpoint" else 0.0))
+    bound = ceiling(np.zeros(4), arrival=12.5, pa_arrival=7.0, pa_net=math.nan)
+    np.testing.assert_allclose(against_arrival(bound).pa, 7.0)
     free = baseline(np.zeros(4), arrival=12.5, pa_arrival=7.0)
     np.testing.assert_allclose(against_arrival(free).pa, 7.0)
 
