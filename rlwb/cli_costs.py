@@ -81,9 +81,7 @@ def fit(
     from rlwb.seeds import generator
 
     clock = calendar_of(calendar, tick_minutes, label)
-    table, sessions = read_fills_and_bars(
-        fills, bars, clock, bars_option, column, code, fills_timezone, on_refused="drop" if drop else "raise"
-    )
+    table, sessions = read_fills_and_bars(fills, bars, clock, bars_option, column, code, fills_timezone, drop=drop)
     for note in table.attrs["notes"]:
         typer.echo(note)
     found: dict[str, ImpactFit | str] = {}
@@ -203,7 +201,7 @@ def read_fills_and_bars(
     code: list[str] | None,
     fills_timezone: str | None,
     *,
-    on_refused: str = "raise",
+    drop: bool = False,
 ) -> tuple[pd.DataFrame, Sessions]:
     """Return a canonical table of fills, and the bars of their instruments and days; words are as on the command line.
 
@@ -227,7 +225,7 @@ def read_fills_and_bars(
         columns=pairs_of(column, "--column"),
         codes=pairs_of(code, "--code"),
         source_timezone=fills_timezone,
-        on_refused="drop" if on_refused == "drop" else "raise",
+        on_refused="drop" if drop else "raise",
     )
     names, days = sorted(set(table["instrument"])), table["time"].dt.date
     span = {"start": str(days.min()), "end": str(days.max())}

@@ -36,6 +36,7 @@ from rlwb.execution import (
     OrderExecution,
     PAPenaltyReward,
 )
+from rlwb.execution.baselines.almgren_chriss import holding, risk_aversion_of, urgency_of
 from rlwb.interpreter import ActionInterpreter
 from rlwb.learner import Actor
 from rlwb.objective import MeanVariance
@@ -94,7 +95,7 @@ class WalkSettings:
     def aversions(self) -> tuple[float, ...]:
         """The settings of the dial, per basis point."""
         kappa = np.array(self.urgencies) / self.ticks
-        return tuple((self.eta / self.noise_bp**2 * 4 * np.sinh(kappa / 2) ** 2).tolist())
+        return tuple(risk_aversion_of(kappa, self.noise_bp, self.temporary_bp, self.permanent_bp).tolist())
 
 
 class Point(NamedTuple):
@@ -172,11 +173,8 @@ class WalkMarket:
     def schedule(self, aversion: float) -> np.ndarray:
         """Return the shares of the best schedule, float64 of shape (T,), in closed form."""
         own = self.settings
-        kappa = 2 * np.arcsinh(np.sqrt(aversion * own.noise_bp**2 / own.eta) / 2)
-        left = np.arange(own.ticks, -1.0, -1.0)
-        if kappa:  # sinh alone would overflow
-            left = np.exp(kappa * (left - own.ticks)) * np.expm1(-2 * kappa * left) / np.expm1(-2 * kappa * own.ticks)
-        return -np.diff(left / left[0])
+        kappa = urgency_of(aversion, own.noise_bp, own.temporary_bp, own.permanent_bp)
+        return -np.diff(holding(kappa, np.arange(own.ticks, -1.0, -1.0), np.array(own.ticks)))
 
     def point(self, shares: np.ndarray) -> Point:
         """Return mean and deviation of a schedule, of shape (T,)."""

@@ -12,7 +12,7 @@ import pandas as pd
 from rlwb.evaluation.bootstrap import ratio, statistic_interval
 from rlwb.evaluation.metrics import CHECKPOINTS, ROUNDING
 from rlwb.evaluation.results import PolicyResult
-from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION, reaction
 from rlwb.execution.rules import BASIS_POINTS
 
 TOTAL = "total"
@@ -94,8 +94,7 @@ def cost_groups(results: Sequence[PolicyResult]) -> pd.DataFrame:
 def _cost(result: PolicyResult, part: str) -> np.ndarray:
     """Return a part of each order's cost in currency, float64 of shape (orders,); NaN where it is missing."""
     if part == REACTION:
-        charged = result.values(COST_COLUMNS["temporary_impact"]) + result.values(COST_COLUMNS["permanent_impact"])
-        return result.values("cost") - charged - result.values(IMPACT_OFF)
+        return np.asarray(reaction(result.orders))
     return result.values(COST_COLUMNS[part])
 
 

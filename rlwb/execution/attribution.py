@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,12 @@ IMPACT_OFF = "cost_impact_off"
 #: What impact changed in the fills: the cost less the charged impact, less the cost where trading has no impact.
 REACTION = "impact_on_fills"
 _CELLS = 1 << 20  # of an array of orders and ticks held at once
+
+
+def reaction(orders: Any) -> Any:
+    """Return `REACTION` of orders, or of one, from their columns; in currency."""
+    charged = orders[COST_COLUMNS["temporary_impact"]] + orders[COST_COLUMNS["permanent_impact"]]
+    return orders[COST_COLUMNS["total"]] - charged - orders[IMPACT_OFF]
 
 
 def without_impact(rules: ExecutionRules) -> ExecutionRules:

@@ -11,6 +11,7 @@ from rlwb.execution.attribution import attribute_costs
 from rlwb.execution.interpreters import AmountActionInterpreter, KnownStateInterpreter
 from rlwb.execution.kernel import CONSTRAINTS
 from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import valid_prices
 from rlwb.execution.simulator import OrderExecution
 from rlwb.execution.state import ExecutionState
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
@@ -37,7 +38,7 @@ def tick_audit(state: ExecutionState) -> pd.DataFrame:
         "step": engine.cell[tick] - engine.cell[orders.start[i]],
         "requested": record.requested[taken],
         "filled": record.fill[taken],
-        "price": np.where(np.isfinite(price) & (price > 0), price, np.nan),
+        "price": valid_prices(price),
         "volume": engine.volume[orders.session[i], tick],
         "left": orders.amount[i] - np.cumsum(record.fill, axis=1)[taken],
         "cost": record.cost[taken],

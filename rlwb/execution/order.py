@@ -57,7 +57,7 @@ FORMS = {
     "latest_end": Form("M8[ns]", lambda value: value == value, "a time"),
     "notional": _ABOVE_0,
     "aversion": Form("f8", lambda value: (value >= 0) & (value < np.inf), "a finite number of 0 or more"),
-    "decision_price": Form("f8", lambda value: (value > 0) & (value < np.inf), "a finite price above 0"),
+    "decision_price": _ABOVE_0,
 }
 #: Those that what fills an order must honour; the others are settled when orders are aligned, or only carried.
 FORMS_OF_FILLS = frozenset(("limit_price", "would_price", "min_participation", "max_participation", "latest_end"))

@@ -272,6 +272,11 @@ def tick_prices(sessions: Sessions, rules: ExecutionRules, rows: Any = slice(Non
     return bid + (ask - bid) / 2
 
 
+def valid_prices(price: np.ndarray) -> np.ndarray:
+    """Return prices, float64 of the same shape; NaN for one that is not finite or not above 0, which is none."""
+    return np.where((price > 0) & (price < np.inf), price, np.nan)
+
+
 def outer_fields(
     sessions: Sessions, rules: ExecutionRules, price: np.ndarray, rows: Any = slice(None)
 ) -> tuple[np.ndarray, np.ndarray]:

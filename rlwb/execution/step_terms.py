@@ -80,7 +80,7 @@ class StepTerms(Rows):
             Sums of the rewards.
         """
         found = self.rewards(shares)
-        off = np.abs(found - paid) > _CLOSE * (1.0 + np.abs(paid))
+        off = ~(np.abs(found - paid) <= _CLOSE * (1.0 + np.abs(paid)))
         if off.any():
             i = int(np.flatnonzero(off)[0])
             raise ConfigError(
@@ -117,7 +117,8 @@ def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
         if market.half_spread.shape[0]:
             sums["spread"][at, k] += market.half_spread[orders.session[at], t]
         if rules.temporary_impact_bps or rules.permanent_impact_bps:
-            part = orders.amount[at] / volume[at, t]
+            traded = volume[at, t]  # without any, the impact is no number, and `check_paid` refuses the order
+            part = np.divide(orders.amount[at], traded, out=np.full(len(at), np.nan), where=traded > 0)
             taken = np.sqrt(part) if rules.temporary_impact_shape == "square_root" else part
             sums["root"][at, k] += p * taken
             # The permanent impact of the step's earlier ticks acts on this one.

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from rlwb.errors import DataError, FileError, OrderError
 from rlwb.execution import OrderExecution, audit
-from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION, reaction
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.execution.rules import BASIS_POINTS, BENCHMARKS
 from rlwb.experiment.backtest import find_policy, read_frontier, read_results, read_summary
@@ -363,8 +363,7 @@ class OrderAudit:
         order = self.summary.iloc[0]
         costs = {part: order[column] for part, column in COST_COLUMNS.items() if part == "total" or order[column] != 0}
         if IMPACT_OFF in order:
-            charged = order[COST_COLUMNS["temporary_impact"]] + order[COST_COLUMNS["permanent_impact"]]
-            costs |= {"total without impact": order[IMPACT_OFF], REACTION: order["cost"] - charged - order[IMPACT_OFF]}
+            costs |= {"total without impact": order[IMPACT_OFF], REACTION: reaction(order)}
         table = pd.DataFrame.from_dict(costs, orient="index", columns=["currency"])
         return table.assign(bp=BASIS_POINTS * table["currency"] / (order["amount"] * order["arrival"]))
 

@@ -28,6 +28,7 @@ from rlwb.execution import (
 from rlwb.execution.attribution import attribute_fills
 from rlwb.execution.fills import tick_of
 from rlwb.execution.metrics import average_price
+from rlwb.execution.rules import BASIS_POINTS, valid_prices
 from rlwb.experiment import backtest
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
@@ -330,8 +331,7 @@ def _record(engine: Engine, fills: pd.DataFrame, orders: OrderBatch, notes: list
     low, high = np.fmin(low, bid), np.fmax(high, ask)
     beyond = (paid < low * (1 - 1e-6)) | (paid > high * (1 + 1e-6))
     tell(beyond, "lie outside the prices of their bar", lambda i: f": {paid[i]:g}, bar {low[i]:g} to {high[i]:g}")
-    bar = engine.price[row, inside]
-    tell(~(np.isfinite(bar) & (bar > 0)), "lie in bars without a price and count at their own")
+    tell(np.isnan(valid_prices(engine.price[row, inside])), "lie in bars without a price and count at their own")
     tell(amount > engine.volume[row, inside], "are larger than what their bar traded")
     has_fees = bool(np.isfinite(fee).any())
     if has_fees:
@@ -339,8 +339,8 @@ def _record(engine: Engine, fills: pd.DataFrame, orders: OrderBatch, notes: list
     fill, value, fees = (np.zeros((len(orders), calendar.num_ticks)) for _ in range(3))
     for total, each in ((fill, amount), (value, amount * paid), (fees, np.nan_to_num(fee))):
         np.add.at(total, (order, inside), each)
-    price = np.asarray(engine.price[orders.session])
-    price = np.where(np.isfinite(price) & (price > 0), price, average_price(value, fill))
+    price = valid_prices(engine.price[orders.session])
+    price = np.where(np.isnan(price), average_price(value, fill), price)
     beside = orders.side[:, None] * np.where(fill > 0, value - fill * price, 0.0)
     return Recorded(fill, price, beside, fees), has_fees
 
@@ -373,7 +373,7 @@ def _excess(results: Sequence[PolicyResult], *, seed: int, **bootstrap: Any) -> 
     own, *others = results
     value, rows = own.values("amount") * own.values("arrival"), []
     for one in (one for one in others if "cost" in one.orders):
-        terms = np.stack([1e4 * (own.values("cost") - one.values("cost", own)), value], axis=1)
+        terms = np.stack([BASIS_POINTS * (own.values("cost") - one.values("cost", own)), value], axis=1)
         found = statistic_interval([terms], [own.dates], np.random.default_rng(seed), **bootstrap)
         rows.append(
             (one.policy, one.display_name, one.kind, found.estimate, found.lo, found.hi, found.orders, found.days)

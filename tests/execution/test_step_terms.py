@@ -83,6 +83,15 @@ def test_a_cut_fill_is_told_by_order() -> None:
         terms.check_paid(SHARES, paid + np.array([0.0, 1.0]), batch)
 
 
+def test_a_bar_without_volume_is_told() -> None:
+    """Its impact is no number; the market fills nothing there."""
+    sessions = sessions_of(PRICES, [[1000.0, 0.0, *[1000.0] * (len(PRICES[0]) - 2)]])
+    engine = Engine(sessions, 2, ExecutionRules(**IMPACT))
+    batch = align_orders([order(200, "BUY"), order(200, "SELL")], sessions)
+    with pytest.raises(ConfigError, match="without volume"):
+        step_terms(engine, REWARD, batch).check_paid(SHARES, np.zeros(2), batch)
+
+
 def test_what_has_no_derivative_is_named() -> None:
     sessions = sessions_of(PRICES)
     for changes in ({"lot_size": 100.0}, {"min_fee": 1.0}, {"price_limit": 0.1}, {"complete_at_end": False}):

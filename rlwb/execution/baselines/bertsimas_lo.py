@@ -13,6 +13,7 @@ from rlwb.execution.baselines import Baseline
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import valid_prices
 from rlwb.execution.state import Known
 
 
@@ -69,8 +70,7 @@ class SignalParameters:
 
         Both are 0 when no session has a signal before a step that has a price.
         """
-        price = engine.price[rows]
-        price = np.where((price > 0) & (price < np.inf), price, np.nan)
+        price = valid_prices(engine.price[rows])
         followed, squared, lasted = 0.0, 0.0, 0.0
         for step in range(1, engine.max_step):
             before, after = np.searchsorted(engine.cell, [step, step + 1])
@@ -151,7 +151,7 @@ class BertsimasLo(Baseline):
         own = self.impact.of(engine.sessions, obs.session)
         price = engine.price[obs.session]
         past = np.arange(price.shape[1]) < obs.tick[:, None]
-        seen = deviation(np.where(past & (price > 0) & (price < np.inf), price, np.nan))
+        seen = deviation(np.where(past, valid_prices(price), np.nan))
         weights = signal_weights(self.signal.gamma, self.signal.rho, engine.max_step)
         step = engine.cell[np.minimum(obs.tick, len(engine.cell) - 1)]
         pull = obs.side * weights[np.maximum(engine.cell[obs.end - 1] - step, 0)] * seen

@@ -10,6 +10,7 @@ import numpy as np
 from rlwb.errors import ConfigError
 from rlwb.execution.baselines.bertsimas_lo import deviation, last_price
 from rlwb.execution.engine import Engine
+from rlwb.execution.rules import valid_prices
 from rlwb.parts import Part, make
 
 
@@ -85,7 +86,7 @@ class PriceForecast:
 
     def fit(self, engine: Engine, rows: np.ndarray, volatility: np.ndarray) -> None:
         """Estimate from sessions: their row numbers, and the volatility of a tick of each."""
-        price = _valid(engine.price[rows])
+        price = valid_prices(engine.price[rows])
         starts = np.flatnonzero(np.diff(engine.cell, prepend=-1))
         priced = np.add.reduceat(np.isfinite(price), starts, axis=1)
         with np.errstate(invalid="ignore"):
@@ -122,7 +123,7 @@ class PriceForecast:
             raise ConfigError(
                 f"the forecast {self.part.name} is not known: it was not fitted, or cannot be kept in a file; fit it."
             )
-        columns, last = self.observe(_valid(engine.price[session]), tick, volatility)
+        columns, last = self.observe(valid_prices(engine.price[session]), tick, volatility)
         told = np.isfinite(columns).all(axis=1) & np.isfinite(last)
         found = np.zeros((len(tick), max(len(self.models), 1)))
         for ahead, model in enumerate(self.models if told.any() else ()):
@@ -151,10 +152,6 @@ class PriceForecast:
         if getattr(model, "random_state", 0) is None:
             model.random_state = self.seed
         return model
-
-
-def _valid(price: np.ndarray) -> np.ndarray:
-    return np.where((price > 0) & (price < np.inf), price, np.nan)
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
+from rlwb.execution.rules import valid_prices
 from rlwb.market import Sessions
 
 
@@ -109,7 +110,7 @@ def _factor(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
 
 def _estimate(price: np.ndarray, volume: np.ndarray, segment: np.ndarray) -> tuple[float, float, float, float] | None:
     """Return one instrument's `Impact`; None when there is nothing to estimate it from."""
-    valid = np.where((price > 0) & (price < np.inf), price, np.nan)
+    valid = valid_prices(price)
     returns = np.full(price.shape, np.nan)  # none over a gap, and none where a segment starts
     returns[:, 1:] = np.where(segment[1:] == segment[:-1], valid[:, 1:] / valid[:, :-1] - 1.0, np.nan)
     known = np.isfinite(volume)

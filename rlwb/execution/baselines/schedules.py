@@ -26,9 +26,6 @@ class TWAP(Schedule):
         Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
     """
 
-    def __init__(self, engine: Engine, skip_open: float = 0.0, skip_close: float = 0.0) -> None:
-        super().__init__(engine, skip_open, skip_close)
-
     def amounts(self, known: Known) -> np.ndarray:
         return self.even(known)
 
