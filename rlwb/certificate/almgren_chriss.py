@@ -24,9 +24,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from rlwb.certificate.market import START, VOLUME, check_ranges, panel
+from rlwb.certificate.market import START, VOLUME, both_sides, check_ranges, panel
 from rlwb.errors import ConfigError
 from rlwb.execution import (
     CurrentStepStateInterpreter,
@@ -140,14 +139,8 @@ class WalkMarket:
     def orders(self) -> OrderBatch:
         """A buy and a sell for each session, in turn, both at one setting of the dial, which sessions take in turn."""
         sessions, aversions = self.simulator.engine.sessions, np.array(self.settings.aversions)
-        columns = {
-            "instrument": np.repeat(sessions.instruments.astype(object), 2),
-            "date": np.repeat(sessions.dates.astype("datetime64[ns]"), 2),
-            "direction": np.tile(["BUY", "SELL"], len(sessions)),
-            "amount": VOLUME,
-            "aversion": np.repeat(aversions[np.arange(len(sessions)) % len(aversions)], 2),
-        }
-        return self.simulator.align(pd.DataFrame(columns))
+        own = np.repeat(aversions[np.arange(len(sessions)) % len(aversions)], 2)
+        return self.simulator.align(both_sides(sessions, VOLUME).assign(aversion=own))
 
     @cached_property
     def objective(self) -> MeanVariance:
@@ -156,7 +149,7 @@ class WalkMarket:
 
     @property
     def sees(self) -> CurrentStepStateInterpreter:
-        """What a learner observes: how its order stands, and the setting of the dial."""
+        """The observations of a learner: how its order stands, and the setting of the dial."""
         return CurrentStepStateInterpreter(self.settings.ticks, self.objective)
 
     @property

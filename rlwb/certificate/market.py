@@ -113,14 +113,7 @@ class CertifiedMarket:
     @cached_property
     def orders(self) -> OrderBatch:
         """A buy and a sell for each session, in turn: orders 2 s and 2 s + 1 are those of session s."""
-        sessions = self.sessions
-        columns = {
-            "instrument": np.repeat(sessions.instruments.astype(object), 2),
-            "date": np.repeat(sessions.dates.astype("datetime64[ns]"), 2),
-            "direction": np.tile(["BUY", "SELL"], len(sessions)),
-            "amount": LOT * self.lots,
-        }
-        return self.simulator.align(pd.DataFrame(columns))
+        return self.simulator.align(both_sides(self.sessions, LOT * self.lots))
 
     @cached_property
     def features(self) -> MarketFeatures:
@@ -236,6 +229,16 @@ def panel(names: list[str], price: np.ndarray) -> Sessions:
     fields: Mapping[str, np.ndarray] = {"close": price, "volume": np.full(price.shape, VOLUME)}
     dates = np.full(count, "2024-01-02", "datetime64[D]")
     return Sessions(calendar, np.array(names), dates, np.full(count, ticks), fields)
+
+
+def both_sides(sessions: Sessions, amount: float) -> pd.DataFrame:
+    """Return orders, a buy and a sell of an amount for each session, in turn, over the whole of it."""
+    columns = {
+        "instrument": np.repeat(sessions.instruments.astype(object), 2),
+        "date": np.repeat(sessions.dates.astype("datetime64[ns]"), 2),
+        "direction": np.tile(["BUY", "SELL"], len(sessions)),
+    }
+    return pd.DataFrame(columns).assign(amount=amount)
 
 
 def check_ranges(settings: object, **ranges: tuple[float, float]) -> None:

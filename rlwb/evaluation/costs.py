@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.evaluation.bootstrap import ratio, statistic_interval
-from rlwb.evaluation.metrics import CHECKPOINTS, ROUNDING
+from rlwb.evaluation.metrics import ROUNDING, short_title
 from rlwb.evaluation.results import PolicyResult
 from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION, reaction
 from rlwb.execution.rules import BASIS_POINTS
@@ -45,7 +45,7 @@ def cost_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: Any) -
     shown = [part for part in COST_COLUMNS if part == TOTAL or any((_cost(one, part) != 0).any() for one in everyone)]
     rows: list[tuple[object, ...]] = []
     for name, members in found.items():
-        title = "chosen checkpoints" if name == CHECKPOINTS else members[0].display_name
+        title = short_title(name, members)
         has_impact = all(IMPACT_OFF in one.orders for one in members)
         for part in [*shown, *([REACTION] if has_impact else [])]:
             terms = [np.stack([BASIS_POINTS * _cost(one, part), _value(one)], axis=1) for one in members]

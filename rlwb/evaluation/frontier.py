@@ -154,7 +154,7 @@ def _objective_over(twap: PolicyResult, members: Sequence[PolicyResult], **boots
 
 
 class RiskVerdict(NamedTuple):
-    """What the chosen checkpoints' risk is beside that of TWAP.
+    """The risk of the chosen checkpoints beside that of TWAP.
 
     Attributes
     ----------

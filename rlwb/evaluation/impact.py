@@ -290,7 +290,7 @@ def book_walk(book: pd.DataFrame, sizes: np.ndarray, side: int) -> np.ndarray:
 
 
 class _Sample(NamedTuple):
-    """What is fitted: a row a tick of an order, a row an order, and the returns after the orders that have them."""
+    """The rows of the fits: one a tick of an order, one an order, and the returns after the orders that have them."""
 
     ticks: pd.DataFrame
     orders: pd.DataFrame

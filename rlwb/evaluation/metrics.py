@@ -328,6 +328,11 @@ def wide_name(metric: str, end: str = "") -> str:
     return "pa_mean" if (metric, end) == ("pa", "") else f"{metric}{end}"
 
 
+def short_title(name: str, members: Sequence[PolicyResult]) -> str:
+    """Return what figures and narrow tables call a group of results."""
+    return "chosen checkpoints" if name == CHECKPOINTS else members[0].display_name
+
+
 def _title(name: str, members: Sequence[PolicyResult]) -> str:
     if name == CHECKPOINTS:
         return f"best checkpoints by validation (n = {len(members)})"

@@ -1,4 +1,4 @@
-"""What orders cost against their arrival price, in parts that add up.
+"""The cost of orders against their arrival price, in parts that add up.
 
 A cost is in currency, and above 0 where it is bad for the trader, for buys and sells alike. With the amount X, of which
 F was filled for the notional V, the side s (+1 buys, -1 sells), and the prices at the decision D, at the arrival A, of

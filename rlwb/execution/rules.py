@@ -188,7 +188,7 @@ class ExecutionRules:
 
     @property
     def values_unfilled(self) -> bool:
-        """Whether the PA is that of the whole amount, with a price for the part that stays open."""
+        """True where the PA is that of the whole amount, with a price for the part that stays open."""
         return self.unfilled_at in ("close", "end") or (self.unfilled_at is None and self.benchmark == "arrival")
 
     def trades_odd(self, side: np.ndarray) -> np.ndarray:
@@ -210,7 +210,7 @@ class ExecutionRules:
 
     @property
     def unfilled_title(self) -> str:
-        """What becomes of the part that stays open, as a sentence says it."""
+        """The valuation of the part that stays open, as a sentence says it."""
         price = "the window's last price" if self.unfilled_at == "end" else "the day's close"
         return f"what stays open counts at {price}" if self.values_unfilled else "what stays open does not count"
 

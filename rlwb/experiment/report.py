@@ -288,10 +288,10 @@ def worst_days(run: RunDirectory, count: int = 5) -> pd.DataFrame:
 def _titled_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:
     """Return the headline's rows by what people read, without the ceilings."""
     from rlwb.evaluation import headline_groups
-    from rlwb.evaluation.metrics import CHECKPOINTS
+    from rlwb.evaluation.metrics import short_title
 
-    groups = {name: one for name, one in headline_groups(results).items() if one[0].kind != "ceiling"}
-    return {"chosen checkpoints" if name == CHECKPOINTS else one[0].display_name: one for name, one in groups.items()}
+    groups = headline_groups(results).items()
+    return {short_title(name, one): one for name, one in groups if one[0].kind != "ceiling"}
 
 
 def frontier_view(run: RunDirectory) -> pd.DataFrame:

@@ -125,7 +125,7 @@ class Workbench:
 
     @cached_property
     def objective(self) -> Objective:
-        """What uncertain results are worth."""
+        """The value of uncertain results, which learners maximise and checkpoints are chosen by."""
         return self.make("objective", self.config.objective)
 
     def objective_terms(self, orders: OrderBatch, figures: Mapping[str, Any]) -> np.ndarray:

@@ -125,7 +125,19 @@ class Network(nn.Module, ABC):
         return device_of(self)
 
 
-class Dialled(Network):
+class _OnAnother(Network):
+    """A network on the features of another, which it reads the market as."""
+
+    def __init__(self, trunk: Network) -> None:
+        super().__init__(trunk.width)
+        self.trunk = trunk
+        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.trunk.market_states(obs)
+
+
+class Dialled(_OnAnother):
     """A network that also knows the order's place on the objective's dial.
 
     Each setting has a layer of its own on the features of any network, so that a network need not know of the dial, and
@@ -141,9 +153,7 @@ class Dialled(Network):
     """
 
     def __init__(self, trunk: Network, settings: int) -> None:
-        super().__init__(trunk.width)
-        self.trunk = trunk
-        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+        super().__init__(trunk)
         self.layers = nn.Linear(trunk.width, settings * trunk.width)
 
     def forward(self, obs: Any) -> torch.Tensor:
@@ -151,11 +161,8 @@ class Dialled(Network):
         each = self.layers(self.trunk(obs)).view(*place.shape, self.width)
         return torch.relu((place[:, :, None] * each).sum(dim=1))
 
-    def market_states(self, obs: Any) -> torch.Tensor | None:
-        return self.trunk.market_states(obs)
 
-
-class Informed(Network):
+class Informed(_OnAnother):
     """A network that also reads the order's forms, ``forms`` of the observations.
 
     Parameters
@@ -167,16 +174,11 @@ class Informed(Network):
     """
 
     def __init__(self, trunk: Network, forms: int) -> None:
-        super().__init__(trunk.width)
-        self.trunk = trunk
-        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+        super().__init__(trunk)
         self.join = nn.Linear(trunk.width + forms, trunk.width)
 
     def forward(self, obs: Any) -> torch.Tensor:
         return torch.relu(self.join(torch.cat([self.trunk(obs), self.tensor(obs["forms"])], dim=1)))
-
-    def market_states(self, obs: Any) -> torch.Tensor | None:
-        return self.trunk.market_states(obs)
 
 
 class MLP(Network):
