@@ -353,7 +353,7 @@ def frontier(table: pd.DataFrame) -> Figure:
         for row in known[known["kind"].isin(BEYOND)].itertuples()
     ]
     subtitle = "\n".join(
-        ["net PA of single orders against their arrival prices; lines are intervals over days", *beyond]
+        ["single orders against their arrival prices, after costs; lines are intervals over days", *beyond]
     )
     figure, (axis,) = style.canvas(title, subtitle, height=5.2)
     mean, deviation = own["arrival_mean"].to_numpy(), own["arrival_std"].to_numpy()

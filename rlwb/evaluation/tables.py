@@ -154,7 +154,7 @@ def headline(
         missing=[f"{row.title}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
         rules=rules,
-        risk=risk_note(frame),
+        risk=risk_note(frame, rules),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
         unattainable=[one.policy for one in of_kind(results, "unattainable")],
@@ -198,7 +198,7 @@ def comparison(
         basis,
         *([few] if few else []),
         *schedule_notes(dict(zip(frame["title"], results.values(), strict=True))),
-        risk_note(frame),
+        risk_note(frame, rules),
         *notes,
     )
     return Table(header, rows, said, metrics, level, _risk_rows("method", frame, rules))
@@ -211,9 +211,14 @@ def _risk_rows(first: str, frame: pd.DataFrame, rules: ExecutionRules) -> tuple[
     return (header, *((row["title"], *(_risk_cell(row, name) for name in names)) for row in frame.to_dict("records")))
 
 
-def risk_note(frame: pd.DataFrame) -> str:
+def risk_note(frame: pd.DataFrame, rules: ExecutionRules) -> str:
     """Return what the second table shows, in a sentence or two."""
     less = " std over TWAP is the policy's less that of TWAP: a gain with a higher one is bought with risk."
+    if rules.benchmark != "arrival":
+        less = (
+            f" std over TWAP is the policy's less that of TWAP, both against {rules.benchmark_title}: how far it "
+            "strays from it, not the risk between the decision and the fills, which is against arrival prices."
+        )
     return _RISK_NOTE + (less if is_informative(frame, "std_over_twap") else "")
 
 

@@ -352,7 +352,9 @@ def _refuse_orders(cells: Cells, table: pd.DataFrame, notes: list[str]) -> None:
     if amended := int((orders["order_quantity"].nunique() > 1).sum()):
         notes.append(f"{amended} orders have several order quantities; their last one counts")
     table.loc[good.index, "order_quantity"] = amount
-    over = orders["quantity"].cumsum() > amount * (1 + _SAME)
+    alone = good["quantity"] > amount * (1 + _SAME)  # a single wrong quantity leaves the order's other fills right
+    total = good["quantity"].mask(alone, 0).groupby(good["order_id"]).cumsum()
+    over = alone | (total > amount * (1 + _SAME))
     cells.refuse(table.index.isin(good.index[over]), "quantity", "brings the order's fills above its order_quantity")
     early = int((good["time"] < table.loc[good.index, "start"]).sum())
     if early:

@@ -216,7 +216,8 @@ class ExecutionRules:
 
     def name_pa(self, title: str) -> str:
         """Return a title in which PA names its benchmark where that is not the TWAP."""
-        return title if self.benchmark == "twap" else re.sub(r"\b(PAs?)\b", rf"\1 over {self.benchmark}", title)
+        name = "VWAP" if self.benchmark == "vwap" else self.benchmark
+        return title if name == "twap" else re.sub(r"\b(PAs?)\b", rf"\1 over {name}", title)
 
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""

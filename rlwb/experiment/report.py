@@ -535,7 +535,7 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
         ends = _objective_ends(found, table)
         more = f" {'more' if ends[0] >= 0 else 'less'} than TWAP's" if compared else ""
         worth = f"{abs(ends[0]) if more else ends[0]:z.2f} bp{more}{_span(config, ends)}"
-        told = f"By the objective {config.objective.name} the chosen checkpoints' orders are worth {worth}."
+        told = f"By the objective {_objective_title(config)} the chosen checkpoints' orders are worth {worth}."
         sentences.insert(0, told)
     elif risk is not None:
         at = {"more": ", but at more risk", "less": ", and at less risk", "unclear": ""}[risk.risk]
@@ -544,6 +544,15 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
     else:
         answer = "This test does not show it" if ends[1] <= 0 <= ends[2] else "So few days of orders cannot show it"
     return {"mark": mark, "answer": answer, "gain": " ".join(sentences), "risk": risk and " ".join(risk.sentences)}
+
+
+def _objective_title(config: RunConfig) -> str:
+    """Return the objective with its settings; of a dial the middle one, by which the figures are."""
+    settings = dict(config.as_dict()["objective"])
+    name = settings.pop("name")
+    if isinstance(dial := settings.get("aversion"), list):
+        settings["aversion"] = f"{sorted(dial)[len(dial) // 2]}, the middle of its dial"
+    return f"{name} ({', '.join(f'{key} {value}' for key, value in settings.items())})" if settings else name
 
 
 def _objective_ends(found: pd.DataFrame, table: pd.DataFrame | None) -> list[float]:

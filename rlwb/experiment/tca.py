@@ -402,6 +402,8 @@ def _write_page(analysis: CostAnalysis, results: Sequence[PolicyResult], config:
             costs=cells(costs_view(analysis.costs).reset_index()),
             header=analysis.table.header,
             rows=analysis.table.rows,
+            risk=analysis.table.risk,
+            have_costs=rules.have_costs,
             table_notes=[note for note in analysis.table.notes if note not in analysis.notes],
             cost_figure={"data": encoded(plots.cost_parts(analysis.costs)), "caption": "Cost by part."},
             figures=[

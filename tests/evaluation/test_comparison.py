@@ -7,6 +7,7 @@ import pytest
 from rlwb.errors import DataError
 from rlwb.evaluation import comparison, day_interval
 from rlwb.evaluation.bootstrap import statistic_interval
+from rlwb.execution import ExecutionRules
 from tests.evaluation.tables import baseline, checkpoint
 
 
@@ -89,6 +90,18 @@ def test_over_twap_shows_only_where_it_says_more_than_pa():
     text = comparison({"ours": method, "TWAP": off}, resamples=100, level=0.5).to_markdown()
     assert "over TWAP" in text
     assert "| TWAP | 0.50 [0.50, 0.50] | 0.00 [0.00, 0.00] |" in text
+
+
+@pytest.mark.parametrize(("benchmark", "is_risk"), [("arrival", True), ("vwap", False), ("close", False)])
+def test_only_deviations_against_arrival_are_called_risk_that_a_gain_is_bought_with(
+    benchmark: str, is_risk: bool
+) -> None:
+    methods = {"ours": checkpoint([1.0, 2.0], days=2), "TWAP": baseline([0.5, 0.25], days=2)}
+    rules = ExecutionRules(benchmark=benchmark)  # type: ignore[arg-type]
+    notes = " ".join(comparison(methods, resamples=100, rules=rules).notes)
+    assert ("bought with risk" in notes) == is_risk
+    assert "std over TWAP is" in notes
+    assert is_risk or f"against {rules.benchmark_title}" in notes
 
 
 def test_methods_must_have_traded_the_same_orders():

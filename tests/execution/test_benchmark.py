@@ -214,6 +214,7 @@ def test_every_step_of_the_gap_is_judged_alike() -> None:
 def test_titles_name_a_benchmark_that_is_not_the_twap() -> None:
     assert ExecutionRules().name_pa("mean net PA, bp") == "mean net PA, bp"
     assert ExecutionRules(benchmark="arrival").name_pa("mean net PA, bp") == "mean net PA over arrival, bp"
+    assert ExecutionRules(benchmark="vwap").name_pa("PA, bp") == "PA over VWAP, bp"
 
 
 def test_schedules_do_not_know_what_they_are_judged_by() -> None:

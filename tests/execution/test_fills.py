@@ -167,6 +167,12 @@ def test_an_amended_order_has_its_last_quantity_and_blanks_take_the_orders_value
     assert any("several order quantities" in note for note in fills.attrs["notes"])
 
 
+def test_one_quantity_above_the_order_leaves_the_orders_other_fills() -> None:
+    rows = [row(order_quantity=40, quantity=q, time=f"2024-03-01 10:0{k}") for k, q in enumerate((20, 5000, 15, 10))]
+    with pytest.raises(OrderError, match=r"2 of 4 rows are wrong:\n  row 1 .*5000.*\n  row 3 .*10"):
+        table(*rows)
+
+
 def test_equal_rows_count_and_are_told() -> None:
     fills = table(row(), row())
     assert len(fills) == 2

@@ -204,14 +204,17 @@ def test_a_gain_at_more_risk_is_said_to_be_one(
 
 
 def test_another_objective_is_what_the_answer_is_on(tmp_path: Path) -> None:
-    own = {"objective": {"name": "mean_variance", "aversion": 0.01}}
+    own = {"objective": {"name": "mean_variance", "aversion": [0.02, 0.0, 0.01]}}
     run = RunDirectory.create(tmp_path / "run", config(**own))
     begin_manifest(run, ["rlwb", "run"])
     ends = {"objective_over_twap": -3.0, "objective_over_twap_lo": -5.0, "objective_over_twap_hi": -1.0}
     risk(run, 2.0, **ends)
     page = html.unescape(answer(run, pa=(4.0, 3.0, 5.0), over_twap=(4.0, 3.0, 5.0), objective=(-9.0, -9.5, -8.5)))
     assert "No: it is worse, on these test days." in page
-    assert "By the objective mean_variance the chosen checkpoints' orders are worth 3.00 bp less than TWAP's" in page
+    assert (
+        "By the objective mean_variance (aversion 0.01, the middle of its dial) the chosen checkpoints' orders" in page
+    )
+    assert "are worth 3.00 bp less than TWAP's" in page
     assert "The chosen checkpoints gain 4.00 bp an order over TWAP" in page
 
 

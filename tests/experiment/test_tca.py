@@ -237,6 +237,9 @@ def test_what_is_odd_is_told_and_nothing_is_dropped_in_silence(folder: Path) -> 
         "have no price of their decision",
     ):
         assert words in told, words
+    page = (folder / "odd" / "report.html").read_text()
+    assert "CVaR 95 %, bp</th>" in page, "the table that the notes on risk are about"
+    assert "pay neither spread nor fees" in page, "the rules charge nothing"
     own = pd.read_parquet(folder / "odd" / "orders" / "fills.parquet").set_index("order_id")
     assert own.index.tolist() == ["a", "e", "f", "g", "h", "d"]
     assert own.loc["e", "cost_delay"] != 0.0, "priced at the time of its decision"
