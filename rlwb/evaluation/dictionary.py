@@ -31,7 +31,7 @@ _FORMS = {
     "max_participation": Column("share", "largest share of a bar's volume that is filled"),
     "latest_end": Column("time of day", "until when what is open at the end goes on"),
     "notional": Column("currency", "amount in currency, of which amount is the conversion at the arrival price"),
-    "aversion": Column("", "risk aversion of the order"),
+    "aversion": Column("1/bp", "risk aversion of the order: what the variance of its PA weighs beside the mean"),
     "decision_price": Column("price", "price when the order was decided on; only where some order states one"),
 }
 _RESULT = {

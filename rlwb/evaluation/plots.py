@@ -29,6 +29,7 @@ from rlwb.evaluation.frontier import BEYOND, frontier_mean, non_dominated
 from rlwb.evaluation.metrics import wide_name
 from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
+from rlwb.execution.attribution import PARTS
 from rlwb.files import atomic_path
 from rlwb.market import Sessions
 from rlwb.market import stylised as facts
@@ -61,7 +62,7 @@ def rename(figure: Figure, name: Callable[[str], str]) -> Figure:
 #: More instruments than this are shown by their extremes.
 _MOST_INSTRUMENTS = 40
 _NO_PA = "No chosen checkpoint has an order with a PA."
-#: Parts of a cost in the sequence of their bars, in Okabe and Ito's colours.
+#: Colours of the parts of a cost, Okabe and Ito's.
 _PART_COLORS = {
     "delay": style.INK,
     "drift": "#BBBBBB",
@@ -313,12 +314,14 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
     subtitle = "value-weighted, bp of amount times arrival price; above 0 is bad; diamond: the sum of all parts"
     figure, (axis,) = style.canvas(title, subtitle, height=1.9 + 0.36 * len(table))
     rows, ends = np.arange(len(table)), {True: np.zeros(len(table)), False: np.zeros(len(table))}
-    for part, color in _PART_COLORS.items():
+    for part in PARTS:
         values = np.nan_to_num(table[part].to_numpy(dtype=np.float64)) if part in table else np.zeros(len(table))
         if (np.abs(values) <= ZERO_BP).all():
             continue
         left = np.where(values < 0, ends[True], ends[False])
-        axis.barh(rows, values, left=left, height=0.62, color=color, label=part.replace("_", " "), zorder=2)
+        axis.barh(
+            rows, values, left=left, height=0.62, color=_PART_COLORS[part], label=part.replace("_", " "), zorder=2
+        )
         for is_gain in (True, False):
             ends[is_gain] = ends[is_gain] + np.where((values < 0) == is_gain, values, 0.0)
     axis.plot(table[TOTAL], rows, "D", color=style.INK, markersize=5, markeredgecolor="white", zorder=5)

@@ -127,7 +127,8 @@ class Order:
     notional
         Amount in currency, converted at the arrival price when the order is aligned.
     aversion
-        Risk aversion, 0 or more, which policies see and the engine does not use; None is 0.
+        Risk aversion, 0 or more, the weight of the variance per basis point: policies see it, the engine does not use
+        it. None leaves it to them; those with a dial take 0.
     decision_price
         Price when the order was decided on, from which its cost counts (`rlwb.execution.attribution`); None is the
         arrival price.

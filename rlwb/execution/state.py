@@ -64,7 +64,7 @@ class Known(EngineState):
 
     @property
     def aversion(self) -> np.ndarray:
-        """Risk aversion of each order, float64 of shape (N,); 0 where none is stated."""
+        """Risk aversion of each order per basis point, float64 of shape (N,); 0 where none is stated."""
         return np.nan_to_num(self.forms["aversion"]) if "aversion" in self.forms else np.zeros(np.shape(self.amount))
 
     @property
