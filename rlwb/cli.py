@@ -202,7 +202,9 @@ def _main(words: list[str]) -> int:
         return code
     except Exception as error:
         if hasattr(error, "format_message"):  # click's word for a wrong option
-            _complain(f"{error.format_message().replace('Value error, ', '')} (rlwb --help)")
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context else "rlwb"
+            _complain(f"{error.format_message().replace('Value error, ', '')} ({command} --help)")
             return 2
         if "--debug" in words:
             typer.echo(getattr(error, "trace", "") or traceback.format_exc(), err=True)

@@ -43,6 +43,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (("run", "--set", "train.learning_rate=1"), "train.learning_rate is written algorithm.learning_rate now"),
         (("run", "missing.yaml"), "missing.yaml: cannot be read as a configuration (No such file or directory)."),
         (("run", "--run-dri", "x"), "No such option: --run-dri"),
+        (("run", "--run-dri", "x"), "(rlwb run --help)"),
+        (("impact", "fit", "--afters", "5"), "(rlwb impact fit --help)"),
         (("rn",), "No such command 'rn'"),
         (("config", "--set", "market.instruments=[0010]"), 'quote it: "0010"'),
     ],
