@@ -1,6 +1,6 @@
 """Evaluation of policies: results and metrics with intervals, selection of checkpoints; plots are in `.plots`."""
 
-from rlwb.evaluation.bootstrap import Interval, day_interval, paired_interval, statistic_interval
+from rlwb.evaluation.bootstrap import Interval, day_interval, statistic_interval
 from rlwb.evaluation.costs import cost_groups, cost_table
 from rlwb.evaluation.dictionary import COLUMNS
 from rlwb.evaluation.frontier import (
@@ -48,7 +48,6 @@ __all__ = [
     "metric_values",
     "non_dominated",
     "overfitting_probability",
-    "paired_interval",
     "read_validation",
     "risk_verdict",
     "rule_steps",

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.evaluation.results import PolicyResult, check_same_orders, finite_or_nan
+from rlwb.evaluation.results import finite_or_nan
 
 #: Nominal coverage of intervals, and number of resamples, unless told otherwise.
 LEVEL, RESAMPLES = 0.95, 10_000
@@ -177,22 +177,6 @@ def statistic_interval(
             tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
             lo, hi = np.quantile(resampled, [tail, 1 - tail]).tolist()
     return Interval(estimate, lo, hi, error, level, orders, missing, days)
-
-
-def paired_interval(
-    first: PolicyResult,
-    second: PolicyResult,
-    rng: np.random.Generator,
-    *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
-) -> Interval:
-    """Return the interval of the mean of ``PA(first) - PA(second)`` in basis points, order by order.
-
-    An order that lacks a PA in either policy is left out and counted as missing.
-    """
-    check_same_orders([first, second])
-    return day_interval(first.pa - second.values("pa", first), first.dates, rng, level=level, resamples=resamples)
 
 
 def _by_day(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray], int]:

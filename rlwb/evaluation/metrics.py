@@ -236,7 +236,8 @@ def metric_difference(
 ) -> Interval:
     """Return the interval of a metric of one policy less that of another, on the orders that both have it of.
 
-    Both are of the same resampled days, so what they share cancels. `bootstrap` are ``level`` and ``resamples``.
+    Both are of the same resampled days, so what they share cancels; that of ``"pa"`` is the mean of the differences,
+    order by order. `bootstrap` are ``level`` and ``resamples``.
     """
     check_same_orders([first, second])
     known, one = METRICS[metric], _order_parts(first, None)[metric]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.evaluation import bootstrap, day_interval, paired_interval
+from rlwb.evaluation import bootstrap, day_interval, metric_difference
 from rlwb.evaluation.bootstrap import fewest_days, mean_parts, statistic_interval, too_few_days
 from tests.evaluation.tables import baseline, checkpoint
 
@@ -170,7 +170,7 @@ def test_pairing_removes_what_both_share():
     rng = np.random.default_rng(6)
     shared, _ = market(rng, days=20, orders=5)
     first, second = checkpoint(shared + 1.0, days=20), baseline(shared, days=20)
-    interval = paired_interval(first=first, second=second, rng=rng, resamples=500)
+    interval = metric_difference(first, second, "pa", rng, resamples=500)
     assert (interval.estimate, interval.lo, interval.hi) == pytest.approx((1.0, 1.0, 1.0))
 
 
@@ -178,11 +178,11 @@ def test_pairing_matches_by_order_and_leaves_out_what_either_lacks():
     first = checkpoint([1.0, 2.0, np.nan, 4.0], days=2)
     second = baseline([0.0, np.nan, 0.0, 1.0], days=2)
     second.orders.sort_index(ascending=False, inplace=True)
-    interval = paired_interval(first, second, np.random.default_rng(0), resamples=100)
+    interval = metric_difference(first, second, "pa", np.random.default_rng(0), resamples=100)
     assert interval.estimate == pytest.approx((1.0 + 3.0) / 2)
     assert (interval.orders, interval.missing) == (2, 2)
     with pytest.raises(DataError, match="same orders"):
-        paired_interval(first, baseline([1.0]), np.random.default_rng(0))
+        metric_difference(first, baseline([1.0]), "pa", np.random.default_rng(0))
 
 
 def test_wrong_settings_are_refused():
