@@ -19,6 +19,7 @@ import numpy as np
 
 from rlwb.execution.costs import commission, net_value, tax
 from rlwb.execution.engine import Engine, TickRecord
+from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 
@@ -78,7 +79,7 @@ def attribute_costs(
     rules, side = engine.rules, orders.side.astype(np.float64)
     notional, net = (_value(figures, name) for name in ("price", "price_net"))
     charged = side * (net - net_value(notional, np.zeros(len(side)), side, rules))
-    spread, temporary, permanent = _tick_charges(engine, orders, requested, charged, 1e-9 * notional)
+    spread, temporary, permanent = _tick_charges(engine, orders, requested, charged, TOLERANCE * notional)
     charges = {
         "spread": spread + notional * rules.half_spread_bps / BASIS_POINTS,
         "temporary_impact": temporary,

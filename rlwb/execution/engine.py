@@ -36,6 +36,7 @@ import numpy as np
 from rlwb.batch import Rows
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution.kernel import (
+    NO_ROWS,
     TOLERANCE,
     Market,
     Progress,
@@ -56,7 +57,6 @@ from rlwb.market.references import previous_close
 from rlwb.market.store import prefetch
 
 _BLOCK = 4096  # orders looked at together
-_NO_ROWS = np.empty((0, 0))
 #: Forms that the compiled loop reads, in its order.
 _FORMS = ("limit_price", "would_price", "min_participation", "max_participation")
 
@@ -251,14 +251,14 @@ class Engine:
         check_data(self.rules, sessions)
         self.sessions = sessions
         self.ticks_per_step = ticks_per_step
-        half_spread = half_spreads(sessions) if self.rules.price_field == "quotes" else _NO_ROWS
+        half_spread = half_spreads(sessions) if self.rules.price_field == "quotes" else NO_ROWS
         halted = sessions.halted if self.rules.halts else None
         #: What the ticks offer: price (the field of the rules, or the mid of the quotes), volume, halts and limits.
         self.market = Market(
             _plain(tick_prices(sessions, self.rules)),
             _plain(sessions.fields["volume"]),
             _plain(half_spread),
-            _plain(_NO_ROWS if halted is None else halted, np.bool_),
+            _plain(NO_ROWS if halted is None else halted, np.bool_),
             *self._price_limits(),
         )
         self._opening, self._closing = (_plain(each) for each in outer_fields(sessions, self.rules, self.price))
@@ -455,7 +455,7 @@ class Engine:
         return after, Fills(request, *sums)
 
     def _windows(self, orders: OrderBatch) -> Windows:
-        odd, stated, forms = self.rules.trades_odd(orders.side), orders.forms, _NO_ROWS
+        odd, stated, forms = self.rules.trades_odd(orders.side), orders.forms, NO_ROWS
         if stated and not stated.keys().isdisjoint(_FORMS):
             none = np.full(len(orders), np.nan)
             forms = np.stack([stated.get(name, none) for name in _FORMS])

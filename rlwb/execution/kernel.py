@@ -10,6 +10,9 @@ import numpy as np
 #: An order is complete when less than this share of its amount is left.
 TOLERANCE = 1e-9
 
+#: An array of something that is off, see `Market`.
+NO_ROWS = np.empty((0, 0))
+
 FREE, CAP, BLOCKED, NO_PRICE, LOT, LIMIT, MOST = 0, 1, 2, 3, 4, 5, 6
 #: What cut a tick's fill, by code.
 CONSTRAINTS = ("", "volume cap", "halt or price limit", "no price", "lot", "limit price", "max participation")
@@ -97,7 +100,8 @@ def _round_lot(amount: float, lot: float) -> float:
 
 
 @numba.njit(cache=True)
-def _has_price(price: float) -> bool:
+def has_price(price: float) -> bool:
+    """Tell whether a number is a price: finite and above 0."""
     return price > 0.0 and price < np.inf
 
 
@@ -143,7 +147,7 @@ def window_room(market: Market, windows: Windows, volume_limit: float, lot: floa
             halted = halts and market.halted[s, t]
             half = market.half_spread[s, t] if spread else 0.0
             blocked = halted or _limit_blocks(windows.side[i], p, low, high)
-            if _has_price(p) and not blocked and not _is_worse(windows.side[i], p, half, limit):
+            if has_price(p) and not blocked and not _is_worse(windows.side[i], p, half, limit):
                 room[i, t] = _cap(market.volume[s, t], share, lot)
     return room
 
@@ -180,7 +184,7 @@ def advance(
         odd = amount - np.floor(amount / lot + TOLERANCE) * lot if lot > 0.0 else 0.0
         priced = 0
         for t in range(tick[i], stop[i]):
-            if _has_price(price[s, t]):
+            if has_price(price[s, t]):
                 priced += 1
         seen = 0
         filled = 0.0
@@ -191,7 +195,7 @@ def advance(
         unmet = 0.0
         for t in range(tick[i], stop[i]):
             p = price[s, t]
-            if not _has_price(p):
+            if not has_price(p):
                 if recording:
                     record.constraint[i, t] = NO_PRICE
                 continue
@@ -280,7 +284,7 @@ def window_prices(
             v = volume[s, t]
             if v > 0.0:
                 traded[i] += v
-            if not _has_price(p):
+            if not has_price(p):
                 continue
             count += 1
             total += p
@@ -290,7 +294,7 @@ def window_prices(
             twap[i] = total / count
         priced_volume = 0.0
         for t in range(start[i], end[i]):
-            if _has_price(price[s, t]) and volume[s, t] > 0.0:
+            if has_price(price[s, t]) and volume[s, t] > 0.0:
                 priced_volume += volume[s, t]
         if priced_volume > 0.0:
             vwap[i] = value / priced_volume
@@ -326,16 +330,16 @@ def arrival_prices(
         opened = opening[s, start[i]] if opening.shape[0] > 0 else np.nan
         known = np.nan
         for t in range(start[i] - 1, -1, -1):
-            if _has_price(closing[s, t]):
+            if has_price(closing[s, t]):
                 known = closing[s, t]
                 break
-        if _has_price(opened) and not (quoted and _has_price(known)):
+        if has_price(opened) and not (quoted and has_price(known)):
             arrival[i] = opened
-        elif _has_price(known):
+        elif has_price(known):
             arrival[i] = known
         else:
             for t in range(start[i], end[i]):
-                if _has_price(price[s, t]):
+                if has_price(price[s, t]):
                     arrival[i] = price[s, t]
                     break
     return arrival
@@ -344,9 +348,9 @@ def arrival_prices(
 @numba.njit(cache=True)
 def _last_price(closing: np.ndarray, price: np.ndarray, s: int, stop: int) -> float:
     for t in range(stop - 1, -1, -1):
-        if _has_price(closing[s, t]):
+        if has_price(closing[s, t]):
             return closing[s, t]
-        if _has_price(price[s, t]):
+        if has_price(price[s, t]):
             return price[s, t]
     return np.nan
 
@@ -366,8 +370,8 @@ def outer_prices(
         s = session[i]
         for t in range(ticks):
             opened = opening[s, t] if opening.shape[0] > 0 else np.nan
-            if _has_price(opened) or _has_price(price[s, t]):
-                first[i] = opened if _has_price(opened) else price[s, t]
+            if has_price(opened) or has_price(price[s, t]):
+                first[i] = opened if has_price(opened) else price[s, t]
                 break
         last[i] = _last_price(closing, price, s, ticks)
         stop[i] = _last_price(closing, price, s, end[i])
@@ -380,6 +384,6 @@ def count_priced(price: np.ndarray, session: np.ndarray, start: np.ndarray, end:
     count = np.zeros(session.shape[0], dtype=np.int64)
     for i in range(session.shape[0]):
         for t in range(start[i], end[i]):
-            if _has_price(price[session[i], t]):
+            if has_price(price[session[i], t]):
                 count[i] += 1
     return count

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.kernel import Terms
+from rlwb.execution.kernel import NO_ROWS, Terms
 from rlwb.execution.presets import PRESETS
 from rlwb.market import Sessions
 
@@ -286,7 +286,7 @@ def outer_fields(
     The beginnings have no rows where the data have no opening prices; `price` is of `tick_prices`, and the end's under
     quotes.
     """
-    opening = sessions.fields["open"][rows] if "open" in sessions.fields else np.empty((0, 0))
+    opening = sessions.fields["open"][rows] if "open" in sessions.fields else NO_ROWS
     has_close = rules.price_field != "quotes" and "close" in sessions.fields
     return opening, sessions.fields["close"][rows] if has_close else price
 

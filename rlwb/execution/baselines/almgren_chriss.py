@@ -13,7 +13,7 @@ from rlwb.execution.baselines import Schedule
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.baselines.plan import LEAST, held_after
 from rlwb.execution.engine import Engine
-from rlwb.execution.kernel import count_priced
+from rlwb.execution.kernel import NO_ROWS, count_priced
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS
 from rlwb.execution.state import Known
@@ -21,8 +21,6 @@ from rlwb.execution.state import Known
 Number = float | np.ndarray
 #: A risk aversion that floating point can hold, with others of its size added up; it leaves nothing after a tick.
 _MOST = 1e300
-#: No drift, or no caps; see `held_after`.
-NO_ROWS = np.empty((0, 0))
 
 
 def urgency_of(

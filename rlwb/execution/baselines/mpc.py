@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from rlwb.errors import ConfigError
-from rlwb.execution.baselines.almgren_chriss import NO_ROWS, AlmgrenChriss
+from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
 from rlwb.execution.baselines.forecast import PriceForecast
 from rlwb.execution.baselines.impact import ImpactParameters, sessions_on_the_days_of
 from rlwb.execution.baselines.schedules import check_days, expected_volume, usual_volume, volume_so_far
 from rlwb.execution.engine import Engine
+from rlwb.execution.kernel import NO_ROWS
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.state import Known
 from rlwb.parts import Part

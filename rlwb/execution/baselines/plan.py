@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from rlwb.execution.kernel import _has_price
+from rlwb.execution.kernel import has_price
 
 #: Least impact that the solver tells from none, as a share of the order's value: a millionth of a basis point.
 LEAST = 1e-10
@@ -48,7 +48,7 @@ def _walk(
     for t in range(tick, end):
         if t == stop:
             at_stop = held
-        if not _has_price(price[t]):
+        if not has_price(price[t]):
             continue
         traded = _trade(marginal - (drift[t] if drift.shape[0] else 0.0), temporary, permanent, root)
         if room.shape[0]:
@@ -121,7 +121,7 @@ def held_after(
         if room.shape[0]:
             whole, later = 0.0, 0.0
             for t in range(first, last):
-                if _has_price(prices[t]):
+                if has_price(prices[t]):
                     whole += rooms[t]
                     later += rooms[t] if t >= stop[i] else 0.0
             if whole <= held[i]:
