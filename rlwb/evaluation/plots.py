@@ -311,7 +311,7 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
     table = wide_costs(costs)
     if TOTAL not in table or not np.isfinite(table[TOTAL]).any():
         return style.note_figure(title, "No policy has an order whose cost is known.")
-    subtitle = "value-weighted, bp of amount times arrival price; above 0 is bad; diamond: the sum of all parts"
+    subtitle = "value-weighted, bp of the value at arrival\nabove 0 is bad; diamond: the sum of all parts"
     figure, (axis,) = style.canvas(title, subtitle, height=1.9 + 0.36 * len(table))
     rows, ends = np.arange(len(table)), {True: np.zeros(len(table)), False: np.zeros(len(table))}
     for part in PARTS:
