@@ -190,7 +190,7 @@ def comparison(
     names = [name for name in METRICS if name not in left_out and is_informative(frame, name)]
     rows = tuple((row["title"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
     orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
-    basis = f"{orders:,} test orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
+    basis = f"{orders:,} orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
     rules = rules or ExecutionRules()
     header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))

@@ -219,6 +219,11 @@ class ExecutionRules:
         name = "VWAP" if self.benchmark == "vwap" else self.benchmark
         return title if name == "twap" else re.sub(r"\b(PAs?)\b", rf"\1 over {name}", title)
 
+    def name_judged(self, title: str) -> str:
+        """Return `name_pa` of a title whose PA is the one of `judged_by`: net where there are costs."""
+        net = re.sub(r"(?<![Nn]et )\bPA\b", "net PA", title) if self.have_costs else title
+        return self.name_pa(re.sub(r"\Anet", "Net", net) if net != title else title)
+
     def describe(self) -> str:
         """Return one line that names every rule, for results and reports."""
         quotes = self.price_field == "quotes"

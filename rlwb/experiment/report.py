@@ -439,14 +439,15 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
         summary = summary.assign(**{name: summary[other] for name, other in net.items()})
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
+    learning = plots.learning_curves(train, validation, chosen=chosen, judged_by=figure)
     figures = {
-        "learning_curves": plots.learning_curves(train, validation, chosen=chosen, judged_by=figure),
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
         **({"frontier": plots.frontier(read_frontier(run))} if (run.backtest / "frontier.csv").exists() else {}),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }
-    return {name: plots.rename(one, rules.name_pa) for name, one in figures.items()}
+    renamed = {name: plots.rename(one, rules.name_judged) for name, one in figures.items()}
+    return {"learning_curves": plots.rename(learning, rules.name_pa), **renamed}
 
 
 def write_report(run: RunDirectory) -> Path:

@@ -108,7 +108,7 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
     for name, figure in figures.items():
-        plots.save_figure(plots.rename(figure, config.execution.rules.name_pa), run.figures / name)
+        plots.save_figure(plots.rename(figure, config.execution.rules.name_judged), run.figures / name)
 
 
 def _by_rank(results: Sequence[PolicyResult]) -> dict[str, PolicyResult]:

@@ -217,6 +217,14 @@ def test_titles_name_a_benchmark_that_is_not_the_twap() -> None:
     assert ExecutionRules(benchmark="vwap").name_pa("PA, bp") == "PA over VWAP, bp"
 
 
+def test_titles_of_what_is_judged_say_net_where_there_are_costs() -> None:
+    rules = ExecutionRules(benchmark="arrival", half_spread_bps=1.0)
+    assert rules.name_judged("PA by month") == "Net PA over arrival by month"
+    assert rules.name_judged("Cumulative PA") == "Cumulative net PA over arrival"
+    assert rules.name_judged("net PA, bp") == "net PA over arrival, bp"
+    assert ExecutionRules().name_judged("PA by month") == "PA by month"
+
+
 def test_schedules_do_not_know_what_they_are_judged_by() -> None:
     market, orders = sessions_of([[10.0, 12.0, 11.0]]), [order(30.0)]
     prices = [run(market, orders, 1, TWAP, ExecutionRules(benchmark=name))[2]["price"][0] for name in BENCHMARKS]  # type: ignore[arg-type]
