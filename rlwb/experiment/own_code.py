@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import with_code
 from rlwb.files import atomic_path, write_json
 from rlwb.market.feature_registry import find_feature
-from rlwb.parts import check, find
+from rlwb.parts import check, find, load
 
 TRUST_ENV = "RLWB_TRUST_CODE"
 """Environment variable that is set where the code of runs is trusted."""
@@ -65,6 +66,17 @@ def check_parts(config: RunConfig) -> None:
             find_feature(part.name)
         else:
             check(kind, part)
+    check_objective(config)
+
+
+def check_objective(config: RunConfig) -> None:
+    """Refuse an objective that the algorithm does not take."""
+    objective, name = config.objective.name, config.algorithm.name
+    if objective != "mean" and "objective" not in inspect.signature(load("algorithm", name)).parameters:
+        raise ConfigError(
+            f"the objective is {objective}, but {name} maximises the mean alone; set algorithm to one that takes an "
+            "objective, such as ppo, or objective to mean."
+        )
 
 
 def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:

@@ -31,7 +31,7 @@ from rlwb.execution import (
 from rlwb.execution.attribution import without_impact
 from rlwb.execution.rolling import rolling_windows
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.own_code import described
+from rlwb.experiment.own_code import check_objective, described
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
@@ -265,13 +265,9 @@ class Workbench:
 
     def learner(self, features: MarketFeatures, teacher: Learner | None = None) -> Learner:
         """Return the untrained policy; it learns by distillation from a trained `teacher`, and needs none to act."""
-        part, objective = self.config.algorithm, self.config.objective
+        check_objective(self.config)
+        part = self.config.algorithm
         algorithm = load("algorithm", part.name)
-        if objective.name != "mean" and "objective" not in inspect.signature(algorithm).parameters:
-            raise ConfigError(
-                f"the objective is {objective.name}, but {part.name} maximises the mean alone; set algorithm to one "
-                "that takes an objective, such as ppo, or objective to mean."
-            )
         if self.is_taught and teacher is None:
             return self._ppo(self.config.network, features)
         provided = self._shapes(features)

@@ -355,3 +355,11 @@ def test_k24_a_part_that_a_method_has_itself_is_refused_and_rows_say_which_parts
     own = method_configs(parse_methods(["mine={network: mlp}"]), None, said())["mine"]
     assert title("mine", own) == "mine (network mlp)"
     assert title("ppo", RunConfig.load(None, own_of(algorithm="dqn"))) == "PPO (algorithm dqn)"
+
+
+def test_an_objective_that_one_method_does_not_take_is_refused_before_any_trains(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="objective is entropic, but dqn"):
+        launch_comparison(
+            None, ["objective={name: entropic, aversion: 0.01}"], tmp_path / "new", ["ppo", "dqn"], resume=False
+        )
+    assert not (tmp_path / "new").exists()
