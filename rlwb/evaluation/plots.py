@@ -352,7 +352,8 @@ def frontier(table: pd.DataFrame) -> Figure:
     if own.empty:
         return style.note_figure(title, "No policy has a mean and a deviation against its arrival price.")
     beyond = [
-        f"{row.title}: {style.number(row.arrival_mean)} bp at {style.number(row.arrival_std)} bp"
+        f"{row.title}{', before costs' if row.kind == 'ceiling' else ''}: {style.number(row.arrival_mean)} bp at "
+        f"{style.number(row.arrival_std)} bp"
         for row in known[known["kind"].isin(BEYOND)].itertuples()
     ]
     subtitle = "\n".join(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from rlwb.evaluation import PolicyResult, headline_groups
 from rlwb.evaluation.frontier import (
@@ -102,7 +103,10 @@ def test_the_table_of_a_frontier() -> None:
     # From 0 at half of the scatter to 8 at twice of it; TWAP lies a third of the way.
     assert table["below_frontier"].tolist()[:3] == pytest.approx([0.0, 8 / 3, 0.0])
     assert math.isnan(table.loc["hindsight", "below_frontier"])
-    assert isinstance(frontier(table.reset_index()), Figure)
+    figure = frontier(table.reset_index())
+    assert isinstance(figure, Figure)
+    told = [text.get_text() for text in figure.findobj(Text)]
+    assert any("before costs: 500.00 bp at 0.00 bp" in text for text in told), "the others are after costs"
 
 
 @pytest.mark.parametrize(
