@@ -60,7 +60,7 @@ def layered(*layers: dict[str, Any]) -> Tree:
 def test_names() -> None:
     assert list(leaves(Tree().model_dump())) == [
         *("learn.learning_rate", "learn.decay", "learn.names", "rules.cap"),
-        *("reward.name", "reward.penalty", "reward.scale", "reward.weight", "seed"),
+        *("reward.name", "reward.penalty", "reward.scale", "reward.weight", "reward.inventory", "seed"),
     ]
     names = short_names({"a": {"x": 1, "y": 2}, "b": {"x": 3}, "c": 4})
     assert names == {"y": "a.y", "c": "c", "a_x": "a.x", "a_y": "a.y", "b_x": "b.x", "a": "a", "b": "b"}

@@ -244,12 +244,11 @@ def test_halts_may_be_words_numbers_or_missing(tmp_path: Path) -> None:
 
 def test_a_source_without_bars_has_the_columns_of_bars(tmp_path: Path) -> None:
     (tmp_path / "A.csv").write_text("datetime,open,high,low,close,volume\n")
-    import_bars([tmp_path / "A.csv"], tmp_path / "set", calendar=SMALL)
-    for bars in (read_bars(tmp_path / "A.csv"), read_bars(tmp_path / "set")):
-        assert list(bars.columns) == ["instrument", "datetime", "open", "high", "low", "close", "volume"]
-        assert len(bars) == 0
-        assert bars["close"].dtype == np.float64
-        assert bars["datetime"].dtype == "datetime64[ns]"
+    bars = read_bars(tmp_path / "A.csv")
+    assert list(bars.columns) == ["instrument", "datetime", "open", "high", "low", "close", "volume"]
+    assert len(bars) == 0
+    assert bars["close"].dtype == np.float64
+    assert bars["datetime"].dtype == "datetime64[ns]"
 
 
 @pytest.mark.parametrize(("ending", "row"), [("parquet", 3), ("csv", 4)])  # a CSV's first row is its header
