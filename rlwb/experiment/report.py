@@ -103,7 +103,7 @@ class _Headline(BaseModel):
 class _Caveats(BaseModel):
     """Names and types of caveats.json."""
 
-    caveats: list[str]
+    caveats: list[Annotated[str, Field(min_length=1)]]
 
 
 class _Bars(BaseModel):
@@ -315,7 +315,7 @@ def frontier_view(run: RunDirectory) -> pd.DataFrame:
 def read_costs(path: Path) -> pd.DataFrame:
     """Return ``costs.csv`` of a backtest."""
     numbers = ["currency", "cost_bp", "lo", "hi", "orders", "days"]
-    return read_table(path, numbers=numbers, texts=["policy", "title", "component"])
+    return read_table(path, ("policy", "component"), numbers=numbers, texts=["policy", "title", "component"])
 
 
 def selection_tables(run: RunDirectory) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -459,8 +459,8 @@ def write_report(run: RunDirectory) -> Path:
 
     config, rules = run.config, run.config.execution.rules
     manifest = run.manifest
-    if not manifest and any(stage.get("state") == "finished" for stage in run.status["stages"].values()):
-        raise FileError(f"{run.path / 'manifest.json'} is gone, which says how the run was made; restore it.")
+    if not manifest.get("started") and any(stage.get("state") == "finished" for stage in run.status["stages"].values()):
+        raise FileError(f"{run.path / 'manifest.json'} is gone or does not say when the run began; restore it.")
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)
@@ -521,7 +521,11 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
     rules = config.execution.rules
     net = rules.have_costs
     over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
-    if own not in found.index or pd.isna(found["estimate"][own]):
+    if found.empty:
+        return None
+    if lacks := {over, own, *(["objective"] if config.judged_by == "objective" else [])} - set(found.index):
+        raise FileError(f"{path} has no {min(lacks)} of the chosen checkpoints; run the backtest again.")
+    if pd.isna(found["estimate"][own]):
         return None
     compared = not pd.isna(found["estimate"][over])
     mark = "TWAP" if compared or rules.benchmark == "twap" else rules.benchmark

@@ -18,7 +18,7 @@ from rlwb.errors import FileError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.backtest import read_results
-from rlwb.experiment.report import iteration_table, write_report
+from rlwb.experiment.report import costs_table, iteration_table, write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
 from tests.experiment.fakes import config
@@ -81,7 +81,20 @@ def test_k08_what_a_page_lacks_of_a_finished_stage_or_cannot_read_is_named(run: 
     (run.backtest / "metrics.csv").write_text("policy,kind,metric,estimate,lo,hi\n" + 2 * "a,checkpoint,pa,1,0,2\n")
     with pytest.raises(FileError, match=r"metrics\.csv cannot be read .* policy and metric"):
         write_report(run)
+    (run.backtest / "metrics.csv").write_text("policy,kind,metric,estimate,lo,hi\na,checkpoint,pa,1,0,2\n")
+    with pytest.raises(FileError, match=r"metrics\.csv has no over_twap"):
+        write_report(run)
     (run.backtest / "metrics.csv").unlink()
+    write_json(run.backtest / "caveats.json", {"caveats": [""]})
+    with pytest.raises(FileError, match=r"caveats\.json cannot be read"):
+        write_report(run)
+    (run.backtest / "caveats.json").unlink()
+    row = "a,A,checkpoint,total,1,1,0,2,3,3\n"
+    columns = "policy,title,kind,component,currency,cost_bp,lo,hi,orders,days\n"
+    (run.backtest / "costs.csv").write_text(columns + 2 * row)
+    with pytest.raises(FileError, match=r"costs\.csv cannot be read .* policy and component"):
+        costs_table(run)
+    (run.backtest / "costs.csv").unlink()
     (run.path / "manifest.json").unlink()
     write_report(run)
     run.update_status(stages={"orders": {"state": "finished"}})
