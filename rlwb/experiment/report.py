@@ -459,8 +459,8 @@ def write_report(run: RunDirectory) -> Path:
 
     config, rules = run.config, run.config.execution.rules
     manifest = run.manifest
-    if not manifest.get("started") and any(stage.get("state") == "finished" for stage in run.status["stages"].values()):
-        raise FileError(f"{run.path / 'manifest.json'} is gone or does not say when the run began; restore it.")
+    if not manifest and any(stage.get("state") == "finished" for stage in run.status["stages"].values()):
+        raise FileError(f"{run.path / 'manifest.json'} is gone, which says how the run was made; restore it.")
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)
