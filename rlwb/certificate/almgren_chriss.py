@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlwb.certificate.market import START, VOLUME, both_sides, check_ranges, panel
+from rlwb.certificate.market import START, VOLUME, both_sides, check_noise, check_ranges, panel
 from rlwb.errors import ConfigError
 from rlwb.execution import (
     CurrentStepStateInterpreter,
@@ -77,8 +77,7 @@ class WalkSettings:
     def __post_init__(self) -> None:
         infinite = float("inf")
         check_ranges(self, ticks=(2, infinite), permanent_bp=(0, infinite), sessions=(1, infinite))
-        if not 0 < self.noise_bp * self.ticks**0.5 < 500:
-            raise ConfigError(f"noise_bp is {self.noise_bp}; give a number above 0 that keeps prices near their start.")
+        check_noise(self.noise_bp, self.ticks)
         if not self.permanent_bp / 2 < self.temporary_bp <= 1e4:
             raise ConfigError(
                 f"temporary_bp is {self.temporary_bp}; it must be above half of permanent_bp, for else trading at once "

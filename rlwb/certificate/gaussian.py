@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, check_ranges, panel
+from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, check_noise, check_ranges, panel
 from rlwb.errors import ConfigError
 from rlwb.execution import Known
 
@@ -76,8 +76,7 @@ class GaussianSettings:
         check_ranges(self, train_sessions=(1, infinite), judged_sessions=(2, infinite))
         if not 0 <= self.reversion < 1:
             raise ConfigError(f"reversion is {self.reversion}; it must lie in [0, 1).")
-        if not 0 < self.noise_bp * self.ticks**0.5 < 500:
-            raise ConfigError(f"noise_bp is {self.noise_bp}; give a number above 0 that keeps prices near their start.")
+        check_noise(self.noise_bp, self.ticks)
         if self.points % 2 == 0:
             raise ConfigError(f"points is {self.points}; give an odd number.")
 

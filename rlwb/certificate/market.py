@@ -241,6 +241,12 @@ def both_sides(sessions: Sessions, amount: float) -> pd.DataFrame:
     return pd.DataFrame(columns).assign(amount=amount)
 
 
+def check_noise(noise_bp: float, ticks: int) -> None:
+    """Refuse a deviation of a tick's move by which prices would not stay near their start, or would not move."""
+    if not 0 < noise_bp * ticks**0.5 < 500:
+        raise ConfigError(f"noise_bp is {noise_bp}; give a number above 0 that keeps prices near their start.")
+
+
 def check_ranges(settings: object, **ranges: tuple[float, float]) -> None:
     """Refuse settings, by name, that lie outside their range, whose ends are allowed."""
     for name, (low, high) in ranges.items():
