@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rlwb.execution.costs import commission, net_value, tax
-from rlwb.execution.engine import Engine, TickRecord
+from rlwb.execution.engine import Engine
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
@@ -184,9 +184,7 @@ def _tick_charges(
         block = max(1, _CELLS // ticks)
         for low in range(0, count, block):
             some, rows = orders[low : low + block], slice(low, low + block)
-            now, record = engine.reset(some), TickRecord.empty(len(some), ticks)
-            for request in requested[rows].T:
-                now, _ = engine.step(some, now, np.where(now.done, 0.0, np.minimum(request, now.position)), record)
-            found[:, rows] = [part.sum(axis=1) for part in tick_charges(engine, some, record.fill)]
+            fill = engine.replay(some, requested[rows].T).fill
+            found[:, rows] = [part.sum(axis=1) for part in tick_charges(engine, some, fill)]
     other = np.abs(found.sum(axis=0) - charged) > rounding
     return np.where(other, np.where(np.abs(charged) > rounding, np.nan, 0.0), found)

@@ -28,6 +28,7 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -453,6 +454,13 @@ class Engine:
             untraded=state.untraded + sums.untraded,
         )
         return after, Fills(request, *sums)
+
+    def replay(self, orders: OrderBatch, requests: Iterable[np.ndarray]) -> TickRecord:
+        """Return what each tick did, of shape (N, T), by executing the requests of the steps again, (N,) each."""
+        record, now = TickRecord.empty(len(orders), self.sessions.calendar.num_ticks), self.reset(orders)
+        for request in requests:
+            now, _ = self.step(orders, now, np.where(now.done, 0.0, np.minimum(request, now.position)), record)
+        return record
 
     def _windows(self, orders: OrderBatch) -> Windows:
         odd, stated, forms = self.rules.trades_odd(orders.side), orders.forms, NO_ROWS

@@ -299,11 +299,7 @@ class ExecutionState(Rows):
 
     def tick_record(self) -> TickRecord:
         """Return what each tick so far did, by executing the requests again; of shape (N, T)."""
-        record = TickRecord.empty(len(self), self.engine.sessions.calendar.num_ticks)
-        now = self.engine.reset(self.orders)
-        for step in self.steps:
-            now, _ = self.engine.step(self.orders, now, step.requested, record)
-        return record
+        return self.engine.replay(self.orders, (step.requested for step in self.steps))
 
     @property
     def done(self) -> np.ndarray:
