@@ -31,3 +31,23 @@ class InterpreterError(RlwbError):
 
 class WorkerError(RlwbError):
     """An environment worker died; the message carries its own traceback."""
+
+
+class BundleError(RlwbError):
+    """A bundle that is damaged, of another version, or answers otherwise than when it was written."""
+
+
+class ServingError(RlwbError):
+    """A request that a policy in service cannot answer: an unknown order, bars that are not there yet, a full queue.
+
+    Parameters
+    ----------
+    message
+        The sentence.
+    reason
+        The kind of refusal in a word, for clients and for counts, such as ``unknown_order`` or ``late_bars``.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
