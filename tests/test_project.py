@@ -106,8 +106,8 @@ def test_the_lock_holds_every_pin_with_its_hashes() -> None:
 
 def _installed_requirements() -> list[Requirement]:
     project = PROJECT["project"]
-    extras = [project["optional-dependencies"][name] for name in ("dev", "export", "serve")]
-    lines = project["dependencies"] + sum(extras, []) + PROJECT["build-system"]["requires"]
+    extras = [line for name in ("dev", "export", "serve") for line in project["optional-dependencies"][name]]
+    lines = project["dependencies"] + extras + PROJECT["build-system"]["requires"]
     return [Requirement(line) for line in lines]
 
 
