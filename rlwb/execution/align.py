@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from rlwb.execution.kernel import TOLERANCE, arrival_prices, window_prices
 from rlwb.execution.order import COLUMNS, FORMS_OF_FILLS, Order, OrderBatch
 from rlwb.execution.rules import ExecutionRules, check_data, outer_fields, tick_prices
 from rlwb.execution.table import MOST_TOLD, order_columns
-from rlwb.market import Sessions
+from rlwb.market import Calendar, Sessions
 
 _BLOCK = 4096  # orders looked at together
 
@@ -50,12 +50,10 @@ def align_orders(
     calendar = sessions.calendar
     columns = order_columns(orders, calendar)
     order_id, instrument, date, direction, amount, first, last = (columns[name] for name in COLUMNS)
-    opens, closes = ((stamp - date) / np.timedelta64(1, "s") for stamp in (first, last))
+    start, end, latest = window_ticks(columns, calendar)
     date = date.astype("M8[D]")
     row = sessions.rows(instrument, date)
     length = np.where(row >= 0, sessions.num_ticks[row], 0).astype(np.int64)
-    start = np.where(np.isnan(opens), 0, calendar.first_ticks(opens))
-    end = np.where(np.isnan(closes), calendar.num_ticks, calendar.end_ticks(closes))
     alive = np.ones(len(row), dtype=bool)
     refused: dict[str, list[str]] = {}
     noted: dict[str, list[str]] = {}
@@ -74,16 +72,12 @@ def align_orders(
         weekday = (date.astype(np.int64) + 3) % 7  # day 0 of datetime64 is a Thursday
         refuse((row < 0) & ~np.isin(weekday, calendar.weekdays), "the date is not a trading weekday")
         refuse(row < 0, "the data hold no session on that date")
-    refuse(opens >= closes, "its end is not after its start")
+    refuse(first >= last, "its end is not after its start")
     for name in sorted(FORMS_OF_FILLS.difference(forms) & columns.keys()):
         refuse(~pd.isna(columns[name]), f"the simulator does not honour its {name}")
     refuse(start >= length, "it starts at or after the session's close")
-    latest = end
-    if "latest_end" in columns:
-        until = (columns["latest_end"] - columns["date"]) / np.timedelta64(1, "s")
-        latest = np.where(np.isnan(until), end, calendar.end_ticks(until))
-        refuse(latest < end, "its latest_end is before its end")
-    late = ~np.isnan(closes) & (latest > length)
+    refuse(latest < end, "its latest_end is before its end")
+    late = ~np.isnat(last) & (latest > length)
     end, latest = np.minimum(end, length), np.minimum(latest, length)
     refuse(start >= end, "its window holds no tick of the session")
     check_data(rules, sessions)
@@ -122,6 +116,22 @@ def align_orders(
     session, begin, stop, until = (values[keep].astype(np.int32) for values in (row, start, end, latest))
     side = np.where(direction[keep] == "BUY", 1, -1).astype(np.int8)
     return OrderBatch(columns, keep, session, side, amount[keep], begin, stop, refused, noted, until)
+
+
+def window_ticks(columns: Mapping[str, np.ndarray], calendar: Calendar) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the first tick, the end and the latest end of orders' windows on a regular day, int64 of shape (N,) each.
+
+    `columns` are those of `rlwb.execution.table.order_columns`.
+    """
+
+    def seconds(name: str) -> np.ndarray:
+        stamps = columns.get(name, np.full(len(columns["date"]), "NaT", "M8[ns]"))
+        return np.asarray((stamps - columns["date"]) / np.timedelta64(1, "s"))
+
+    opens, closes, until = map(seconds, ("start", "end", "latest_end"))
+    start = np.where(np.isnan(opens), 0, calendar.first_ticks(opens))
+    end = np.where(np.isnan(closes), calendar.num_ticks, calendar.end_ticks(closes))
+    return start, end, np.where(np.isnan(until), end, calendar.end_ticks(until))
 
 
 def _converted(

@@ -41,7 +41,7 @@ class MarketNetwork(Network):
         return self.market(obs)
 
     def forward(self, obs: Any) -> torch.Tensor:
-        market = obs["market_states"] if "market_states" in obs else self.market(obs)
+        market = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
         direction = self.direction(self.tensor(obs["acquiring"]).long())
         return self.join(torch.cat([market, self._private(obs), direction, self.scalars(obs)], dim=1))
 
