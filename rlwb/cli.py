@@ -1,4 +1,4 @@
-"""The command line: ``rlwb run``, ``evaluate``, ``compare``, ``verify``, ``config``, ``data``, ``impact``, ``tca``."""
+"""The command line: `rlwb.cli:app` has the commands of a run; others are in modules of their own, ``cli_…``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlwb
-from rlwb import cli_costs, cli_data
+from rlwb import cli_costs, cli_data, cli_serving
 from rlwb.errors import RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data")
 app.add_typer(cli_costs.impact, name="impact")
+app.add_typer(cli_serving.bundle, name="bundle")
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
@@ -156,6 +157,7 @@ def columns(debug: Debug = False) -> None:
 
 
 app.command()(cli_costs.tca)
+app.command()(cli_serving.export)
 
 
 def _clocked(text: str) -> None:

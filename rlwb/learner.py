@@ -80,5 +80,20 @@ class Learner(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where `state_dict` was taken; raise `CheckpointError` for another policy's state."""
 
+    def weights(self) -> dict[str, Any]:
+        """Return what the policy acts by, for a bundle (`rlwb.serving`): text, numbers, lists, dicts and tensors.
+
+        By default it is all of `state_dict`; a learner that keeps more than it acts by, such as the state of an
+        optimiser, gives the part.
+        """
+        return self.state_dict()
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Act as the policy of which `weights` are; raise `CheckpointError` for those of another policy.
+
+        Tuples have become lists by then, and arrays tensors.
+        """
+        self.load_state_dict(weights)
+
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:  # noqa: B027 - may stay
         """Raise `ConfigError` unless the policy can act in these spaces; by default any will do."""

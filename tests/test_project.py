@@ -68,6 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     | {
         "rlwb.limits",
         "rlwb.reading",
+        "rlwb.env",
         "rlwb.market",
         "rlwb.execution",
         "rlwb.policy",

@@ -122,6 +122,12 @@ class NetworkLearner(Learner):
     def _load_own(self, state: Mapping[str, Any]) -> None:
         """Load what a subclass adds to the state."""
 
+    def weights(self) -> dict[str, Any]:
+        return {"network": self.network.state_dict()}
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        load_by_name(self.network, weights["network"])
+
 
 @contextmanager
 def training_mode(network: nn.Module) -> Iterator[None]:
@@ -131,6 +137,29 @@ def training_mode(network: nn.Module) -> Iterator[None]:
         yield
     finally:
         network.eval()
+
+
+def load_by_name(module: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Load weights into a module that must have exactly these, of these shapes.
+
+    Raises
+    ------
+    CheckpointError
+        Naming the first weight that is missing, left over or of another shape.
+    """
+    own = module.state_dict()
+    for name in [*own, *weights]:
+        if name not in weights:
+            raise CheckpointError(f"the weight {name} of the network is missing; build the policy as it was trained.")
+        if name not in own:
+            raise CheckpointError(f"the network has no weight {name}; build the policy as it was trained.")
+        found = getattr(weights[name], "shape", ())
+        if tuple(found) != tuple(own[name].shape):
+            raise CheckpointError(
+                f"the weight {name} has shape {tuple(found)}, the network's has {tuple(own[name].shape)}; build the "
+                "policy as it was trained."
+            )
+    module.load_state_dict(weights)
 
 
 def fill_up(obs: Any) -> Any:

@@ -40,7 +40,7 @@ from rlwb.batch import count_rows, split_shared, take_rows
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.learner import Learner
 from rlwb.policy.episodes import check_episodes, last_rows
-from rlwb.policy.learner import check_settings
+from rlwb.policy.learner import check_settings, load_by_name
 from rlwb.policy.network import Network, device_of, make_network
 from rlwb.policy.replay import Replay, Transitions
 
@@ -338,6 +338,12 @@ class TianshouLearner(Learner):
             "updates": self.updates,
             "replay": self.replay.state_dict(),
         }
+
+    def weights(self) -> dict[str, Any]:
+        return {"policy": self.algorithm.policy.state_dict()}
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        load_by_name(self.algorithm.policy, weights["policy"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         try:

@@ -1,0 +1,338 @@
+"""Recorded cases of a bundle: observations and decisions of a backtest, and the same asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+
+from rlwb.batch import count_rows, join, take_rows
+from rlwb.errors import BundleError
+from rlwb.execution import Order, OrderBatch
+from rlwb.execution.order import COLUMNS, FORMS
+from rlwb.execution.state import Known
+from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.market import MarketFeatures, Sessions
+from rlwb.serving.spec import CASES, CaseOrder, Cases, CaseSession
+
+if TYPE_CHECKING:
+    from rlwb.experiment.backtest import Playable
+    from rlwb.experiment.workbench import Workbench
+    from rlwb.serving.bundle import Bundle
+
+OBSERVATIONS = 128
+"""How many observations are recorded, at most."""
+ORDERS = 4
+"""How many orders are recorded, from raw bars to amounts."""
+TOLERANCE = 1e-5
+"""Greatest difference, relative to 1 or to the action itself where that is larger, of an action that is no choice."""
+_WATCHED = 48  # orders that observations are taken from
+
+
+class _Seen(StateInterpreter[Any]):
+    """A state interpreter that keeps what it was told and what it said, in full or by reference."""
+
+    def __init__(self, own: StateInterpreter[Any], *, in_full: bool) -> None:
+        self.own, self.in_full = own, in_full
+        self.known: list[Known] = []
+        self.obs: list[Any] = []
+
+    @property
+    def observation_space(self) -> gym.Space[Any]:
+        return self.own.observation_space
+
+    def interpret(self, known: Known) -> Any:
+        if not isinstance(known, Known):
+            raise BundleError(
+                f"the run's simulator shows interpreters a {type(known).__name__}, and a policy in service is shown "
+                "rlwb.execution.state.Known; a policy that was trained on something else cannot be exported."
+            )
+        self.known.append(known)
+        self.obs.append(self.own.interpret(known) if self.in_full else self.own.refer(known))
+        return self.obs[-1]
+
+
+class _Answered(ActionInterpreter[Any]):
+    """An action interpreter that keeps answers and what they came to."""
+
+    def __init__(self, own: ActionInterpreter[Any]) -> None:
+        self.own = own
+        self.actions: list[np.ndarray] = []
+        self.amounts: list[np.ndarray] = []
+
+    @property
+    def action_space(self) -> gym.Space[Any]:
+        return self.own.action_space
+
+    def interpret(self, known: Known, action: np.ndarray) -> np.ndarray:
+        self.actions.append(np.asarray(action))
+        self.amounts.append(np.asarray(self.own.interpret(known, action), dtype=np.float64))
+        return self.amounts[-1]
+
+
+def record_cases(
+    bench: Workbench, playable: Playable, orders: OrderBatch, rng: np.random.Generator
+) -> tuple[Cases, dict[str, np.ndarray]]:
+    """Have a policy execute some orders of a backtest; return the cases, and the arrays of ``cases.safetensors``.
+
+    Parameters
+    ----------
+    bench
+        The run's parts.
+    playable
+        The policy, and its interpreters.
+    orders
+        The test orders.
+    rng
+        Draws the orders.
+    """
+    space = playable[2].action_space
+    tolerance = 0.0 if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)) else TOLERANCE
+    arrays = _observed(bench, playable, orders[np.sort(rng.permutation(len(orders))[:_WATCHED])])
+    whole = _fully_priced(bench, orders, rng)[:ORDERS]
+    told, decided = _decided(bench, playable, orders, whole)
+    sessions, bars = _bars_of(bench, playable, orders[whole])
+    cases = Cases(observations=len(arrays["action"]), orders=told, sessions=sessions, tolerance=tolerance)
+    return cases, {**arrays, **decided, **bars}
+
+
+def _play(
+    bench: Workbench, playable: Playable, orders: OrderBatch, first: int = 0, *, in_full: bool = False
+) -> tuple[_Seen, _Answered]:
+    """Execute orders as a backtest does, of which the first has the number `first` there."""
+    from rlwb.env import make_env
+    from rlwb.trainer.collect import collect
+
+    policy, sees, acts = playable
+    seen, answered = _Seen(sees, in_full=in_full), _Answered(acts)
+    with make_env(bench.simulator, seen, answered, None, orders) as env:
+        env.first_episode = first
+        collect(env, policy)
+    return seen, answered
+
+
+def _observed(bench: Workbench, playable: Playable, orders: OrderBatch) -> dict[str, np.ndarray]:
+    """Return observations of the declared space and the policy's answers to them, by name."""
+    seen, _ = _play(bench, playable, orders, in_full=True)
+    session = np.concatenate([known.session for known in seen.known])
+    rows = np.unique(np.linspace(0, len(session) - 1, OBSERVATIONS).astype(np.int64))  # early and late steps alike
+    obs, session = take_rows(join(seen.obs), rows), session[rows]
+    arrays = {"action": np.asarray(playable[0].act(obs))}
+    for name, values in _flat(obs).items():
+        arrays |= _packed(name, values, session)
+    return arrays
+
+
+def _packed(name: str, values: np.ndarray, session: np.ndarray) -> dict[str, np.ndarray]:
+    """Return an array of N rows by the names in a file; blocks that are beginnings of one another are stored once.
+
+    A block (N, T, …) of a session's bars is the session's whole one up to a tick, and 0 from there on.
+    """
+    if values.ndim < 3:
+        return {f"observation/{name}": values}
+    _, where = np.unique(session, return_inverse=True)
+    ticks = np.arange(values.shape[1])
+    filled = (values.reshape(*values.shape[:2], -1) != 0).any(axis=2)
+    until = np.where(filled.any(axis=1), values.shape[1] - filled[:, ::-1].argmax(axis=1), 0)
+    whole = np.zeros((where.max() + 1, *values.shape[1:]), values.dtype)
+    for row in np.argsort(until, kind="stable"):  # the longest of a session last
+        whole[where[row]] = values[row]
+    beyond = (ticks >= until[:, None]).reshape(*filled.shape, *[1] * (values.ndim - 2))
+    if not np.array_equal(np.where(beyond, 0, whole[where]), values):
+        return {f"observation/{name}": values}
+    return {
+        f"block/{name}": whole,
+        f"block_row/{name}": where.astype(np.int32),
+        f"block_until/{name}": until.astype(np.int32),
+    }
+
+
+def _unpacked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the observations by name that `_packed` has stored."""
+    found = {}
+    for key, values in arrays.items():
+        kind, _, name = key.partition("/")
+        if kind == "observation":
+            found[name] = values
+        elif kind == "block":
+            rows, until = arrays[f"block_row/{name}"], arrays[f"block_until/{name}"]
+            beyond = np.arange(values.shape[1]) >= until[:, None]
+            found[name] = np.where(beyond.reshape(*beyond.shape, *[1] * (values.ndim - 2)), 0, values[rows])
+            found[name] = found[name].astype(values.dtype)
+    return found
+
+
+def _flat(obs: Any, name: str = "") -> dict[str, np.ndarray]:
+    """Return the arrays of a batch of observations by the names on the way to them, joined by dots."""
+    if isinstance(obs, (dict, tuple)):
+        pairs = obs.items() if isinstance(obs, dict) else enumerate(obs)
+        return {key: one for place, part in pairs for key, one in _flat(part, f"{name}.{place}".lstrip(".")).items()}
+    return {name: np.asarray(obs)}
+
+
+def _deep(space: gym.Space[Any], flat: Mapping[str, np.ndarray], name: str = "") -> Any:
+    """Return what `_flat` took apart, by the structure of the space."""
+    if isinstance(space, gym.spaces.Dict):
+        return {key: _deep(part, flat, f"{name}.{key}".lstrip(".")) for key, part in space.spaces.items()}
+    if isinstance(space, gym.spaces.Tuple):
+        return tuple(_deep(part, flat, f"{name}.{place}".lstrip(".")) for place, part in enumerate(space.spaces))
+    return flat[name]
+
+
+def _fully_priced(bench: Workbench, orders: OrderBatch, rng: np.random.Generator) -> np.ndarray:
+    """Return orders in a drawn sequence, those first of which every tick of the window has a price."""
+    drawn = rng.permutation(len(orders))[:512]
+    ticks = np.arange(bench.engine.price.shape[1])
+    some = orders[drawn]
+    price = bench.engine.price[some.session]
+    inside = (ticks >= some.start[:, None]) & (ticks < some.latest_end[:, None])
+    lacking = (inside & ~((price > 0) & np.isfinite(price))).any(axis=1)
+    return drawn[np.argsort(lacking, kind="stable")]
+
+
+def _decided(
+    bench: Workbench, playable: Playable, orders: OrderBatch, numbers: np.ndarray
+) -> tuple[list[CaseOrder], dict[str, np.ndarray]]:
+    """Return the orders of these numbers with all their decisions, each order executed by itself."""
+    told: list[CaseOrder] = []
+    parts: list[dict[str, np.ndarray]] = []
+    table = orders.table
+    for place, number in enumerate(numbers.tolist()):
+        seen, answered = _play(bench, playable, orders[number : number + 1], number)
+        known = {name: [getattr(one, name) for one in seen.known] for name in ("step", "tick", "position")}
+        parts.append(
+            {
+                "order": np.full(len(seen.known), place, np.int32),
+                **{name: np.concatenate(values) for name, values in known.items()},
+                "action": np.concatenate(answered.actions).astype(np.float64),
+                "amount": np.concatenate(answered.amounts),
+            }
+        )
+        cells = {name: _cell(table[name].iloc[number]) for name in (*COLUMNS, *FORMS) if name in table}
+        told.append(CaseOrder(order_id=str(cells.pop("order_id")), columns=cells))
+    return told, {f"decision/{name}": np.concatenate([one[name] for one in parts]) for name in parts[0]}
+
+
+def _cell(value: Any) -> str | float | None:
+    if value is None or pd.isna(value):
+        return None
+    if isinstance(value, (pd.Timestamp, np.datetime64)):
+        return pd.Timestamp(value).isoformat()
+    return value if isinstance(value, str) else float(value)
+
+
+def _bars_of(
+    bench: Workbench, playable: Playable, orders: OrderBatch
+) -> tuple[list[CaseSession], dict[str, np.ndarray]]:
+    """Return the sessions of orders, with as many earlier ones as their features need, and the bars of all."""
+    panel, needed = bench.sessions, np.unique(orders.session)
+    features: MarketFeatures | None = getattr(playable[1], "features", None)
+    rows = needed
+    for _ in range(64):
+        before = panel.previous[rows]
+        wider = np.union1d(rows, before[before >= 0])
+        if features is None or len(wider) == len(rows):
+            rows = wider
+            break
+        rows, is_enough = wider, _agrees(bench, features, needed, wider)
+        if is_enough:
+            break
+    part = panel.select(rows)
+    arrays = {f"bars/{name}": np.array(values) for name, values in part.fields.items()}
+    if part.halted is not None:
+        arrays["bars/halted"] = np.array(part.halted)
+    factor = part.factor
+    sessions = [
+        CaseSession(
+            instrument=str(part.instruments[row]),
+            date=str(part.dates[row]),
+            ticks=int(part.num_ticks[row]),
+            factor=None if factor is None else float(factor[row]),
+        )
+        for row in range(len(part))
+    ]
+    return sessions, arrays
+
+
+def _agrees(bench: Workbench, features: MarketFeatures, needed: np.ndarray, rows: np.ndarray) -> bool:
+    """Tell whether a part of the panel gives the sessions `needed` the features that the whole panel gives."""
+    own = MarketFeatures.build(bench.sessions.select(rows), bench.config.features, normaliser=features.normaliser)
+    here = np.searchsorted(rows, needed)
+    same = np.array_equal(own.rows(here), features.rows(needed))
+    return same and np.array_equal(own.block_previous(here), features.block_previous(needed))
+
+
+def case_orders(bundle: Bundle) -> list[Order]:
+    """Return the recorded orders."""
+    return [Order(**{**one.columns, "order_id": one.order_id}) for one in bundle.spec.cases.orders]  # type: ignore[arg-type]
+
+
+def case_sessions(bundle: Bundle) -> Sessions:
+    """Return the recorded bars as a panel."""
+    told, arrays = bundle.spec.cases.sessions, bundle.read_arrays(CASES)
+    return Sessions(
+        bundle.calendar,
+        np.array([one.instrument for one in told]),
+        np.array([one.date for one in told], dtype="datetime64[D]"),
+        np.array([one.ticks for one in told]),
+        {name: arrays[f"bars/{name}"] for name in bundle.spec.bars.fields},
+        halted=arrays.get("bars/halted"),
+        factor=np.array([one.factor for one in told], dtype=np.float64) if bundle.spec.bars.factor else None,
+    )
+
+
+def case_decisions(bundle: Bundle) -> pd.DataFrame:
+    """Return the recorded decisions: order (its place in `case_orders`), step, tick, position, action, amount."""
+    arrays = bundle.read_arrays(CASES)
+    found = {key.partition("/")[2]: values for key, values in arrays.items() if key.startswith("decision/")}
+    return pd.DataFrame({name: found[name] for name in ("order", "step", "tick", "position", "action", "amount")})
+
+
+def case_observations(bundle: Bundle) -> tuple[Any, np.ndarray]:
+    """Return the recorded observations, a batch of the declared space, and the actions of shape (N, …)."""
+    arrays = bundle.read_arrays(CASES)
+    space = bundle.state_interpreter(bundle.blank_features).observation_space
+    return _deep(space, _unpacked(arrays)), arrays["action"]
+
+
+def replay(bundle: Bundle) -> list[str]:
+    """Ask the policy of a bundle for its recorded answers once more; return what was checked, in words.
+
+    Raises
+    ------
+    BundleError
+        When an answer differs, naming the case, and of an order the step.
+    """
+    return [_replay_observations(bundle)]
+
+
+def _replay_observations(bundle: Bundle) -> str:
+    obs, wanted = case_observations(bundle)
+    found = np.asarray(bundle.learner.act(obs))
+    rows = differing(found, wanted, bundle.spec.cases.tolerance)
+    if len(rows):
+        first = int(rows[0])
+        raise BundleError(
+            f"{bundle.path}: the policy answers observation {first} of {len(wanted)} with {_short(found, first)}, "
+            f"recorded is {_short(wanted, first)} ({len(rows)} differ); packages or code have changed since it was "
+            "made: export it again."
+        )
+    return f"{count_rows(obs)} observations: the policy's actions are those recorded"
+
+
+def differing(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the rows in which answers differ by more than the tolerance, relative to 1 or the recorded answer."""
+    if found.shape != wanted.shape:
+        return np.arange(len(wanted))
+    if not tolerance:
+        apart = found != wanted
+    else:
+        apart = ~(np.abs(found - wanted) <= tolerance * np.maximum(1.0, np.abs(wanted)))
+    return np.flatnonzero(apart.reshape(len(wanted), -1).any(axis=1))
+
+
+def _short(answers: np.ndarray, row: int) -> Sequence[Any]:
+    return answers[row].tolist() if answers.ndim and row < len(answers) else answers.tolist()

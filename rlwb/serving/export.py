@@ -1,0 +1,379 @@
+"""``rlwb export``: a checkpoint of a run as a bundle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+import numpy as np
+
+import rlwb
+from rlwb.errors import CheckpointError, ConfigError
+from rlwb.execution import OrderBatch
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.own_code import keep_code, require_trust
+from rlwb.experiment.run import RunDirectory
+from rlwb.files import put_in_place, temporary_folder
+from rlwb.learner import Learner
+from rlwb.market import MarketFeatures, Sessions
+from rlwb.parts import Part, complete
+from rlwb.serving.bundle import open_bundle, own_parts_of, split_tensors
+from rlwb.serving.cases import record_cases
+from rlwb.serving.spec import (
+    CASES,
+    FORMAT,
+    SPEC,
+    WEIGHTS,
+    Bars,
+    BundleSpec,
+    FeatureStatistics,
+    NormaliserValues,
+    Origin,
+    Seen,
+    Window,
+    sha256,
+    write_spec,
+)
+
+if TYPE_CHECKING:
+    from rlwb.experiment.workbench import Workbench
+
+#: Places of a run's configuration that its policy depends on; of ``train``, what the algorithm is checked against.
+_PLACES = (
+    *("features", "network", "head", "algorithm", "state_interpreter", "action_interpreter", "objective"),
+    *("execution", "seed", "train"),
+)
+_PACKAGES = ("torch", "numpy", "tianshou", "onnx", "onnxruntime", "safetensors")
+_LEVELS = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+_MOST_WINDOWS = 20
+
+
+def export_run(
+    path: Path,
+    out: Path,
+    *,
+    checkpoint: str = "best",
+    force: bool = False,
+    trust_code: bool = False,
+    echo: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Write the policy of a run's checkpoint as a bundle, open it, and return where it is.
+
+    Parameters
+    ----------
+    path
+        The directory of a finished run.
+    out
+        Where the bundle goes, whole or not at all.
+    checkpoint
+        ``best`` by validation, ``last``, or the number of an iteration.
+    force
+        Replace a bundle that is there.
+    trust_code
+        Run the code that the run names.
+
+    Raises
+    ------
+    ConfigError
+        When there is no run, its backtest is missing, or something else is at `out`.
+    CheckpointError
+        When there is no such checkpoint, or it holds a teacher, which cannot act where the future is not known.
+    BundleError
+        When the policy cannot be put into a bundle.
+    """
+    import torch
+
+    from rlwb.experiment.backtest import checkpoint_policy
+    from rlwb.experiment.orders import load_orders, workbench
+    from rlwb.seeds import generator
+
+    _check_out(out, force=force)
+    run = _finished(path)
+    config = run.config
+    require_trust(config, given=trust_code)
+    torch.set_num_threads(config.threads)
+    bench = workbench(run, config)
+    file = find_checkpoint(run, checkpoint)
+    playable = checkpoint_policy(bench, file)
+    learner, sees, acts = playable
+    echo(f"policy: {file.name} of {run.path.name}")
+    features: MarketFeatures = bench.features(normaliser=_normaliser_of(file))
+    train = bench.align(load_orders(run, bench, "train"))
+    test = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
+    cases, arrays = record_cases(bench, playable, test, generator(config.seed))
+    echo(f"cases: {cases.observations} observations, {len(cases.orders)} orders")
+    plain, tensors = split_tensors(learner.weights())
+    record = learner.trained_for
+    assert record is not None, "a restored policy has its record"
+    spec = BundleSpec(
+        format=FORMAT,
+        rlwb=rlwb.__version__,
+        packages=_versions(),
+        origin=_origin(run, config, file),
+        config={},
+        record=record.as_dict(),
+        normaliser=NormaliserValues(**features.normaliser.as_dict()),
+        calendar=bench.sessions.calendar.as_dict(),
+        bars=Bars(
+            fields=list(bench.sessions.fields),
+            halted=bench.sessions.halted is not None,
+            factor=bench.sessions.factor is not None,
+        ),
+        seen=seen_in(bench, train),
+        statistics=statistics_of(features, bench.sessions, np.unique(train.session)),
+        observation=_told(sees.observation_space),
+        action=_told(acts.action_space),
+        own_parts=[],
+        weights=plain,
+        cases=cases,
+        files={},
+    )
+    contents = {WEIGHTS: _safetensors(tensors), CASES: _safetensors(arrays)}
+    write_bundle(out, spec, contents, code=served_config(config, learner))
+    open_bundle(out, trust_code=True)
+    return out
+
+
+def _finished(path: Path) -> RunDirectory:
+    """Return the run in a directory, which must have been trained and judged there."""
+    from rlwb.experiment.rolling import windows_of
+    from rlwb.experiment.stages import BACKTEST
+
+    run = RunDirectory.open(path)
+    if windows := windows_of(run):
+        raise ConfigError(
+            f"{path} has a policy in each of {len(windows)} windows; export one, such as {windows[-1].path}."
+        )
+    if run.origin is not None:
+        raise ConfigError(f"{path} is an evaluation, which judges the policies of another run; export that run.")
+    if run.stage(BACKTEST.name).get("state") != "finished":
+        raise ConfigError(f"{path} has no backtest yet ({run.describe()}). {run.how_to_resume()}")
+    return run
+
+
+def find_checkpoint(run: RunDirectory, name: str) -> Path:
+    """Return a checkpoint of a run: ``best``, ``last``, or by number; an unknown one is a `CheckpointError`."""
+    from rlwb.experiment.backtest import choose_checkpoints
+    from rlwb.experiment.training import teacher_checkpoints
+    from rlwb.trainer import find_resumable, list_checkpoints
+
+    found: Path | None
+    if name == "best":
+        return choose_checkpoints(run, run.config).chosen[0].path
+    if name in ("last", "teacher"):  # restoring a teacher says why it cannot act
+        found, _ = find_resumable(teacher_checkpoints(run) if name == "teacher" else run.checkpoints)
+    else:
+        number = name.removeprefix("checkpoint-").removesuffix(".pt")
+        found = list_checkpoints(run.checkpoints).get(int(number)) if number.isdecimal() else None
+    if found is None:
+        there = [str(one) for one in list_checkpoints(run.checkpoints)]
+        few = there if len(there) < 12 else [*there[:5], "…", *there[-5:]]
+        raise CheckpointError(
+            f"{run.path} has no checkpoint {name}; say best, last or one of {', '.join(few) or 'none'}."
+        )
+    return found
+
+
+def served_config(config: RunConfig, learner: Learner) -> RunConfig:
+    """Return the part of a run's configuration that its policy is built from, the rest at its defaults."""
+    from rlwb.policy.qlib import QlibLearner, QlibRecurrent
+
+    values = {name: getattr(config, name) for name in _PLACES}
+    values["train"] = config.train.model_copy(update={"device": "cpu", "env": "native"})
+    if isinstance(learner, QlibLearner):  # the weights are in the bundle, and not in Qlib's checkpoint any more
+        trunk = learner.network.trunk
+        assert isinstance(trunk, QlibRecurrent)
+        shape = {"hidden": trunk.market.hidden, "output": trunk.width}
+        values["algorithm"] = complete("algorithm", Part(name="ppo"))
+        values["network"] = complete("network", Part(name="qlib_recurrent", **shape))
+    return RunConfig().model_copy(update=values)
+
+
+def write_bundle(
+    out: Path,
+    spec: BundleSpec,
+    contents: Mapping[str, bytes],
+    *,
+    code: RunConfig | None = None,
+    source: Path | None = None,
+) -> None:
+    """Write a bundle, whole or not at all; one that is there is replaced.
+
+    Parameters
+    ----------
+    spec
+        Its specification; the hashes of the files, and with `code` the configuration and the own parts, are put in.
+    contents
+        The files by path, apart from ``bundle.json``.
+    code
+        The configuration, whose files of code are copied.
+    source
+        A bundle that the files which `contents` does not name are copied from.
+    """
+    out = out.absolute()
+    with temporary_folder(out.parent, out.name) as folder:
+        if source is not None:
+            from rlwb.serving.spec import read_spec
+
+            contents = {**{name: (source / name).read_bytes() for name in read_spec(source).files}, **contents}
+        for name, content in contents.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        if code is not None:
+            values = keep_code(code, folder)
+            spec = spec.model_copy(
+                update={"config": {name: values[name] for name in _PLACES}, "own_parts": own_parts_of(code)}
+            )
+        files = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file())
+        hashes = {name: sha256((folder / name).read_bytes()) for name in files if name != SPEC}
+        write_spec(folder, spec.model_copy(update={"files": hashes}))
+        folder.chmod(0o777 & ~_umask())
+        put_in_place(out, folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _check_out(out: Path, *, force: bool) -> None:
+    if not out.exists() and not out.is_symlink():
+        return
+    if out.is_symlink() or not (out / SPEC).is_file():
+        raise ConfigError(f"{out} exists and is no bundle; choose another place.")
+    if not force:
+        raise ConfigError(f"{out} holds a bundle already; choose another place, or replace it with --force.")
+
+
+def _normaliser_of(file: Path) -> Any:
+    from rlwb.market import Normaliser
+    from rlwb.trainer import load_checkpoint
+
+    return Normaliser.from_dict(load_checkpoint(file)["meta"]["normaliser"])
+
+
+def _safetensors(arrays: Mapping[str, Any]) -> bytes:
+    from safetensors.numpy import save
+
+    plain = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    content: bytes = save(dict(sorted(plain.items())))
+    return content
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _origin(run: RunDirectory, config: RunConfig, file: Path) -> Origin:
+    from rlwb.evaluation import read_validation
+    from rlwb.experiment.stages import training_id
+
+    figure, iteration = config.judged_by, int(file.stem)
+    log = read_validation(run.metrics / "validation.csv", figure)
+    scores = log.loc[log["iteration"] == iteration, figure]
+    known = float(scores.iloc[0]) if len(scores) and np.isfinite(scores.iloc[0]) else None
+    return Origin(name=run.path.name, id=training_id(config), iteration=iteration, validation=known, figure=figure)
+
+
+def _told(space: gym.Space[Any]) -> dict[str, str]:
+    parts = space.spaces if isinstance(space, gym.spaces.Dict) else {"space": space}
+    return {str(name): repr(part) for name, part in parts.items()}
+
+
+def seen_in(bench: Workbench, train: OrderBatch) -> Seen:
+    """Return what the training orders were."""
+    table, steps = train.table, bench.engine.num_steps(train)
+    volume = bench.engine.benchmarks(train).volume
+    share = train.amount[volume > 0] / volume[volume > 0]
+    calendar = bench.sessions.calendar
+    pairs, counts = np.unique(np.stack([train.start, train.latest_end]), axis=1, return_counts=True)
+    often = np.argsort(-counts, kind="stable")[:_MOST_WINDOWS]
+    windows = [
+        Window(start=_clock(calendar, start, False), end=_clock(calendar, end, True), orders=int(count))
+        for start, end, count in zip(*pairs[:, often].tolist(), counts[often].tolist(), strict=True)
+    ]
+    return Seen(
+        first=f"{table['date'].min():%Y-%m-%d}",
+        last=f"{table['date'].max():%Y-%m-%d}",
+        days=int(table["date"].nunique()),
+        instruments=int(table["instrument"].nunique()),
+        orders=len(train),
+        buys=int((train.side > 0).sum()),
+        sells=int((train.side < 0).sum()),
+        amount=_quantiles(train.amount),
+        participation=_quantiles(share),
+        steps=(int(steps.min()), int(steps.max())),
+        windows=windows,
+    )
+
+
+def _clock(calendar: Any, tick: int, is_end: bool) -> str:
+    from rlwb.market.calendar import text_of
+
+    seconds = calendar.tick_start[tick - 1] + calendar.tick_seconds if is_end else calendar.tick_start[tick]
+    return text_of(int(seconds))
+
+
+def _quantiles(values: np.ndarray) -> dict[str, float]:
+    if not len(values):
+        return {}
+    return {f"{level:g}": float(value) for level, value in zip(_LEVELS, np.quantile(values, _LEVELS), strict=True)}
+
+
+def statistics_of(features: MarketFeatures, sessions: Sessions, rows: np.ndarray) -> list[FeatureStatistics]:
+    """Return the statistics of each feature over the sessions in `rows`, as the policy sees them."""
+    ticks, _, channels = sessions.num_ticks[rows].astype(np.float64), *features.shape[1:]
+    sums, squares = np.zeros((len(rows), channels)), np.zeros(channels)
+    low, high = np.full(channels, np.inf), np.full(channels, -np.inf)
+    clock = np.arange(features.shape[1])
+    for first in range(0, len(rows), 256):
+        some = rows[first : first + 256]
+        inside = clock < sessions.num_ticks[some][:, None]
+        values = features.rows(some).astype(np.float64)
+        sums[first : first + 256] = (values * inside[:, :, None]).sum(axis=1)
+        there = values[inside]
+        squares += (there**2).sum(axis=0)
+        low, high = np.minimum(low, there.min(axis=0)), np.maximum(high, there.max(axis=0))
+    day = np.unique(sessions.dates[rows], return_inverse=True)[1]
+    days = int(day.max()) + 1
+    weight = np.bincount(day, ticks, days)
+    found = []
+    for place, name in enumerate(features.columns):
+        means = np.bincount(day, sums[:, place], days) / weight
+        apart = sums[:, place] / ticks - means[day]
+        mean = sums[:, place].sum() / ticks.sum()
+        found.append(
+            FeatureStatistics(
+                name=name,
+                mean=float(means.mean()),
+                std=float(means.std(ddof=1)) if days > 1 else None,
+                autocorrelation=_autocorrelation(means),
+                days=days,
+                session_std=float(np.sqrt((apart**2).sum() / (len(rows) - days))) if len(rows) > days else None,
+                sessions=len(rows),
+                tick_std=float(np.sqrt(max(squares[place] / ticks.sum() - mean**2, 0.0))),
+                low=float(low[place]),
+                high=float(high[place]),
+            )
+        )
+    return found
+
+
+def _autocorrelation(values: np.ndarray) -> float | None:
+    """Return the correlation of values with the next ones, None for fewer than three days or equal ones."""
+    apart = values - values.mean()
+    power = float((apart**2).sum())
+    if len(values) < 3 or power <= 1e-24 * max(1.0, float((values**2).sum())):
+        return None
+    return float((apart[1:] * apart[:-1]).sum() / power)
