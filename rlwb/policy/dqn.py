@@ -125,16 +125,21 @@ class DQN(NetworkLearner):
         #: What rewards are divided by; 0 before the first collect.
         self.scale = 0.0 if self.settings.return_scaling else 1.0
 
+    def greedy(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the actions of the largest value, int64 of shape (N,), and the values of all, of shape (N, A)."""
+        value = self.network(obs)
+        return mask_values(value, self.network.allowed(obs)).argmax(dim=1), value
+
     @torch.no_grad()
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Choose actions, int64 of shape (N,): those of the largest value; `noise` replaces some, see `explore`."""
-        rows = count_rows(obs)
-        obs = fill_up(obs)
-        value, allowed = self.network(obs)[:rows], self.network.allowed(obs)
-        check_answers(value)
-        best = mask_values(value, None if allowed is None else allowed[:rows]).argmax(dim=1).cpu().numpy()
+        rows, obs = count_rows(obs), fill_up(obs)
+        choice, value = self.greedy(obs)
+        check_answers(value[:rows])
+        best = choice[:rows].cpu().numpy()
         if noise is None:
             return best
+        allowed = self.network.allowed(obs)
         chance = torch.ones_like(value, dtype=torch.bool) if allowed is None else allowed
         if self.network.start is not None:
             chance = self.network.start(obs, allowed)

@@ -92,7 +92,7 @@ class MarketEncoder(Network):
         """Return the state after the ticks that each observation has seen, of shape (N, H)."""
         tick = self.tensor(obs["cur_tick"]).long()
         if "session" not in obs or not self.causal:
-            every = torch.arange(len(tick), device=self.device)
+            every = torch.arange(tick.shape[0], device=self.device)
             return self.states_at(self.today(obs), self.yesterday(obs) if self.previous_day else None, every, tick)
         features, session = panel_of(obs), np.asarray(obs["session"])
         if not torch.is_grad_enabled():
@@ -169,7 +169,7 @@ class RecurrentEncoder(MarketEncoder):
     def first(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
         """Return the state before the first tick, of shape (S, H): the last one of yesterday."""
         if self.previous_gru is None or yesterday is None:
-            return today.new_zeros(len(today), self.hidden)
+            return today.new_zeros(today.shape[0], self.hidden)
         sessions, ticks, _ = yesterday.shape
         every = torch.arange(sessions, device=yesterday.device)
         return states_at(self.previous_gru, yesterday, every, torch.full_like(every, ticks))

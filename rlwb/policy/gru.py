@@ -91,6 +91,8 @@ def states_at(
     rows, steps, width = inputs.shape
     if first is None:
         first = inputs.new_zeros(rows, gru.hidden_size)
+    if torch.onnx.is_in_onnx_export():
+        return scan(gru, embed(inputs), first)[step, row]
     if not torch.is_grad_enabled() and torch.equal(row, torch.arange(rows, device=row.device)):
         begin = np.arange(rows) * steps
         return last_states(gru, inputs.reshape(rows * steps, width), begin, step.cpu().numpy(), first, embed)
@@ -251,7 +253,9 @@ def _weights(gru: nn.GRU) -> tuple[torch.Tensor, ...]:
 
 
 def _is_fast(gru: nn.GRU, inputs: torch.Tensor) -> bool:
-    return inputs.device.type == "cpu" and inputs.dtype == gru.weight_hh_l0.dtype == torch.float32
+    is_plain = inputs.dtype == gru.weight_hh_l0.dtype == torch.float32 and inputs.device.type == "cpu"
+    # An exported graph has an operator for a GRU, not our loop.
+    return is_plain and not torch.onnx.is_in_onnx_export()
 
 
 # The compiled loops; arrays are float32 and contiguous.

@@ -59,10 +59,12 @@ class ActionMask(nn.Module):
             With ``position``, ``target``, ``cur_step`` and ``num_step`` of shape (N,).
         """
         target, position, step, steps = (part.double() for part in order_numbers(obs, self.distinct.device))
-        covering = torch.searchsorted(self.distinct, position / target - _TOLERANCE)
+        covering = (self.distinct < (position / target - _TOLERANCE)[:, None]).sum(dim=1)
         largest = covering.clamp(max=len(self.distinct) - 1)[:, None]
-        completes = (step >= steps - 1)[:, None] & self.complete_at_end
-        return self.is_first & torch.where(completes, self.rank == largest, self.rank <= largest)
+        may = self.rank <= largest
+        if self.complete_at_end:
+            may = may & ((step < steps - 1)[:, None] | (self.rank == largest))
+        return self.is_first & may
 
 
 class EvenStart(nn.Module):
@@ -100,7 +102,8 @@ class EvenStart(nn.Module):
         ask = torch.minimum(self.shares, left)
         may = torch.ones_like(ask, dtype=torch.bool) if allowed is None else allowed
         least = torch.where(may, self.shares, torch.inf).argmin(dim=1, keepdim=True)
-        others = may.scatter(1, least, False)
+        is_least = torch.arange(len(self.shares), device=least.device) == least
+        others = may & ~is_least
         count = others.sum(dim=1, keepdim=True)
         lowest = ask.gather(1, least)
         way = (ask * others).sum(dim=1, keepdim=True) / count.clamp(min=1) - lowest
@@ -108,7 +111,7 @@ class EvenStart(nn.Module):
         # Where all ask for the same, no choice moves the mean.
         c = torch.where(way > 0, wanted / way, count / (count + 1.0)).clamp(_LEAST, 1.0 - _LEAST)
         c = torch.where(count > 0, c, 0.0)
-        return (others * (c / count.clamp(min=1))).scatter(1, least, 1.0 - c)
+        return torch.where(is_least, 1.0 - c, others * (c / count.clamp(min=1)))
 
 
 def _checked(shares: Sequence[float] | np.ndarray, owner: str) -> np.ndarray:

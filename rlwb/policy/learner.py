@@ -61,7 +61,12 @@ class NetworkLearner(Learner):
             )
 
     def record(self) -> dict[str, Any]:
-        return {**super().record(), "network": type(getattr(self.network, "trunk", self.network)).__qualname__}
+        return {**super().record(), "network": type(self.trunk).__qualname__}
+
+    @property
+    def trunk(self) -> Any:
+        """The network below the head; the network itself where it has none."""
+        return getattr(self.network, "trunk", self.network)
 
     @property
     def device(self) -> torch.device:

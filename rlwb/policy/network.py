@@ -109,7 +109,7 @@ class Network(nn.Module, ABC):
         """
         history = self.tensor(obs["position_history"]).float()
         step = self.tensor(obs["cur_step"]).long()
-        last = row = torch.arange(len(step), device=self.device)
+        last = row = torch.arange(step.shape[0], device=self.device)
         if "path" in obs:
             last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
         # After step + 1 entries; the terminal observation of the longest order has no entry of its own.

@@ -143,10 +143,15 @@ class Pathwise(NetworkLearner):
             )
         self._check_observations(observation_space)
 
+    def greedy(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the shares of the position to trade, float32 of shape (N,), as actions and as their scores."""
+        share = self.network(obs)
+        return share, share
+
     @torch.no_grad()
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the shares of the position to trade, float32 of shape (N,); there is nothing to explore by `noise`."""
-        share = self.network(fill_up(obs))[: count_rows(obs)]
+        share = self.greedy(fill_up(obs))[0][: count_rows(obs)]
         check_answers(share)
         return share.cpu().numpy()
 

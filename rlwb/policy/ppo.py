@@ -134,14 +134,19 @@ class PPO(NetworkLearner):
         #: Number, mean and variance of all returns so far.
         self.return_statistics = (0, 0.0, 1.0)
 
+    def greedy(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the most probable actions, int64 of shape (N,), and the logits, of shape (N, A)."""
+        logits = self.network(obs)[0]
+        return logits.argmax(dim=1), logits
+
     @torch.no_grad()
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Choose actions, int64 of shape (N,): drawn from the distribution by `noise`, or the most probable ones."""
         rows = count_rows(obs)
-        logits = self.network(fill_up(obs))[0][:rows]
+        best, logits = (part[:rows] for part in self.greedy(fill_up(obs)))
         check_answers(logits)
         if noise is None:
-            return logits.argmax(dim=1).cpu().numpy()
+            return best.cpu().numpy()
         cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
         choice = (cumulative <= np.asarray(noise)[:, None]).sum(axis=1)
         # The sum may end just below 1 and the noise lie above it; what has no probability is never chosen.

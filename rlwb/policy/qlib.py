@@ -62,7 +62,7 @@ class _Market(RecurrentEncoder):
 
     def first(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
         # Qlib reads its state after k ticks at row k, behind the tick of zeros.
-        every = torch.arange(len(today), device=today.device)
+        every = torch.arange(today.shape[0], device=today.device)
         return states_at(self.gru, torch.zeros_like(today[:, :1]), every, torch.ones_like(every), embed=self.embed)
 
 
@@ -92,10 +92,14 @@ class QlibRecurrent(Network):
         self.direction = nn.Sequential(nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.join = nn.Sequential(nn.Linear(3 * hidden, hidden), nn.ReLU(), nn.Linear(hidden, output), nn.ReLU())
 
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.market(obs)
+
     def forward(self, obs: Any) -> torch.Tensor:
+        market = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
         buy = self.tensor(obs["acquiring"]).float()
         direction = self.direction(torch.stack([buy, 1 - buy], dim=1))
-        return self.join(torch.cat([self.market(obs), self._private(obs), direction], dim=1))
+        return self.join(torch.cat([market, self._private(obs), direction], dim=1))
 
     def _private(self, obs: Any) -> torch.Tensor:
         """Return the state after each row's private path, of shape (N, H)."""

@@ -49,20 +49,22 @@ class SequenceEncoder(MarketEncoder):
     def states_at(
         self, today: torch.Tensor, yesterday: torch.Tensor | None, row: torch.Tensor, tick: torch.Tensor
     ) -> torch.Tensor:
-        seen = int(tick.max()) if self.causal else today.shape[1]
+        # An exported graph reads the whole day, whatever the tick.
+        seen = int(tick.max()) if self.causal and not torch.onnx.is_in_onnx_export() else today.shape[1]
         return self._encode(today, yesterday, seen)[row, tick]
 
     def _encode(self, today: torch.Tensor, yesterday: torch.Tensor | None, seen: int) -> torch.Tensor:
         """Return the states after 0, 1, … `seen` ticks of today, of shape (S, seen + 1, H)."""
-        sessions, ticks, channels = today.shape
+        sessions, ticks, _ = today.shape
         before = 0 if yesterday is None else ticks
-        rows = today.new_zeros(sessions, 1 + before + seen, self.row_width)
         clock = torch.arange(1, ticks + 1, dtype=today.dtype, device=today.device) / ticks
-        for block, low, count in ((yesterday, 1, before), (today, 1 + before, seen)):
+        rows = [today.new_zeros(sessions, 1, self.row_width)]
+        for block, count in ((yesterday, before), (today, seen)):
             if block is not None:
-                rows[:, low : low + count, :channels] = block[:, :count]
-                rows[:, low : low + count, channels] = clock[:count]
-        return self.transform(rows)[:, before:]
+                time = clock[:count, None].expand(sessions, count, 1)
+                rest = today.new_zeros(sessions, count, self.row_width - self.channels - 1)
+                rows.append(torch.cat([block[:, :count], time, rest], dim=2))
+        return self.transform(torch.cat(rows, dim=1))[:, before:]
 
 
 class ConvolutionEncoder(SequenceEncoder):

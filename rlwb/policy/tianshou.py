@@ -290,6 +290,45 @@ class TianshouLearner(Learner):
             raise RlwbError(f"{self.settings.algorithm} answers NaN; lower learning_rate, or look for missing numbers.")
         return np.asarray(policy.map_action(action)).reshape(count_rows(obs), *(self.space.shape or ()))
 
+    @property
+    def network(self) -> nn.Module:
+        """What the policy acts by."""
+        policy: nn.Module = self.algorithm.policy
+        return policy
+
+    @property
+    def trunk(self) -> Network:
+        """The network of rlwb within it."""
+        return next(part.trunk for part in self.network.modules() if isinstance(part, Features))
+
+    def greedy(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the actions that the policy holds best, of shape (N, *space.shape), and what they follow from.
+
+        Raises
+        ------
+        ConfigError
+            When the policy draws its actions outside training too, which is tianshou's default for some.
+        """
+        policy, space = self.algorithm.policy.train(mode=False), self.space
+        if isinstance(policy, DiscreteQLearningPolicy):
+            values = policy.compute_q_value(policy.model(obs)[0], None)
+            return values.argmax(dim=1), values
+        if not getattr(policy, "deterministic_eval", True):
+            raise ConfigError(
+                f"{self.settings.algorithm} draws its actions at random; set the option deterministic_eval to true."
+            )
+        found = policy(Batch(obs=obs, info=Batch()))
+        action = found.act
+        if not isinstance(space, gym.spaces.Box):
+            return action, found.logits
+        bound = {"clip": lambda value: value.clamp(-1.0, 1.0), "tanh": torch.tanh}.get(policy.action_bound_method)
+        action = bound(action) if bound else action
+        if policy.action_scaling:
+            low, high = (torch.as_tensor(one) for one in (policy.action_space.low, policy.action_space.high))
+            action = low + (high - low) * (action + 1.0) / 2.0
+        action = action.reshape(-1, *(space.shape or ()))
+        return action, action
+
     def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
         """Update on episodes laid end to end; return the means of tianshou's losses."""
         s, done = self.settings, np.asarray(done, dtype=bool)
