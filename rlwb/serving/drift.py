@@ -78,7 +78,8 @@ def training_statistics(
         ``level`` and ``spread`` lists of length C: ``mean``; ``day``, ``rest``, ``instrument``, variances of what all
         instruments of a day share, of what each has for itself on that day, and of what an instrument keeps;
         ``repeat_day``, ``repeat_rest``, correlations of the first two with the next day's; ``inflation``, how much
-        larger the long-run variance of the forecast errors is than their variance.
+        larger the long-run variance of the forecast errors is than their variance. A variance that one day cannot tell
+        is None, and that statistic is not tested.
 
     Raises
     ------
@@ -122,7 +123,7 @@ def training_statistics(
         "low": low.tolist(),
         "high": high.tolist(),
         "statistics": {
-            kind: {name: values.reshape(2, -1)[at].tolist() for name, values in parts.items()}
+            kind: {name: _plain(values.reshape(2, -1)[at]) for name, values in parts.items()}
             for at, kind in enumerate(KINDS)
         },
     }
@@ -380,6 +381,10 @@ def mixture(total: np.ndarray, count: np.ndarray, offset: np.ndarray) -> np.ndar
         other = 1 + count * variance
         values += np.sqrt(null / other) * np.exp(total**2 / 2 * (variance / other - offset / null))
     return values / len(SHIFTS)
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _inside(sessions: Sessions, rows: np.ndarray) -> np.ndarray:

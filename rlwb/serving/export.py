@@ -19,10 +19,11 @@ from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import put_in_place, temporary_folder
 from rlwb.learner import Learner
-from rlwb.market import MarketFeatures, Sessions
+from rlwb.market import MarketFeatures
 from rlwb.parts import Part, complete
 from rlwb.serving.bundle import open_bundle, own_parts_of, split_tensors
 from rlwb.serving.cases import record_cases
+from rlwb.serving.drift import training_statistics
 from rlwb.serving.spec import (
     CASES,
     FORMAT,
@@ -30,7 +31,6 @@ from rlwb.serving.spec import (
     WEIGHTS,
     Bars,
     BundleSpec,
-    FeatureStatistics,
     NormaliserValues,
     Origin,
     Seen,
@@ -124,7 +124,7 @@ def export_run(
             factor=bench.sessions.factor is not None,
         ),
         seen=seen_in(bench, train),
-        statistics=statistics_of(features, bench.sessions, np.unique(train.session)),
+        statistics=training_statistics(features, bench.sessions, np.unique(train.session), clip=config.features.clip),
         observation=_told(sees.observation_space),
         action=_told(acts.action_space),
         own_parts=[],
@@ -329,51 +329,3 @@ def _quantiles(values: np.ndarray) -> dict[str, float]:
     if not len(values):
         return {}
     return {f"{level:g}": float(value) for level, value in zip(_LEVELS, np.quantile(values, _LEVELS), strict=True)}
-
-
-def statistics_of(features: MarketFeatures, sessions: Sessions, rows: np.ndarray) -> list[FeatureStatistics]:
-    """Return the statistics of each feature over the sessions in `rows`, as the policy sees them."""
-    ticks, _, channels = sessions.num_ticks[rows].astype(np.float64), *features.shape[1:]
-    sums, squares = np.zeros((len(rows), channels)), np.zeros(channels)
-    low, high = np.full(channels, np.inf), np.full(channels, -np.inf)
-    clock = np.arange(features.shape[1])
-    for first in range(0, len(rows), 256):
-        some = rows[first : first + 256]
-        inside = clock < sessions.num_ticks[some][:, None]
-        values = features.rows(some).astype(np.float64)
-        sums[first : first + 256] = (values * inside[:, :, None]).sum(axis=1)
-        there = values[inside]
-        squares += (there**2).sum(axis=0)
-        low, high = np.minimum(low, there.min(axis=0)), np.maximum(high, there.max(axis=0))
-    day = np.unique(sessions.dates[rows], return_inverse=True)[1]
-    days = int(day.max()) + 1
-    weight = np.bincount(day, ticks, days)
-    found = []
-    for place, name in enumerate(features.columns):
-        means = np.bincount(day, sums[:, place], days) / weight
-        apart = sums[:, place] / ticks - means[day]
-        mean = sums[:, place].sum() / ticks.sum()
-        found.append(
-            FeatureStatistics(
-                name=name,
-                mean=float(means.mean()),
-                std=float(means.std(ddof=1)) if days > 1 else None,
-                autocorrelation=_autocorrelation(means),
-                days=days,
-                session_std=float(np.sqrt((apart**2).sum() / (len(rows) - days))) if len(rows) > days else None,
-                sessions=len(rows),
-                tick_std=float(np.sqrt(max(squares[place] / ticks.sum() - mean**2, 0.0))),
-                low=float(low[place]),
-                high=float(high[place]),
-            )
-        )
-    return found
-
-
-def _autocorrelation(values: np.ndarray) -> float | None:
-    """Return the correlation of values with the next ones, None for fewer than three days or equal ones."""
-    apart = values - values.mean()
-    power = float((apart**2).sum())
-    if len(values) < 3 or power <= 1e-24 * max(1.0, float((values**2).sum())):
-        return None
-    return float((apart[1:] * apart[:-1]).sum() / power)

@@ -78,44 +78,6 @@ class Bars(_Values):
     factor: bool
 
 
-class FeatureStatistics(_Values):
-    """One normalised feature over the training sessions, as the policy sees it; None where it cannot be computed.
-
-    A daily mean is the mean over all ticks of all sessions of a date, so that instruments which move together count as
-    one observation a day.
-
-    Attributes
-    ----------
-    name
-        The feature.
-    mean, std
-        Mean and standard deviation (divisor n - 1) of the daily means.
-    autocorrelation
-        Correlation of a day's mean with the next day's.
-    days
-        Number of daily means.
-    session_std
-        Standard deviation of the means of single sessions around the daily mean of their date.
-    sessions
-        Number of sessions.
-    tick_std
-        Standard deviation of single ticks.
-    low, high
-        Least and greatest value of a tick.
-    """
-
-    name: str
-    mean: float
-    std: float | None
-    autocorrelation: float | None
-    days: int
-    session_std: float | None
-    sessions: int
-    tick_std: float
-    low: float
-    high: float
-
-
 class Window(_Values):
     """A window of training orders, session-local ``HH:MM``, and how many had it."""
 
@@ -233,8 +195,10 @@ class BundleSpec(_Values):
         The `rlwb.record.TrainingRecord`.
     normaliser, calendar, bars
         Statistics of the features, trading hours, and the kind of bars.
-    seen, statistics
-        The training orders and features.
+    seen
+        The training orders.
+    statistics
+        The training features as `rlwb.serving.drift.training_statistics` describes them.
     observation, action
         The spaces, as text, by the names of their parts.
     own_parts
@@ -268,7 +232,7 @@ class BundleSpec(_Values):
     calendar: dict[str, Any]
     bars: Bars
     seen: Seen
-    statistics: list[FeatureStatistics]
+    statistics: dict[str, Any]
     observation: dict[str, str]
     action: dict[str, str]
     own_parts: list[OwnPart]

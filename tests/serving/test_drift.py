@@ -180,3 +180,17 @@ def test_statistics_that_are_damaged_are_refused(market: tuple) -> None:
 def test_no_training_sessions_are_refused(market: tuple) -> None:
     with pytest.raises(DataError, match="training"):
         training_statistics(market[1], market[0], np.array([], int))
+
+
+def test_of_one_training_day_nothing_is_tested_but_the_range(market: tuple) -> None:
+    sessions, features, _ = market
+    one = np.flatnonzero(sessions.dates == sessions.dates[0])
+    told = json.loads(json.dumps(training_statistics(features, sessions, one), allow_nan=False))
+    test = DriftTest(told)
+    for day in after(market)[:3]:
+        play(test, market, day, NAMES, lambda values: values + 100.0)
+    report = test.close_day()
+    assert report is not None
+    assert np.isnan(report.scores).all()
+    assert report.evidence == 1.0
+    assert test.share_out_of_range.tolist() == [1.0] * 5
