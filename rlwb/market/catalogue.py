@@ -7,8 +7,9 @@ tick t the values before t.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Literal
 
 import numpy as np
 
@@ -28,12 +29,15 @@ class Block:
 
     ``block["close"]`` is the field of these sessions, float64 of shape ``(n, T)``, NaN where it is missing. A feature
     may use, for its value at tick t, columns up to and including t, and whatever is said of earlier sessions. `rows`
-    are the sessions' row numbers in the panel, of shape ``(n,)``.
+    are the sessions' row numbers in the panel, of shape ``(n,)``. Where `ticks` are given, T is their number: it holds
+    these ticks alone, for features that need no others (`Feature.scope`).
     """
 
-    def __init__(self, references: References, rows: np.ndarray) -> None:
+    def __init__(self, references: References, rows: np.ndarray, ticks: slice = slice(None)) -> None:
         self.rows = np.asarray(rows)
         self.references = references
+        self.ticks = np.arange(references.sessions.calendar.num_ticks)[ticks]
+        self._columns = ticks
         self._sessions = references.sessions
         self._kept: dict[str, np.ndarray] = {}
 
@@ -54,7 +58,7 @@ class Block:
     @cached_property
     def in_session(self) -> np.ndarray:
         """Bool of shape ``(n, T)``: True before the session's end."""
-        return np.arange(self.calendar.num_ticks)[None, :] < self._sessions.num_ticks[self.rows][:, None]
+        return self.ticks[None, :] < self._sessions.num_ticks[self.rows][:, None]
 
     @cached_property
     def price_reference(self) -> np.ndarray:
@@ -92,27 +96,47 @@ class Block:
         if name not in fields:
             raise DataError(f"a feature reads {name}, which these bars lack; they have {', '.join(fields)}.")
         prefetch(fields[name], rows)
-        values: np.ndarray = fields[name][rows]
+        values: np.ndarray = fields[name][rows, self._columns]
         return values
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One feature."""
+    """One feature.
 
-    name: str  # in `FeatureSettings.columns` and in the observation
-    needs: tuple[str, ...]  # names of the fields that it reads
-    function: Callable[[Block], np.ndarray]  # to values of shape (n, T); what is not finite counts as missing
-    of_yesterday: Callable[[Block], np.ndarray] | None = None  # of yesterday's block, where it is not that of its day
+    Parameters
+    ----------
+    name
+        In `FeatureSettings.columns` and in the observation.
+    needs
+        Names of the fields that it reads.
+    function
+        To values of shape (n, T); what is not finite counts as missing.
+    of_yesterday
+        The same of yesterday's block, where that is not the block of its day.
+    scope
+        How much it needs for a value, so that live bars cost no more than they must: the fields of that very ``tick``
+        and `Block`'s references, where these are known before the day; the whole ``day`` and what `Block` says of
+        earlier ones; or the ``panel``, rows of ``references.sessions`` itself.
+    lookback
+        How many of the instrument's earlier sessions it reads beyond `Block`'s references.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    function: Callable[[Block], np.ndarray]
+    of_yesterday: Callable[[Block], np.ndarray] | None = None
+    scope: Literal["tick", "day", "panel"] = "panel"
+    lookback: int = PROFILE_DAYS
 
     def __call__(self, block: Block) -> np.ndarray:
         """Return the raw values, float64 of shape ``(n, T)``, NaN where there is none."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             values = np.asarray(self.function(block), dtype=np.float64)
-        if values.shape != (len(block), block.calendar.num_ticks):
+        if values.shape != (len(block), len(block.ticks)):
             raise ConfigError(
                 f"feature {self.name} returns shape {values.shape} for {len(block)} sessions of "
-                f"{block.calendar.num_ticks} ticks; return one number for each of them."
+                f"{len(block.ticks)} ticks; return one number for each of them."
             )
         finite = np.isfinite(values)
         return values if finite.all() else np.where(finite, values, np.nan)
@@ -121,7 +145,7 @@ class Feature:
         """Return what stands in yesterday's block as a feature of today's sessions; raise `ConfigError` without."""
         if self.of_yesterday is None:
             raise ConfigError(f"feature {self.name} has yesterday's block from the session before; leave it out here.")
-        return Feature(self.name, self.needs, self.of_yesterday)
+        return replace(self, function=self.of_yesterday, of_yesterday=None)
 
     def check_fields(self, fields: tuple[str, ...]) -> None:
         """Raise `DataError` unless all that it needs is among `fields`."""
@@ -203,8 +227,7 @@ def _volume_share(block: Block) -> np.ndarray:
 
 
 def _time(block: Block) -> np.ndarray:
-    ticks = block.calendar.num_ticks
-    return np.broadcast_to(np.arange(1, ticks + 1) / ticks, (len(block), ticks))
+    return np.broadcast_to((block.ticks + 1) / block.calendar.num_ticks, (len(block), len(block.ticks)))
 
 
 SETS: dict[str, tuple[str, ...]] = {
@@ -215,21 +238,27 @@ SETS: dict[str, tuple[str, ...]] = {
 BUILT_IN: dict[str, Feature] = {
     feature.name: feature
     for feature in (
-        *(Feature(name, (name,), partial(_price, name)) for name in PRICES),
-        *(Feature(name, (name,), partial(_size, name)) for name in SIZES),
-        Feature("spread", ("bid", "ask"), _spread),
-        Feature("imbalance", ("bid_size", "ask_size"), _imbalance),
-        Feature("volatility", ("close",), _volatility),
-        Feature("volume_share", ("volume",), _volume_share),
-        Feature("time", (), _time),
-        Feature("returns", ("close",), _returns),
-        Feature("gap", ("open", "close"), _gap),
-        Feature("yesterday_return", ("open", "close"), _yesterday_return),
-        Feature("yesterday_volatility", ("close",), _yesterday_volatility),
+        *(Feature(name, (name,), partial(_price, name), scope="tick", lookback=0) for name in PRICES),
+        *(Feature(name, (name,), partial(_size, name), scope="tick", lookback=0) for name in SIZES),
+        Feature("spread", ("bid", "ask"), _spread, scope="tick", lookback=0),
+        Feature("imbalance", ("bid_size", "ask_size"), _imbalance, scope="tick", lookback=0),
+        Feature("volatility", ("close",), _volatility, scope="day", lookback=0),
+        Feature("volume_share", ("volume",), _volume_share, scope="day", lookback=PROFILE_DAYS),
+        Feature("time", (), _time, scope="tick", lookback=0),
+        Feature("returns", ("close",), _returns, scope="day", lookback=0),
+        Feature("gap", ("open", "close"), _gap, scope="day", lookback=0),
+        Feature("yesterday_return", ("open", "close"), _yesterday_return, scope="day", lookback=1),
+        Feature("yesterday_volatility", ("close",), _yesterday_volatility, scope="day", lookback=1),
         *(
-            Feature(f"qlib_{name}", (name, "close"), partial(qlib.price, name, 0), partial(qlib.price, name, 1))
+            Feature(
+                f"qlib_{name}",
+                (name, "close"),
+                partial(qlib.price, name, 0),
+                partial(qlib.price, name, 1),
+                lookback=qlib.LOOKBACK,
+            )
             for name in ("open", "high", "low", "close", "vwap")
         ),
-        Feature("qlib_volume", ("volume",), partial(qlib.volume, 0), partial(qlib.volume, 1)),
+        Feature("qlib_volume", ("volume",), partial(qlib.volume, 0), partial(qlib.volume, 1), lookback=qlib.LOOKBACK),
     )
 }

@@ -80,6 +80,51 @@ def rounded(bars: Bars, calendar: Calendar, seconds: float, report: Report, file
     return replace(bars, stamp=np.where(near, bars.stamp + moved, bars.stamp))
 
 
+def _prices(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)
+
+
+def usable(given: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return what bars hold that can be: impossible prices, quotes and sizes missing, ranges widened to their prices.
+
+    Parameters
+    ----------
+    given
+        Fields of the bars, float64 of shape ``(bars,)`` by name, among them those of trades.
+
+    Returns
+    -------
+    values
+        The fields as they are then.
+    faults
+        Which bars were wrong, bool of shape ``(bars,)`` by kind (`rlwb.market.findings`).
+    """
+    values, any_of = dict(given), np.logical_or.reduce
+    prices, sizes = ([name for name in names if name in values] for names in (PRICES, SIZES))
+    quoted = any_of([np.isfinite(values[name]) & (values[name] > 0) for name in QUOTES if name in values])
+    quote_only = quoted & np.logical_and.reduce([~np.isfinite(values[name]) for name in TRADE_PRICES])
+    wild = [np.isinf(values[name]) for name in prices] + [np.isnan(values[name]) for name in TRADE_PRICES]
+    faults = {
+        "quote_only": quote_only,
+        "price_not_finite": any_of(wild) & ~quote_only,
+        "price_zero": any_of([values[name] == 0 for name in prices]),
+        "price_negative": any_of([values[name] < 0 for name in prices]),
+    }
+    values |= {name: _prices(values[name]) for name in prices}
+    trade = [values[name] for name in TRADE_PRICES]
+    top, bottom = np.fmax.reduce(trade), np.fmin.reduce(trade)
+    widened = faults["high_low"] = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
+    values["high"] = np.where(widened, top, values["high"])
+    values["low"] = np.where(widened, bottom, values["low"])
+    if "bid" in values and "ask" in values:
+        crossed = faults["quote_crossed"] = values["bid"] > values["ask"]
+        values |= {name: np.where(crossed, np.nan, values[name]) for name in QUOTES}
+    faults["volume_negative"] = any_of([(values[name] < 0) | np.isinf(values[name]) for name in sizes])
+    values |= {name: np.where(np.isfinite(values[name]) & (values[name] >= 0), values[name], np.nan) for name in sizes}
+    faults["volume_missing"] = np.isnan(values["volume"]) & np.isfinite(values["close"])
+    return values, faults
+
+
 class Cleaning:
     """Bars while they are laid on the clock; each method drops or changes some and counts them in `report`.
 
@@ -115,34 +160,12 @@ class Cleaning:
 
     def repair(self, volume_multiplier: float) -> None:
         """Make impossible prices, quotes and volumes missing, widen ranges, and bring volume to shares."""
-        values = dict(self.bars.values)
-        any_of = np.logical_or.reduce
-        prices, sizes = ([name for name in names if name in values] for names in (PRICES, SIZES))
-        quoted = any_of([np.isfinite(values[name]) & (values[name] > 0) for name in QUOTES if name in values])
-        quote_only = quoted & np.logical_and.reduce([~np.isfinite(values[name]) for name in TRADE_PRICES])
-        self.find("quote_only", quote_only)
-        wild = [np.isinf(values[name]) for name in prices] + [np.isnan(values[name]) for name in TRADE_PRICES]
-        self.find("price_not_finite", any_of(wild) & ~quote_only)
-        self.find("price_zero", any_of([values[name] == 0 for name in prices]))
-        self.find("price_negative", any_of([values[name] < 0 for name in prices]))
-        for name in prices:
-            values[name] = np.where(np.isfinite(values[name]) & (values[name] > 0), values[name], np.nan)
-        trade = [values[name] for name in TRADE_PRICES]
-        top, bottom = np.fmax.reduce(trade), np.fmin.reduce(trade)
-        self.widened = (values["high"] < top * (1 - 1e-9)) | (values["low"] > bottom * (1 + 1e-9))
-        self.find("high_low", self.widened)
+        values, faults = usable(self.bars.values)
+        self.widened = faults["high_low"]
+        for kind, mask in faults.items():
+            self.find(kind, mask)
         if self.widened.any():
-            self._see_columns(values)
-        values["high"] = np.where(self.widened, top, values["high"])
-        values["low"] = np.where(self.widened, bottom, values["low"])
-        if "bid" in values and "ask" in values:
-            crossed = values["bid"] > values["ask"]
-            self.find("quote_crossed", crossed)
-            values |= {name: np.where(crossed, np.nan, values[name]) for name in QUOTES}
-        self.find("volume_negative", any_of([(values[name] < 0) | np.isinf(values[name]) for name in sizes]))
-        for name in sizes:
-            values[name] = np.where(np.isfinite(values[name]) & (values[name] >= 0), values[name], np.nan)
-        self.find("volume_missing", np.isnan(values["volume"]) & np.isfinite(values["close"]))
+            self._see_columns({**values, **{name: _prices(self.bars.values[name]) for name in ("high", "low")}})
         values["volume"] = values["volume"] * volume_multiplier
         self.bars = replace(self.bars, values=values)
 

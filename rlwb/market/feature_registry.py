@@ -14,7 +14,7 @@ import numpy as np
 from rlwb import parts
 from rlwb.errors import ConfigError
 from rlwb.market.calendar import Calendar
-from rlwb.market.catalogue import BUILT_IN, Block, Feature
+from rlwb.market.catalogue import BUILT_IN, PROFILE_DAYS, Block, Feature
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
 from rlwb.market.sessions import Sessions
@@ -32,7 +32,7 @@ _FEATURES: dict[str, Feature] = dict(BUILT_IN)
 _LOADED: dict[tuple[str, str], Feature] = {}
 
 
-def feature(name: str, *, needs: Sequence[str] = ()) -> Callable[[Function], Feature]:
+def feature(name: str, *, needs: Sequence[str] = (), lookback: int = PROFILE_DAYS) -> Callable[[Function], Feature]:
     """Make a feature of a function, to be named in `FeatureSettings.columns`.
 
     Parameters
@@ -41,6 +41,8 @@ def feature(name: str, *, needs: Sequence[str] = ()) -> Callable[[Function], Fea
         Its name. A later feature of the same name takes the place of an earlier one; those that are built in stay.
     needs
         Names of the fields that it reads, for a refusal before it is computed.
+    lookback
+        How many of the instrument's earlier sessions it reads, for a service, which keeps so many.
 
     Raises
     ------
@@ -67,7 +69,7 @@ def feature(name: str, *, needs: Sequence[str] = ()) -> Callable[[Function], Fea
         raise ConfigError(f"the feature {name} is built in; give yours another name.")
 
     def add(function: Function) -> Feature:
-        made = Feature(name, tuple(needs), function)
+        made = Feature(name, tuple(needs), function, lookback=lookback)
         check_causal(made)
         _FEATURES[name] = made
         return made

@@ -189,7 +189,7 @@ def _raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> I
 
 
 @dataclass(frozen=True)
-class _Computed:
+class ComputedFeatures:
     """Reads like a float32 array of shape ``(S, T, C)``, of which only the rows asked for are made, block by block."""
 
     references: References
@@ -207,15 +207,21 @@ class _Computed:
         filled = 0
         for part in blocks(rows, self.shape[1]):
             block = Block(self.references, part)
-            for index, feature in enumerate(self.features):
-                value = (feature(block) - self.normaliser.mean[index]) / self.normaliser.scale[index]
-                np.clip(value, -self.clip, self.clip, out=value)
-                out[filled : filled + len(part), :, index] = np.where(block.in_session, _carry(value), 0.0)
+            for index in range(len(self.features)):
+                out[filled : filled + len(part), :, index] = np.where(
+                    block.in_session, carry(self.normalised(index, block)), 0.0
+                )
             filled += len(part)
         return out
 
+    def normalised(self, index: int, block: Block) -> np.ndarray:
+        """Return one feature of a block, normalised and cut, float64 of shape ``(n, T)``; NaN where it has no value."""
+        value = (self.features[index](block) - self.normaliser.mean[index]) / self.normaliser.scale[index]
+        np.clip(value, -self.clip, self.clip, out=value)
+        return value
 
-def _carry(values: np.ndarray) -> np.ndarray:
+
+def carry(values: np.ndarray) -> np.ndarray:
     """Replace NaN by the last value before it in the row, else 0."""
     valid = np.isfinite(values)
     if valid.all():
@@ -223,6 +229,35 @@ def _carry(values: np.ndarray) -> np.ndarray:
     last = np.maximum.accumulate(np.where(valid, np.arange(values.shape[1]), -1), axis=1)
     carried = np.take_along_axis(values, np.maximum(last, 0), axis=1)
     return np.where(last >= 0, carried, 0.0)
+
+
+def features_of(settings: FeatureSettings, fields: Iterable[str]) -> tuple[Feature, ...]:
+    """Return the features that settings name, of bars with these fields; the code of one's own is run.
+
+    Raises
+    ------
+    ConfigError, DataError
+        Where two have one name, do not go together, or need a field that is not there.
+    """
+    features = tuple(map(find_feature, settings.columns))
+    columns = tuple(feature.name for feature in features)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"two of the feature columns are called {twice}; rename one of the two.")
+    for feature in features:
+        feature.check_fields(tuple(fields))
+    if settings.previous_day and len({feature.of_yesterday is None for feature in features}) > 1:
+        raise ConfigError("features of Qlib have yesterday's block of their own; name no others beside them.")
+    return features
+
+
+def check_normaliser(normaliser: Normaliser, columns: tuple[str, ...]) -> None:
+    """Raise `DataError` unless a normaliser is for these columns."""
+    if normaliser.columns != columns:
+        raise DataError(
+            f"the normaliser is for columns {normaliser.columns}, the features ask for {columns}; "
+            "use the settings that the normaliser was fitted with."
+        )
 
 
 class MarketFeatures:
@@ -250,13 +285,13 @@ class MarketFeatures:
     def __init__(
         self,
         columns: tuple[str, ...],
-        values: np.ndarray | _Computed,
+        values: np.ndarray | ComputedFeatures,
         previous: np.ndarray,
         normaliser: Normaliser,
         source: str = "",
         *,
         previous_day: bool | None = None,
-        yesterday: np.ndarray | _Computed | None = None,
+        yesterday: np.ndarray | ComputedFeatures | None = None,
     ) -> None:
         if len(values.shape) != 3 or values.shape[2] != len(columns) or previous.shape != values.shape[:1]:
             raise DataError(
@@ -318,21 +353,11 @@ class MarketFeatures:
             raise ConfigError(
                 "give fit_rows (the training rows) or a normaliser, one of them; statistics never come from test rows."
             )
-        features, references = tuple(map(find_feature, settings.columns)), References(sessions)
+        features, references = features_of(settings, sessions.fields), References(sessions)
         columns = tuple(feature.name for feature in features)
-        twice = next((name for name in columns if columns.count(name) > 1), None)
-        if twice is not None:
-            raise ConfigError(f"two of the feature columns are called {twice}; rename one of the two.")
-        if normaliser is not None and normaliser.columns != columns:
-            raise DataError(
-                f"the normaliser is for columns {normaliser.columns}, the features ask for {columns}; "
-                "use the settings that the normaliser was fitted with."
-            )
-        for feature in features:
-            feature.check_fields(tuple(sessions.fields))
-        apart = [feature.of_yesterday is not None for feature in features]
-        if settings.previous_day and any(apart) and not all(apart):
-            raise ConfigError("features of Qlib have yesterday's block of their own; name no others beside them.")
+        if normaliser is not None:
+            check_normaliser(normaliser, columns)
+        apart = features[0].of_yesterday is not None
         rows = np.arange(len(sessions))[fit_rows]
         if normaliser is None and settings.scaling == "qlib":
             normaliser = _fit_qlib(references, features, rows)
@@ -342,9 +367,9 @@ class MarketFeatures:
                 [partial(_raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",
             )
-        computed = _Computed(references, features, normaliser, settings.clip)
+        computed = ComputedFeatures(references, features, normaliser, settings.clip)
         yesterday = None
-        if settings.previous_day and all(apart):
+        if settings.previous_day and apart:
             yesterday = replace(computed, features=tuple(feature.yesterday() for feature in features))
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
         every = np.arange(len(sessions))

@@ -14,13 +14,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rlwb.market.references import References, blocks, last_valid
-from rlwb.market.sessions import Sessions
 
 if TYPE_CHECKING:
     from rlwb.market.catalogue import Block
 
 #: Days of the volume's mean.
 _MEAN_DAYS = 30
+#: Earlier sessions that they read.
+LOOKBACK = _MEAN_DAYS + 1
 #: The close that today's prices are divided by is that of so many days before.
 _REFERENCE_DAYS = 2
 
@@ -28,9 +29,9 @@ _REFERENCE_DAYS = 2
 class _Days:
     """Positions of a panel's sessions among its days, and the values of each that are referred to later."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self.sessions = sessions
-        _, day = np.unique(sessions.dates, return_inverse=True)
+    def __init__(self, references: References) -> None:
+        self.sessions = sessions = references.sessions
+        day = np.searchsorted(references.days, sessions.dates)
         code = np.repeat(np.arange(len(sessions.index.names)), sessions.index.stop - sessions.index.first)
         # A gap between two instruments, so that no look back leaves the own one.
         self.key = code * (day.max(initial=0) + 2 + 2 * _MEAN_DAYS) + day
@@ -86,7 +87,7 @@ _KNOWN: WeakKeyDictionary[References, _Days] = WeakKeyDictionary()
 def _days(block: Block) -> _Days:
     references = block.references
     if references not in _KNOWN:
-        _KNOWN[references] = _Days(references.sessions)
+        _KNOWN[references] = _Days(references)
     return _KNOWN[references]
 
 

@@ -28,6 +28,11 @@ class References:
         self.sessions = sessions
 
     @cached_property
+    def days(self) -> np.ndarray:
+        """The days of the panel, the dates on which any instrument has a session, sorted; datetime64[D]."""
+        return np.unique(self.sessions.dates)
+
+    @cached_property
     def previous_close(self) -> np.ndarray:
         """`previous_close` of the panel."""
         return previous_close(self.sessions)
@@ -40,7 +45,7 @@ class References:
         """
         reference = self.previous_close.copy()
         unknown = np.flatnonzero(~np.isfinite(reference))
-        reference[unknown] = _first_price(self.sessions, unknown, _ANCHORS)
+        reference[unknown] = first_price(self.sessions, unknown)
         return reference
 
     @cached_property
@@ -65,7 +70,7 @@ class Levels(NamedTuple):
 def levels_of(sessions: Sessions) -> Levels:
     """Return the levels of a panel."""
     return Levels(
-        _first_price(sessions, np.arange(len(sessions)), ("open", "close")),
+        first_price(sessions, np.arange(len(sessions)), ("open", "close")),
         _by_block(last_valid, sessions.fields["close"]),
         _by_block(lambda volume: np.nansum(volume, axis=1), sessions.fields["volume"]),
         _mean_volume(sessions),
@@ -105,7 +110,8 @@ def first_valid(price: np.ndarray, *others: np.ndarray) -> np.ndarray:
     return price[np.arange(len(price)), np.argmax(np.isfinite(price), axis=1)]
 
 
-def _first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def first_price(sessions: Sessions, rows: np.ndarray, names: tuple[str, ...] = _ANCHORS) -> np.ndarray:
+    """Return the first price of the sessions `rows`, in each tick the first of `names` that has one; NaN without."""
     return _by_block(first_valid, *(sessions.fields[name] for name in names if name in sessions.fields), rows=rows)
 
 

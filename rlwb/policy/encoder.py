@@ -16,6 +16,8 @@ from rlwb.policy.gru import ALIGN, last_states, scan, states_at
 from rlwb.policy.network import Network, panel_of
 
 _SESSIONS_PER_PASS = 512
+#: Methods that say how a session is read.
+_WHOLE = {"encode", "transform", "states_at"}
 
 
 class EncoderCache(NamedTuple):
@@ -64,6 +66,8 @@ class MarketEncoder(Network):
     """
 
     causal = True
+    #: Whether `advance` may go on from an earlier tick than the last, when bars have changed.
+    rewinds = True
 
     def __init__(self, channels: int, hidden: int, *, previous_day: bool = False) -> None:
         super().__init__(width=hidden)
@@ -87,6 +91,77 @@ class MarketEncoder(Network):
         yesterday : float32 of shape (S, T', C), optional
             Those of the previous sessions, 0 where there is none; None unless ``previous_day``.
         """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # What a class says of whole days anew, its parent's steps do not say.
+        if "advance" not in vars(cls) and _WHOLE & vars(cls).keys():
+            for name in ("memory", "begin", "advance"):
+                setattr(cls, name, getattr(MarketEncoder, name))
+
+    def memory(self, slots: int, ticks: int) -> tuple[torch.Tensor, ...]:
+        """Return room for what `advance` needs beside the states, of so many sessions of `ticks` ticks.
+
+        `begin` and `advance` fill it at the rows `slots` that they are given. Memory that is not touched takes none.
+        """
+        days = 2 if self.previous_day else 1
+        return (torch.empty(slots, days, ticks, self.channels),)
+
+    def begin(
+        self, memory: tuple[torch.Tensor, ...], slots: torch.Tensor, yesterday: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the states before the first tick of S sessions, of shape (S, H).
+
+        Parameters
+        ----------
+        memory
+            From `memory`.
+        slots : int64 of shape (S,)
+            Where in it the sessions are kept.
+        yesterday : float32 of shape (S, T, C), optional
+            See `encode`.
+        """
+        (days,) = memory
+        days[slots, 0] = 0.0
+        if yesterday is not None:
+            days[slots, 1] = yesterday
+        return self.encode(days[slots, 0], yesterday)[:, 0]
+
+    def advance(
+        self,
+        memory: tuple[torch.Tensor, ...],
+        slots: torch.Tensor,
+        states: torch.Tensor,
+        ticks: torch.Tensor,
+        since: int,
+    ) -> torch.Tensor:
+        """Return the states after each of n further ticks, of shape (S, n, H).
+
+        Built-in encoders read what they keep of the day; here the day is read again from its beginning.
+
+        Parameters
+        ----------
+        memory, slots
+            As in `begin`.
+        states : float32 of shape (S, H)
+            Those after `since` ticks.
+        ticks : float32 of shape (S, n, C)
+            Features of the ticks ``since`` … ``since + n - 1``.
+        since
+            How many of today's ticks were read before.
+        """
+        (days,) = memory
+        stop = since + ticks.shape[1]
+        days[slots, 0, since:] = 0.0
+        yesterday = days[slots, 1] if self.previous_day else None
+        if self.causal:
+            days[slots, 0, since:stop] = ticks
+            return self.encode(days[slots, 0], yesterday)[:, since + 1 : stop + 1]
+        found = []
+        for tick in range(since, stop):
+            days[slots, 0, tick] = ticks[:, tick - since]
+            found.append(self.encode(days[slots, 0], yesterday)[:, tick + 1])
+        return torch.stack(found, dim=1)
 
     def forward(self, obs: Any) -> torch.Tensor:
         """Return the state after the ticks that each observation has seen, of shape (N, H)."""
@@ -176,6 +251,30 @@ class RecurrentEncoder(MarketEncoder):
 
     def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
         return scan(self.gru, self.embed(today), self.first(today, yesterday)).transpose(0, 1)
+
+    def memory(self, slots: int, ticks: int) -> tuple[torch.Tensor, ...]:
+        return ()
+
+    def begin(
+        self, memory: tuple[torch.Tensor, ...], slots: torch.Tensor, yesterday: torch.Tensor | None
+    ) -> torch.Tensor:
+        return self.first(torch.zeros(len(slots), 1, self.channels), yesterday)
+
+    def advance(
+        self,
+        memory: tuple[torch.Tensor, ...],
+        slots: torch.Tensor,
+        states: torch.Tensor,
+        ticks: torch.Tensor,
+        since: int,
+    ) -> torch.Tensor:
+        # Step by step, as decisions in a backtest go, so that the bits are theirs.
+        found = torch.empty(*ticks.shape[:2], self.hidden)
+        begin, one = np.arange(len(ticks)), np.ones(len(ticks), dtype=np.int64)
+        for number in range(ticks.shape[1]):
+            states = last_states(self.gru, ticks[:, number], begin, one, states, self.embed)
+            found[:, number] = states
+        return found
 
     def states_at(
         self, today: torch.Tensor, yesterday: torch.Tensor | None, row: torch.Tensor, tick: torch.Tensor
