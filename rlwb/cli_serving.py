@@ -15,11 +15,20 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="The directory of a finished run; it stays as it is. With --weights, also a YAML file."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", metavar="BUNDLE", help="Where the bundle goes, a new directory.")],
     checkpoint: Annotated[
         str, typer.Option(metavar="NAME", help="best (by validation), last, or the number of an iteration.")
     ] = "best",
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weights from elsewhere in place of a checkpoint's: .safetensors or .pt."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there.")] = False,
     trust_code: TrustCode = False,
     debug: Debug = False,
@@ -30,7 +39,9 @@ def export(
     """
     from rlwb.serving.export import export_run
 
-    made = export_run(run, out, checkpoint=checkpoint, force=force, trust_code=trust_code, echo=typer.echo)
+    made = export_run(
+        run, out, checkpoint=checkpoint, weights=weights, force=force, trust_code=trust_code, echo=typer.echo
+    )
     typer.echo(f"{made}: rlwb bundle check {made}")
 
 

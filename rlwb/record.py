@@ -133,7 +133,11 @@ def check_record(
 
 
 def differences(name: str, found: Any, wanted: Any) -> list[str]:
-    """Return one text for each value that differs, those of a mapping by their dotted name; None agrees with all."""
+    """Return one text for each value that differs, those of a mapping by their dotted name; None agrees with all.
+
+    A tuple equals a list of the same values, which files make of it.
+    """
+    found, wanted = _plain(found), _plain(wanted)
     if found is None or wanted is None or found == wanted:
         return []
     if isinstance(found, Mapping) and isinstance(wanted, Mapping):
@@ -142,6 +146,13 @@ def differences(name: str, found: Any, wanted: Any) -> list[str]:
     return [f"{name} {_short(found)} there, {_short(wanted)} here"]
 
 
+def _plain(value: Any) -> Any:
+    """Return `value` with tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
 def _short(value: Any) -> str:
-    text = repr(list(value) if isinstance(value, tuple) else value)
+    text = repr(value)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

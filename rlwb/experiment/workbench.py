@@ -388,7 +388,7 @@ class Workbench:
         features = self.features(normaliser=normaliser)
         wanted = self.meta(features)
         for name in _OF_THE_POLICY:
-            if differ := differences(name, _plain(found.get(name)), _plain(wanted[name])):
+            if differ := differences(name, found.get(name), wanted[name]):
                 raise CheckpointError(
                     f"{what} was made with other settings: {'; '.join(differ)}; use the configuration that it was "
                     "trained with."
@@ -401,13 +401,6 @@ class Workbench:
             learner.load_state_dict(state["vessel"]["policy"])
         learner.trained_for = record
         return learner, features
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with tuples as lists, which files make of them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def device_of(name: str) -> str:

@@ -152,7 +152,7 @@ def from_qlib(
         When the file is no checkpoint, names code and is not trusted, or holds another network.
     """
     name = "the state" if isinstance(checkpoint, Mapping) else str(checkpoint)
-    state = checkpoint if isinstance(checkpoint, Mapping) else _load(Path(checkpoint), trust)
+    state = checkpoint if isinstance(checkpoint, Mapping) else load_state(Path(checkpoint), trust=trust)
     weights = _policy_weights(state)
     actor, head = _actor(weights, name)
     trunk = _trunk(weights, f"{actor}extractor.", name)
@@ -222,9 +222,13 @@ class QlibLearner(PPO):
         return dict.fromkeys(self.figures, 0.0)
 
 
-def _load(path: Path, trust: bool) -> Mapping[str, Any]:
+def load_state(path: Path, *, trust: bool = False) -> Mapping[str, Any]:
+    """Return what a file of torch holds, plain values and tensors alone unless its code is trusted.
+
+    Known are the numbers and sums of numpy and collections that Qlib's trainer puts beside the weights.
+    """
     if not path.is_file():
-        raise CheckpointError(f"the checkpoint {path} does not exist; give the path of a file that Qlib has saved.")
+        raise CheckpointError(f"the checkpoint {path} does not exist; give the path of a saved state.")
     try:
         with torch.serialization.safe_globals([] if trust else _PLAIN):
             state = torch.load(path, map_location="cpu", weights_only=not trust)

@@ -275,12 +275,5 @@ def _check_record(path: Path, spec: BundleSpec, parts: ServedParts, features: Ma
     told = {**parts.state_interpreter(features).record(), **parts.action_interpreter.record()}
     found = TrainingRecord.from_dict(spec.record)
     for name in ("features", "normaliser", "previous_day", "observation", "action"):
-        if differ := differences(name, _plain(getattr(found, name)), _plain(told.get(name))):
+        if differ := differences(name, getattr(found, name), told.get(name)):
             raise BundleError(f"{path} was made for something else: {'; '.join(differ[:3])}; export it again.")
-
-
-def _plain(value: Any) -> Any:
-    """Return `value` with tuples as lists, which JSON makes of them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -295,7 +295,12 @@ def case_observations(bundle: Bundle) -> tuple[Any, np.ndarray]:
     """Return the recorded observations, a batch of the declared space, and the actions of shape (N, …)."""
     arrays = bundle.read_arrays(CASES)
     space = bundle.state_interpreter(bundle.blank_features).observation_space
-    return _deep(space, _unpacked(arrays)), arrays["action"]
+    return unpack_observations(arrays, space), arrays["action"]
+
+
+def unpack_observations(arrays: Mapping[str, np.ndarray], space: gym.Space[Any]) -> Any:
+    """Return the observations, a batch of `space`, that the arrays of ``cases.safetensors`` hold."""
+    return _deep(space, _unpacked(arrays))
 
 
 def replay(bundle: Bundle) -> list[str]:

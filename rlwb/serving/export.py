@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 import rlwb
-from rlwb.errors import CheckpointError, ConfigError
+from rlwb.errors import BundleError, CheckpointError, ConfigError
 from rlwb.execution import OrderBatch
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import keep_code, require_trust
@@ -21,10 +23,16 @@ from rlwb.files import put_in_place, temporary_folder
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures
 from rlwb.parts import Part, complete
+from rlwb.reading import read_json
+from rlwb.record import TrainingRecord
+from rlwb.seeds import generator
 from rlwb.serving.bundle import open_bundle, own_parts_of, split_tensors
-from rlwb.serving.cases import record_cases
+from rlwb.serving.card import own_result, render_card
+from rlwb.serving.cases import record_cases, unpack_observations
+from rlwb.serving.conversion import convert_state, read_state
 from rlwb.serving.drift import training_statistics
 from rlwb.serving.spec import (
+    CARD,
     CASES,
     FORMAT,
     SPEC,
@@ -35,6 +43,7 @@ from rlwb.serving.spec import (
     Origin,
     Seen,
     Window,
+    read_spec,
     sha256,
     write_spec,
 )
@@ -52,11 +61,47 @@ _LEVELS = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _MOST_WINDOWS = 20
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A policy, and all that its bundle tells of it.
+
+    Attributes
+    ----------
+    bench
+        The parts of its run.
+    learner, features
+        The policy, and the features normalised as in its training.
+    record
+        What it was trained for.
+    train, test
+        Orders.
+    origin
+        Where it is from.
+    headline, own, caveats
+        The table of the run's backtest, the policy's own result in words, and which rules could not act.
+    conversion
+        How its weights were converted, None for those of the run.
+    """
+
+    bench: Workbench
+    learner: Learner
+    features: MarketFeatures
+    record: TrainingRecord
+    train: OrderBatch
+    test: OrderBatch
+    origin: Origin
+    headline: str
+    own: str
+    caveats: tuple[str, ...] = ()
+    conversion: str | None = None
+
+
 def export_run(
     path: Path,
     out: Path,
     *,
     checkpoint: str = "best",
+    weights: Path | None = None,
     force: bool = False,
     trust_code: bool = False,
     echo: Callable[[str], None] = lambda _: None,
@@ -66,11 +111,13 @@ def export_run(
     Parameters
     ----------
     path
-        The directory of a finished run.
+        The directory of a finished run; with `weights` a configuration will do, of which nothing is trained.
     out
         Where the bundle goes, whole or not at all.
     checkpoint
         ``best`` by validation, ``last``, or the number of an iteration.
+    weights
+        A file of weights from elsewhere, which take the place of the checkpoint's; see `rlwb.serving.conversion`.
     force
         Replace a bundle that is there.
     trust_code
@@ -81,61 +128,164 @@ def export_run(
     ConfigError
         When there is no run, its backtest is missing, or something else is at `out`.
     CheckpointError
-        When there is no such checkpoint, or it holds a teacher, which cannot act where the future is not known.
+        When there is no such checkpoint, or it holds a teacher, which cannot act where the future is not known; when
+        `weights` are not those of such a policy, by the name of a key.
     BundleError
         When the policy cannot be put into a bundle.
     """
     import torch
 
-    from rlwb.experiment.backtest import checkpoint_policy
-    from rlwb.experiment.orders import load_orders, workbench
-    from rlwb.seeds import generator
-
+    _require("safetensors")
     _check_out(out, force=force)
-    run = _finished(path)
-    config = run.config
-    require_trust(config, given=trust_code)
-    torch.set_num_threads(config.threads)
-    bench = workbench(run, config)
-    file = find_checkpoint(run, checkpoint)
-    playable = checkpoint_policy(bench, file)
-    learner, sees, acts = playable
-    echo(f"policy: {file.name} of {run.path.name}")
-    features: MarketFeatures = bench.features(normaliser=_normaliser_of(file))
-    train = bench.align(load_orders(run, bench, "train"))
-    test = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
-    cases, arrays = record_cases(bench, playable, test, generator(config.seed))
+    if weights is not None and path.is_file():
+        found = _from_config(path, weights)
+    else:
+        run = _finished(path)
+        require_trust(run.config, given=trust_code)
+        torch.set_num_threads(run.config.threads)
+        found = _from_run(run, checkpoint, weights)
+    echo(f"policy: iteration {found.origin.iteration} of {found.origin.name}. {found.conversion or ''}".rstrip())
+    export_policy(found, out, echo=echo)
+    return out
+
+
+def export_policy(found: Exported, out: Path, *, echo: Callable[[str], None] = lambda _: None) -> None:
+    """Write a policy as a bundle, whole or not at all, and open it; one that is there is replaced."""
+    bench, learner, features = found.bench, found.learner, found.features
+    sees, acts = bench.state_interpreter(features), bench.action_interpreter
+    learner.check(sees.observation_space, acts.action_space)
+    cases, arrays = record_cases(bench, (learner, sees, acts), found.test, generator(bench.config.seed))
     echo(f"cases: {cases.observations} observations, {len(cases.orders)} orders")
     plain, tensors = split_tensors(learner.weights())
-    record = learner.trained_for
-    assert record is not None, "a restored policy has its record"
+    graphs, reason = _graphs(learner, arrays, sees.observation_space)
+    config = served_config(bench.config, learner)
+    sessions, rows = bench.sessions, np.unique(found.train.session)
     spec = BundleSpec(
         format=FORMAT,
         rlwb=rlwb.__version__,
         packages=_versions(),
-        origin=_origin(run, config, file),
+        origin=found.origin,
         config={},
-        record=record.as_dict(),
+        record=found.record.as_dict(),
         normaliser=NormaliserValues(**features.normaliser.as_dict()),
-        calendar=bench.sessions.calendar.as_dict(),
-        bars=Bars(
-            fields=list(bench.sessions.fields),
-            halted=bench.sessions.halted is not None,
-            factor=bench.sessions.factor is not None,
-        ),
-        seen=seen_in(bench, train),
-        statistics=training_statistics(features, bench.sessions, np.unique(train.session), clip=config.features.clip),
+        calendar=sessions.calendar.as_dict(),
+        bars=Bars(fields=list(sessions.fields), halted=sessions.halted is not None, factor=sessions.factor is not None),
+        seen=seen_in(bench, found.train),
+        statistics=training_statistics(features, sessions, rows, clip=config.features.clip),
         observation=_told(sees.observation_space),
         action=_told(acts.action_space),
-        own_parts=[],
+        own_parts=own_parts_of(config),
         weights=plain,
+        conversion=found.conversion,
         cases=cases,
+        onnx=sorted(graphs),
+        onnx_reason=reason,
         files={},
     )
-    contents = {WEIGHTS: _safetensors(tensors), CASES: _safetensors(arrays)}
-    write_bundle(out, spec, contents, code=served_config(config, learner))
-    open_bundle(out, trust_code=True)
-    return out
+    card = render_card(spec, config, headline=found.headline, own=found.own, caveats=found.caveats)
+    contents = {WEIGHTS: _safetensors(tensors), CASES: _safetensors(arrays), CARD: card.encode(), **graphs}
+    echo(f"ONNX: {', '.join(graphs) or reason}")
+    write_bundle(out, spec, contents, code=config, check=lambda folder: open_bundle(folder, trust_code=True))
+
+
+def _from_run(run: RunDirectory, checkpoint: str, weights: Path | None) -> Exported:
+    """Return the policy of a run's checkpoint, or with the run's parts one of other weights."""
+    from rlwb.experiment.backtest import read_summary
+    from rlwb.experiment.orders import load_orders, workbench
+    from rlwb.trainer import load_checkpoint
+
+    config = run.config
+    bench, file = workbench(run, config), find_checkpoint(run, checkpoint)
+    learner, features = bench.restore(load_checkpoint(file), file)
+    assert learner.trained_for is not None, "a restored policy has its record"
+    train = bench.align(load_orders(run, bench, "train"))
+    test = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
+    summary, origin = read_summary(run), _origin(run, config, file)
+    rows = summary[summary["kind"].isin(["checkpoint", "last"]) & (summary["iteration"] == origin.iteration)]
+    own = own_result(config, rows.iloc[0].to_dict()) if len(rows) else ""
+    conversion = None
+    if weights is not None:
+        conversion = convert_state(read_state(weights), learner, str(weights))
+        own, origin = _judged(bench, learner, features, test), _no_origin(config, weights)
+    return Exported(
+        bench,
+        learner,
+        features,
+        learner.trained_for,
+        train,
+        test,
+        origin,
+        (run.backtest / "headline.md").read_text(encoding="utf-8"),
+        own,
+        tuple(read_json(run.backtest / "caveats.json")["caveats"]),
+        conversion,
+    )
+
+
+def _from_config(path: Path, weights: Path) -> Exported:
+    """Return a policy of a configuration that was trained elsewhere; features are normalised by its training days."""
+    import torch
+
+    from rlwb.experiment.own_code import trust
+    from rlwb.experiment.workbench import Workbench
+    from rlwb.trainer import record_of
+
+    config = RunConfig.load(path)
+    trust(config)
+    torch.set_num_threads(config.threads)
+    bench = Workbench(config)
+    bench.check()
+    parts, _ = bench.make_orders()
+    features = bench.features(parts["train"])
+    learner = bench.learner(features)
+    conversion = convert_state(read_state(weights), learner, str(weights))
+    train, test = bench.align(parts["train"]), bench.align(parts["test"], bench.objective.middle)
+    sees, acts = bench.state_interpreter(features), bench.action_interpreter
+    record = record_of(bench.simulator, sees, acts, learner)
+    own = _judged(bench, learner, features, test)
+    return Exported(
+        bench,
+        learner,
+        features,
+        record,
+        train,
+        test,
+        _no_origin(config, weights),
+        "There is none: the policy was not trained by a run.",
+        own,
+        tuple(bench.engine.idle_rules(test)),
+        conversion,
+    )
+
+
+def _no_origin(config: RunConfig, weights: Path) -> Origin:
+    return Origin(name=weights.name, id=None, iteration=None, validation=None, figure=config.judged_by)
+
+
+def _judged(bench: Workbench, learner: Learner, features: MarketFeatures, orders: OrderBatch) -> str:
+    """Return the result of a policy on the test orders in words."""
+    from rlwb.evaluation import metric_table, summary
+    from rlwb.experiment.backtest import interval_of, judged
+
+    playable = learner, bench.state_interpreter(features), bench.action_interpreter
+    made = judged(bench, "policy", "checkpoint", playable, orders)
+    table = summary(metric_table({"policy": [made]}, **interval_of(bench.config)))
+    return own_result(bench.config, table.iloc[0].to_dict())
+
+
+def _graphs(
+    learner: Learner, arrays: Mapping[str, np.ndarray], space: gym.Space[Any]
+) -> tuple[dict[str, bytes], str | None]:
+    """Return the ONNX files of a policy, or why there are none."""
+    from rlwb.serving.onnx import export_graphs
+
+    obs = unpack_observations(arrays, space)
+    if not isinstance(obs, dict):
+        return {}, "the observations are no dict of arrays"
+    try:
+        return export_graphs(learner, obs), None
+    except (BundleError, ConfigError) as error:
+        return {}, str(error)
 
 
 def _finished(path: Path) -> RunDirectory:
@@ -200,37 +350,37 @@ def write_bundle(
     *,
     code: RunConfig | None = None,
     source: Path | None = None,
+    check: Callable[[Path], object] = lambda _: None,
 ) -> None:
     """Write a bundle, whole or not at all; one that is there is replaced.
 
     Parameters
     ----------
     spec
-        Its specification; the hashes of the files, and with `code` the configuration and the own parts, are put in.
+        Its specification; the hashes of the files, and with `code` the configuration, are put in.
     contents
         The files by path, apart from ``bundle.json``.
     code
         The configuration, whose files of code are copied.
     source
-        A bundle that the files which `contents` does not name are copied from.
+        A bundle, of which the files that `contents` does not name are copied.
+    check
+        Takes what was written before it gets its name, and raises an error where that shall not be.
     """
     out = out.absolute()
+    if source is not None:
+        contents = {**{name: (source / name).read_bytes() for name in read_spec(source).files}, **contents}
     with temporary_folder(out.parent, out.name) as folder:
-        if source is not None:
-            from rlwb.serving.spec import read_spec
-
-            contents = {**{name: (source / name).read_bytes() for name in read_spec(source).files}, **contents}
         for name, content in contents.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         if code is not None:
             values = keep_code(code, folder)
-            spec = spec.model_copy(
-                update={"config": {name: values[name] for name in _PLACES}, "own_parts": own_parts_of(code)}
-            )
+            spec = spec.model_copy(update={"config": {name: values[name] for name in _PLACES}})
         files = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file())
         hashes = {name: sha256((folder / name).read_bytes()) for name in files if name != SPEC}
         write_spec(folder, spec.model_copy(update={"files": hashes}))
+        check(folder)
         folder.chmod(0o777 & ~_umask())
         put_in_place(out, folder)
 
@@ -250,19 +400,17 @@ def _check_out(out: Path, *, force: bool) -> None:
         raise ConfigError(f"{out} holds a bundle already; choose another place, or replace it with --force.")
 
 
-def _normaliser_of(file: Path) -> Any:
-    from rlwb.market import Normaliser
-    from rlwb.trainer import load_checkpoint
-
-    return Normaliser.from_dict(load_checkpoint(file)["meta"]["normaliser"])
-
-
 def _safetensors(arrays: Mapping[str, Any]) -> bytes:
     from safetensors.numpy import save
 
     plain = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     content: bytes = save(dict(sorted(plain.items())))
     return content
+
+
+def _require(package: str) -> None:
+    if find_spec(package) is None:
+        raise ConfigError(f"a bundle needs the package {package}; pip install 'rlwb[export]'.")
 
 
 def _versions() -> dict[str, str]:

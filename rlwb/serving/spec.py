@@ -36,9 +36,9 @@ class Origin(_Values):
     Attributes
     ----------
     name
-        Name of the run's directory.
+        Name of the run's directory, or of the file of weights that came from elsewhere.
     id
-        Hash of all settings that the weights depend on.
+        Hash of all settings that the weights depend on; None for weights from elsewhere, as the iteration.
     iteration
         Iteration of the checkpoint.
     validation
@@ -48,8 +48,8 @@ class Origin(_Values):
     """
 
     name: str
-    id: str
-    iteration: int
+    id: str | None
+    iteration: int | None
     validation: float | None
     figure: str
 
@@ -198,7 +198,7 @@ class BundleSpec(_Values):
     seen
         The training orders.
     statistics
-        The training features as `rlwb.serving.drift.training_statistics` describes them.
+        What `rlwb.serving.drift.training_statistics` says of the features of the training sessions.
     observation, action
         The spaces, as text, by the names of their parts.
     own_parts
@@ -215,9 +215,9 @@ class BundleSpec(_Values):
     agreement
         How a bundle of less precision agrees with the original; None for the original.
     onnx
-        What the ONNX files compute; None where there are none.
+        The ONNX files, ``policy.onnx`` and where there is one ``head.onnx`` (`rlwb.serving.onnx`).
     onnx_reason
-        Why there is no ONNX file.
+        Why there are none; None where there are.
     files
         SHA-256 of each other file, by its path in the bundle.
     """
@@ -241,7 +241,7 @@ class BundleSpec(_Values):
     cases: Cases
     precision: Literal["float32", "int8", "float16"] = "float32"
     agreement: dict[str, Any] | None = None
-    onnx: dict[str, Any] | None = None
+    onnx: list[str] = []
     onnx_reason: str | None = None
     files: dict[Annotated[str, Field(pattern=r"^[^\\]+$")], Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
 
@@ -278,9 +278,7 @@ def read_spec(path: Path) -> BundleSpec:
         content = file.read_bytes()
     except OSError as error:
         told = "is missing" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else error.strerror
-        raise BundleError(
-            f"{path} is no bundle ({SPEC}: {told}); make one with rlwb export RUN --out BUNDLE."
-        ) from None
+        raise BundleError(f"{path} is no bundle ({SPEC} {told}); make one with rlwb export RUN --out BUNDLE.") from None
     head = _HEAD.match(content)
     if head is None or sha256(content[head.end() :]) != head[1].decode():
         raise BundleError(f"{file} is not as it was written (its checksum differs); export the bundle again.")
