@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from rlwb.policy.encoder import MarketEncoder
 
-_TENSOR = "$tensor"
+#: What stands in place of a tensor, and of a dict with other names than text.
+_TENSOR, _ITEMS = "$tensor", "$items"
 
 
 @dataclass(frozen=True)
@@ -170,48 +171,46 @@ def own_parts_of(config: RunConfig) -> list[OwnPart]:
 def split_tensors(weights: Any, place: str = "") -> tuple[Any, dict[str, Any]]:
     """Return weights as plain values with ``{"$tensor": "float32 (64, 5)"}`` in place of tensors, and these by key.
 
-    A key is the names on the way to the tensor, joined by dots.
+    A key is the names on the way to the tensor, joined by dots. A dict with numbers among its names, as optimisers have
+    them, becomes ``{"$items": [[name, value], …]}``.
 
     Raises
     ------
     BundleError
-        For a value that is neither plain nor a tensor, and a name that is no text, by its place.
+        For a value that is neither plain nor a tensor, by its place.
     """
     import torch
 
     where = place or "the top"
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "biuf":
-        weights = torch.from_numpy(np.ascontiguousarray(weights))
+        weights = torch.from_numpy(np.array(weights, order="C"))
     if isinstance(weights, torch.Tensor):
-        return {_TENSOR: _shape_of(weights)}, {place: weights.detach().cpu().contiguous()}
+        return {_TENSOR: _shape_of(weights)}, {place: weights.detach().cpu().contiguous().clone()}
     if isinstance(weights, np.generic):
         weights = weights.item()
-    if (
-        weights is None
-        or isinstance(weights, (bool, int, str))
-        or (isinstance(weights, float) and np.isfinite(weights))
-    ):
+    is_number = isinstance(weights, float) and np.isfinite(weights)
+    if weights is None or is_number or isinstance(weights, (bool, int, str)):
         return weights, {}
     if not isinstance(weights, (Mapping, list, tuple)):
         raise BundleError(
             f"the policy's weights hold {weights!r:.60} at {where}, which a bundle cannot hold; let the learner's "
-            "weights() give text, finite numbers, lists, dicts with names, and tensors."
+            "weights() give text, finite numbers, lists, dicts and tensors."
         )
     pairs: list[tuple[Any, Any]] = [*(weights.items() if isinstance(weights, Mapping) else enumerate(weights))]
-    plain: list[tuple[Any, Any]] = []
+    plain: list[list[Any]] = []
     tensors: dict[str, Any] = {}
     for key, value in pairs:
-        if isinstance(weights, Mapping) and (not isinstance(key, str) or key == _TENSOR):
-            raise BundleError(
-                f"the policy's weights have the name {key!r} at {where}, which a bundle cannot hold; let the learner's "
-                "weights() give dicts with names."
-            )
+        if not isinstance(key, (str, int)):
+            raise BundleError(f"the policy's weights have the name {key!r} at {where}; let it be text or a number.")
         one, more = split_tensors(value, f"{place}.{key}" if place else str(key))
         if both := sorted(tensors.keys() & more.keys()):
             raise BundleError(f"two of the policy's weights are called {both[0]}; rename one of the two.")
-        plain.append((key, one))
+        plain.append([key, one])
         tensors |= more
-    return dict(plain) if isinstance(weights, Mapping) else [one for _, one in plain], tensors
+    if not isinstance(weights, Mapping):
+        return [one for _, one in plain], tensors
+    is_plain = all(isinstance(key, str) and key not in (_TENSOR, _ITEMS) for key in weights)
+    return dict(plain) if is_plain else {_ITEMS: plain}, tensors
 
 
 def join_tensors(plain: Any, tensors: Mapping[str, Any]) -> Any:
@@ -219,17 +218,21 @@ def join_tensors(plain: Any, tensors: Mapping[str, Any]) -> Any:
     used: set[str] = set()
 
     def joined(value: Any, place: str) -> Any:
-        if isinstance(value, dict) and value.keys() == {_TENSOR}:
+        def below(key: Any, one: Any) -> Any:
+            return joined(one, f"{place}.{key}" if place else str(key))
+
+        if isinstance(value, list):
+            return [below(number, one) for number, one in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {_TENSOR}:
             found = _shape_of(tensors[place]) if place in tensors else "missing"
             if found != value[_TENSOR]:
                 raise CheckpointError(f"the weight {place} is {found} in {WEIGHTS}, {value[_TENSOR]} in {SPEC}.")
             used.add(place)
             return tensors[place]
-        if isinstance(value, dict):
-            return {key: joined(one, f"{place}.{key}" if place else key) for key, one in value.items()}
-        if isinstance(value, list):
-            return [joined(one, f"{place}.{number}" if place else str(number)) for number, one in enumerate(value)]
-        return value
+        items = value[_ITEMS] if value.keys() == {_ITEMS} else value.items()
+        return {key: below(key, one) for key, one in items}
 
     made = joined(plain, "")
     if left := sorted(tensors.keys() - used):

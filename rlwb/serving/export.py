@@ -401,10 +401,15 @@ def _check_out(out: Path, *, force: bool) -> None:
 
 
 def _safetensors(arrays: Mapping[str, Any]) -> bytes:
-    from safetensors.numpy import save
+    from safetensors.torch import save
+    from torch import as_tensor
 
-    plain = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    content: bytes = save(dict(sorted(plain.items())))
+    content: bytes = save(
+        {
+            name: as_tensor(np.array(value) if isinstance(value, np.ndarray) else value)
+            for name, value in sorted(arrays.items())
+        }
+    )
     return content
 
 
