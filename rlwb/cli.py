@@ -159,6 +159,8 @@ def columns(debug: Debug = False) -> None:
 app.command()(cli_costs.tca)
 app.command()(cli_serving.export)
 
+app.command()(cli_serving.serve)
+
 
 def _clocked(text: str) -> None:
     """Print a line with the time of day; tables as they are."""

@@ -1,4 +1,4 @@
-"""The command line's ``rlwb export`` and ``rlwb bundle``: a policy as a bundle."""
+"""The command line's ``rlwb export``, ``rlwb bundle`` and ``rlwb serve``: a policy as a bundle, and in service."""
 
 from __future__ import annotations
 
@@ -58,3 +58,64 @@ def check(path: BundlePath, trust_code: TrustCode = False, debug: Debug = False)
     typer.echo(f"{len(found.spec.files) + 1} files: their checksums are those recorded")
     for line in replay(found):
         typer.echo(line)
+
+
+def serve(
+    path: BundlePath,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="0 takes a free one, which the log names.")] = 8000,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The journal, from which a stopped or killed service goes on.")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=BUNDLE", help="A bundle to which POST /v1/bundle may swap; may be repeated."),
+    ] = None,
+    shadow: Annotated[
+        Path | None, typer.Option(metavar="BUNDLE", help="A second bundle, which decides beside and is compared.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Parquet or CSV of bars of earlier days, for features.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The token that requests must bear; without it $RLWB_SERVE_TOKEN."),
+    ] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody in, also from other machines.")] = False,
+    backend: Annotated[str, typer.Option(metavar="torch|onnx", help="What evaluates the network.")] = "torch",
+    batch: Annotated[int, typer.Option(metavar="N", help="Most decisions of a micro-batch; 1 turns it off.")] = 256,
+    window: Annotated[
+        float, typer.Option(metavar="MS", help="Milliseconds to wait for more of a micro-batch; 0 takes what is there.")
+    ] = 0.0,
+    queue: Annotated[int, typer.Option(metavar="N", help="Decisions that may wait; further ones get 503.")] = 1024,
+    deadline: Annotated[float, typer.Option(metavar="MS", help="Longest wait of a decision.")] = 1000.0,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Wait for the disk at every write: safe against loss of power, and slower.")
+    ] = False,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Serve a bundle over HTTP until Ctrl-C or SIGTERM; its operations are described at /docs.
+
+    For example: rlwb serve bundles/mine --state mine.journal
+    """
+    import logging
+
+    from rlwb.serving.process import launch, limits_of, named_bundles
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    launch(
+        path,
+        host=host,
+        port=port,
+        state=state,
+        also=named_bundles(also or []),
+        shadow=shadow,
+        history=history,
+        token_file=token_file,
+        open_to_all=no_token,
+        backend=backend,
+        limits=limits_of(batch=batch, window=window, queue=queue, deadline=deadline),
+        sync="full" if sync else "normal",
+        trust_code=trust_code,
+    )

@@ -183,6 +183,18 @@ class BundlePolicy:
         self._orders[row] = self._last[row] = None
         self._free.append(row)
 
+    def restore(self, order_id: str, decisions: Sequence[Decision]) -> None:
+        """Put an order back to where these decisions, all that it had, in their sequence, left it."""
+        row, table = self._row(order_id), self._table
+        table.path[row], table.decided[row] = np.nan, np.nan
+        table.path[row, 0], table.step[row], table.tick[row] = table.amount[row], 0, table.start[row]
+        self._last[row] = None
+        for one in decisions:
+            table.path[row, int(table.step[row]) + 1 : one.step] = one.position
+            table.path[row, one.step], table.decided[row, one.step] = one.position, one.amount
+            table.step[row], table.tick[row] = one.step, one.tick
+            self._last[row] = one._replace(repeated=False)
+
     def state(self, order_id: str) -> OrderState:
         """Return where an order stands."""
         row, table = self._row(order_id), self._table
