@@ -496,7 +496,12 @@ class Monitor:
             "at": self._clock(),
             "since": self._begin,
             "bundle": self.bundle,
-            "request": {**_times(requests), "count": requests.count},
+            "request": {
+                **_times(requests),
+                "count": requests.count,
+                "bounds": list(requests.bounds),
+                "counts": requests.counts,
+            },
             "decision": {**_times(self.decision_seconds), "count": self._sum("rlwb_decisions")},
             "decisions": [
                 {"source": source, "action": action, "count": number}
