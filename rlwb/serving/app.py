@@ -21,6 +21,7 @@ from rlwb.serving import wire
 from rlwb.serving.batching import MicroBatcher
 from rlwb.serving.journal import Answer
 from rlwb.serving.openapi import Operation, Request, describe
+from rlwb.serving.page import page
 from rlwb.serving.wire import Problem, as_bytes
 
 if TYPE_CHECKING:
@@ -259,6 +260,7 @@ class Api:
             ),
             Operation("GET", "/health", "Whether it lives and can decide", self._health, None, wire.HealthOut, (503,)),
             Operation("GET", "/info", "What runs here", self._info, None, wire.InfoOut),
+            Operation("GET", "/v1/summary", "What the page shows", self._summary, None, dict[str, Any]),
             Operation("GET", "/metrics", "Metrics in Prometheus' text form", self._metrics, None, str),
         )
 
@@ -323,6 +325,10 @@ class Api:
                 "waiting": self.limits.queue,
             },
         )
+
+    async def _summary(self, request: Request) -> Any:
+        self.service.monitor.queued(len(self.batcher))
+        return self.service.monitor.overview()
 
     async def _metrics(self, request: Request) -> Any:
         monitor = self.service.monitor
@@ -596,6 +602,11 @@ def make_pages(api: Api) -> FastAPI:
         reply, _ = _refusal(_no_such(request.url.path, allow if error.status_code == 405 else ()))
         return Response(reply.body, reply.status, {key.decode(): value.decode() for key, value in reply.headers})
 
+    async def front(request: Any) -> Response:
+        content, headers = page()
+        return Response(content, headers=headers)
+
+    pages.add_route("/", front)
     description = describe(api.operations)
     pages.openapi = lambda: description  # type: ignore[method-assign]
     return pages

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Upper bounds of the latency histograms in seconds: 0.02 to 50 ms, then a second.
 LATENCY = (2e-5, 5e-5, 1e-4, 1.5e-4, 2e-4, 3e-4, 5e-4, 7.5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 5e-3, 0.01, 0.02, 0.05, 1.0)
+#: The route whose times the page and the summary show.
+DECISIONS = "/v1/decisions"
 #: Upper bounds of the number of decisions in a batch.
 BATCH = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 #: Different actions that are counted apart; further ones are "other".
@@ -490,7 +492,7 @@ class Monitor:
         """Return what the page shows, as values that JSON holds; None where there is no number."""
         days = self.pa_by_day()
         last = days.iloc[-1] if len(days) else None
-        requests = _joined(self.requests.values())
+        requests = self.requests.get(DECISIONS, Histogram(LATENCY))
         fallbacks = {reason: number for (reason,), number in self._count["rlwb_fallbacks"].items()}
         return {
             "at": self._clock(),
@@ -729,14 +731,6 @@ def advantage_by_source(
 
 def _times(histogram: Histogram) -> dict[str, float | None]:
     return {name: _number(histogram.quantile(level) * 1e3) for name, level in (("p50", 0.5), ("p99", 0.99))}
-
-
-def _joined(histograms: Iterable[Histogram]) -> Histogram:
-    whole = Histogram(LATENCY)
-    for one in histograms:
-        whole.counts = [a + b for a, b in zip(whole.counts, one.counts, strict=True)]
-        whole.sum += one.sum
-    return whole
 
 
 def _number(value: float) -> float | None:

@@ -8,14 +8,17 @@ import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 
 from rlwb.market import Calendar
 from rlwb.serving.monitor import Monitor
 from rlwb.serving.page import page
+from tests.serving.desk import Desk
 from tests.serving.test_monitor import DAY, STATISTICS, Came, Made
 
 CHROMIUM = shutil.which("chromium")
@@ -262,3 +265,38 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_sent(browser: Any) -> None:
     tab.wait_for_selector("#content:not([hidden])")
     tab.context.close()
     server.close()
+
+
+@needs_browser
+def test_the_service_itself_serves_it_with_its_orders(browser: Any, bundle_path: Path) -> None:
+    from rlwb.serving import app as application
+    from rlwb.serving.bundle import open_bundle
+    from rlwb.serving.policy import BundlePolicy
+    from rlwb.serving.process import listen
+    from rlwb.serving.service import Service
+
+    policy = BundlePolicy(open_bundle(bundle_path))
+    monitor = Monitor()
+    application.watch(monitor, policy, "main", "torch")
+    service = Service(policy, name="main", monitor=monitor)
+    desk = Desk(policy.bundle.calendar)
+    service.register([desk.order(HOSTILE)])
+    service.bars(desk.bars("AAA", 0, 4))
+    front = application.Front(application.Api(service, bundles={}), application.Security("sesame"))
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(front, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        tab, _ = opened(browser, f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        tab.wait_for_selector("#door:not([hidden])")
+        tab.fill("#token", "sesame")
+        tab.click("#door button")
+        tab.wait_for_selector("#content:not([hidden])")
+        assert tab.text_content(".order strong") == HOSTILE
+        assert tab.locator("#drift tbody tr").count() == len(policy.market.features.columns)
+        tab.context.close()
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        listener.close()
