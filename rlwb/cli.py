@@ -158,9 +158,8 @@ def columns(debug: Debug = False) -> None:
 
 app.command()(cli_costs.tca)
 app.command()(cli_serving.export)
-app.command()(cli_serving.quantise)
-
 app.command()(cli_serving.serve)
+app.command()(cli_serving.paper)
 
 
 def _clocked(text: str) -> None:

@@ -1,9 +1,9 @@
-"""The command line's ``rlwb export``, ``bundle``, ``quantise`` and ``serve``: a policy as a bundle, and in service."""
+"""The command line's ``rlwb export``, ``bundle``, ``serve`` and ``paper``: a policy as a bundle, served, on paper."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
@@ -42,34 +42,6 @@ def export(
     made = export_run(
         run, out, checkpoint=checkpoint, weights=weights, force=force, trust_code=trust_code, echo=typer.echo
     )
-    typer.echo(f"{made}: rlwb bundle check {made}")
-
-
-def quantise(
-    path: BundlePath,
-    to: Annotated[Literal["int8", "float16"], typer.Option("--to", help="What its weights are stored in.")],
-    out: Annotated[Path, typer.Option("--out", metavar="BUNDLE", help="Where the new bundle goes.")],
-    run: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Compare on the test orders of this run, not on the few recorded ones."),
-    ] = None,
-    equal: Annotated[float, typer.Option(metavar="SHARE", help="Least share of recorded actions that stay.")] = 0.99,
-    pa_bp: Annotated[
-        float, typer.Option("--pa", metavar="BP", help="Basis points within which the difference in PA must lie.")
-    ] = 1.0,
-    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there.")] = False,
-    trust_code: TrustCode = False,
-    debug: Debug = False,
-) -> None:
-    """Write a bundle again with weights of less precision, beside how its decisions agree with the original's.
-
-    For example: rlwb quantise bundles/mine --to int8 --out bundles/small --run runs/mine
-    """
-    from rlwb.serving.quantise import Limits, quantise_bundle
-
-    limits = Limits(equal, pa_bp)
-    options: Any = {"run": run, "limits": limits, "force": force, "trust_code": trust_code, "echo": typer.echo}
-    made = quantise_bundle(path, out, to, **options)
     typer.echo(f"{made}: rlwb bundle check {made}")
 
 
@@ -146,4 +118,56 @@ def serve(
         limits=limits_of(batch=batch, window=window, queue=queue, deadline=deadline),
         sync="full" if sync else "normal",
         trust_code=trust_code,
+    )
+
+
+def paper(
+    path: BundlePath,
+    bars: Annotated[
+        str | None,
+        typer.Option(metavar="BARS", help="What is played: a data set, a file or a folder of bars; or that of --run."),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Its run: work its test orders, show its baselines, compare its backtest."),
+    ] = None,
+    orders: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A table of orders; without it or --run they are generated.")
+    ] = None,
+    dates: Annotated[
+        str | None, typer.Option(metavar="FIRST[:LAST]", help="Days to play; the last with orders, of FILE all.")
+    ] = None,
+    speed: Annotated[float, typer.Option(metavar="N", help="60 plays a minute a second, 0 does not wait.")] = 60.0,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="A running service; else it decides here.")] = None,
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The token of the service.")] = None,
+    backend: Annotated[str, typer.Option(metavar="torch|onnx", help="What evaluates the network here.")] = "torch",
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the result goes.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with DIR by its next day.")] = False,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="As for rlwb evaluate; may be repeated.")
+    ] = None,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Trade on paper: play bars into a service, execute what it decides by the rules, judge it as a backtest does.
+
+    For example: rlwb paper bundles/mine --bars bars/ --speed 60
+    """
+    from rlwb.serving.paper_run import launch_paper, span_of
+
+    launch_paper(
+        path,
+        bars,
+        run=run,
+        order_file=orders,
+        dates=span_of(dates),
+        speed=speed,
+        url=url,
+        token_file=token_file,
+        backend=backend,
+        out=out,
+        resume=resume,
+        changes=changes or [],
+        trust_code=trust_code,
+        echo=typer.echo,
     )

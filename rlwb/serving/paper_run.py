@@ -1,0 +1,362 @@
+"""``rlwb paper``: a bundle's policy trades days of bars on paper, and what came of it lies in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from rlwb.errors import ConfigError, OrderError
+from rlwb.execution import OrderBatch, OrderExecution, read_orders
+from rlwb.experiment import backtest
+from rlwb.experiment.config import RunConfig, parse_assignments
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.orders import load_orders
+from rlwb.experiment.origin import WARNING, refuse_training_changes
+from rlwb.experiment.own_code import require_trust, trust
+from rlwb.experiment.pipeline import check_config
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.workbench import Workbench
+from rlwb.files import atomic_path, write_json
+from rlwb.market.calendar import day_of
+from rlwb.market.dataset.state import is_dataset
+from rlwb.market.store import is_panel
+from rlwb.reading import read_json, read_table, read_text
+from rlwb.serving.bundle import Bundle, open_bundle
+from rlwb.serving.client import Client, HTTPClient, LocalClient
+from rlwb.serving.feeds import Arrival, Feed, SessionsFeed, paced
+from rlwb.serving.paper import DECISIONS, PanelBench, PaperTrading, executed
+from rlwb.serving.spec import SPEC, sha256
+
+if TYPE_CHECKING:
+    from rlwb.evaluation import PolicyResult, Table
+
+#: What paper trades are compared with where no run is named; none of it needs to know the training days.
+BESIDE = ("twap", "vwap", "pov", "hindsight")
+_DAYS = "days"
+#: Places of a run's configuration that its orders, its market and its baselines are made from.
+_OF_THE_RUN = ("market", "orders", "split", "simulator", "baselines", "backtest", "train", "seed", "threads")
+
+
+@dataclass(frozen=True, eq=False)
+class PaperResult:
+    """The result of paper trading.
+
+    Attributes
+    ----------
+    folder
+        Where everything of it lies.
+    table
+        The headline: the policy in service beside the baselines, on the same orders.
+    results
+        The results that it shows, the policy's first.
+    decisions
+        One row an order and step; see `rlwb.serving.paper.PaperTrading.trade`.
+    ticks, steps
+        The audit of the policy's orders; see `rlwb.execution.audit`.
+    backtest
+        Of each order that the run's backtest of the same checkpoint has too: `order_id`, `pa` and `pa_backtest` in
+        basis points. None where no run was named, or its backtest has not that checkpoint.
+    notes
+        What was assumed, refused or left out.
+    """
+
+    folder: Path
+    table: Table
+    results: list[PolicyResult]
+    decisions: pd.DataFrame
+    ticks: pd.DataFrame
+    steps: pd.DataFrame
+    backtest: pd.DataFrame | None
+    notes: list[str]
+
+
+def launch_paper(
+    bundle_path: Path,
+    bars: str | Path | None = None,
+    *,
+    run: Path | None = None,
+    order_file: Path | None = None,
+    dates: tuple[str, str] | None = None,
+    speed: float = 60.0,
+    url: str | None = None,
+    token_file: Path | None = None,
+    backend: str = "torch",
+    out: Path | None = None,
+    resume: bool = False,
+    changes: Sequence[str] = (),
+    trust_code: bool = False,
+    echo: Callable[[str], None] = print,
+) -> PaperResult:
+    """Do what ``rlwb paper`` asks for: work orders on paper by the policy of a bundle, and write a folder.
+
+    Parameters
+    ----------
+    bundle_path
+        The bundle whose rules, clock and reward count; it also decides, unless a service is named.
+    bars
+        What is played: a data set, a saved panel, a file or a folder of bars. None takes those of `run`.
+    run
+        The run that the bundle is of: its test orders are worked, its baselines are shown, and the result is compared
+        with its backtest.
+    order_file
+        A table of orders; without one and without a run they are generated as in a run.
+    dates
+        First and last date to play; None is the last day on which there are orders, of an order file all days.
+    speed
+        Seconds of the market in one of the clock; 0 or infinity does not wait.
+    url, token_file
+        A running service, and a file with its token; None answers in this process.
+    backend
+        What evaluates the network in this process, ``torch`` or ``onnx``.
+    out
+        The folder; None makes one in the working directory, named after the bundle.
+    resume
+        Go on with a folder whose trading was stopped, by its next day.
+    changes
+        Assignments to what judging depends on, such as ``market.calendar.label=end`` or ``baselines=[twap]``.
+    trust_code
+        Run code of one's own that the bundle or the run names.
+    """
+    bundle = open_bundle(bundle_path, trust_code=trust_code)
+    origin = None if run is None else RunDirectory.open(run)
+    bench, notes = _bench(bundle, bars, origin, changes, trust_code)
+    table = _orders(bench, origin, order_file, dates)
+    orders = bench.align(table, bench.objective.middle)
+    if type(bench.simulator) is not OrderExecution:
+        raise ConfigError(
+            f"the simulator {bench.config.simulator.name} is not the market itself, by which orders are executed on "
+            "paper; add --set simulator=market."
+        )
+    days = bench.sessions.dates[orders.session]
+    seen = bundle.spec.seen
+    if str(days.min()) <= seen.last:
+        notes.append(f"{WARNING}the policy was trained on days up to {seen.last}, so this is no test of it.")
+    client = _client(bundle, url, token_file, backend)
+    folder = out or next(one for number in count(1) if not (one := _named(bundle_path, number)).exists())
+    settings = {
+        "bundle": sha256((bundle.path / SPEC).read_bytes()),
+        "bars": bench.sessions.fingerprint,
+        "orders": orders.fingerprint,
+        "service": client.describe(),
+    }
+    known = _begun(folder, settings, resume=resume)
+    left = orders[np.flatnonzero(~np.isin(days, [*known]))]
+    echo(f"paper: {folder}")
+    if len(left):
+        notes += _work(bench, client, left, folder, known, speed, echo)
+    decisions = pd.concat([known[day] for day in sorted(known)], ignore_index=True)
+    name = f"checkpoint-{bundle.spec.origin.iteration:04d}"
+    result = _judge(bench, bundle, origin, orders, decisions, name, folder, notes)
+    echo(result.table.to_text().rstrip())
+    return result
+
+
+def span_of(text: str | None) -> tuple[str, str] | None:
+    """Return first and last date of ``FIRST:LAST``, or of one date; None of None."""
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    return first, last if colon else first
+
+
+def _client(bundle: Bundle, url: str | None, token_file: Path | None, backend: str) -> Client:
+    if url is not None:
+        return HTTPClient(url, token=None if token_file is None else read_text(token_file).strip())
+    if backend not in ("torch", "onnx"):
+        raise ConfigError(f"there is no backend {backend!r}; write torch or onnx.")
+    from rlwb.serving.policy import BundlePolicy
+
+    return LocalClient(BundlePolicy(bundle, backend=backend))  # type: ignore[arg-type]
+
+
+def _named(bundle: Path, number: int) -> Path:
+    return Path(f"{bundle.resolve().name}-paper{'' if number == 1 else f'-{number}'}")
+
+
+def _bench(
+    bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None, changes: Sequence[str], trust_code: bool
+) -> tuple[Workbench, list[str]]:
+    """Return the parts of a bundle on the bars to play, and what there is to say of them."""
+    own = [Layer("bundle", bundle.config.as_dict(), bundle.path)]
+    if origin is None:
+        if bars is None:
+            raise ConfigError("there are no bars to play; name them by --bars, or a run by --run.")
+        own.append(Layer("rlwb paper", {"baselines": list(BESIDE)}))
+    else:
+        trust(origin.config, beside=origin.config)
+        values = origin.config.as_dict()
+        own.append(Layer(str(origin.path), {name: values[name] for name in _OF_THE_RUN}, origin.path))
+    layers = [*own]
+    if bars is not None:
+        brings = is_dataset(bars) or is_panel(bars)
+        clock = {name: value for name, value in bundle.spec.calendar.items() if name != "covers"}
+        market: dict[str, Any] = {"market.source": str(bars)}
+        layers.append(Layer("--bars", market if brings else {**market, "market.calendar": clock}))
+    config = RunConfig.load(None, *layers, parse_assignments(changes))
+    refuse_training_changes(RunConfig.load(None, *own), config)
+    require_trust(config, given=trust_code)
+    check_config(config)
+    made = Workbench(config, cache_dir=None if origin is None else origin.path.parent / ".cache", is_elsewhere=True)
+    sessions, calendar = made.sessions, bundle.calendar
+    clock_of = operator.attrgetter("segments", "tick_minutes")
+    if clock_of(sessions.calendar) != clock_of(calendar):
+        here, there = (f"{one.tick_minutes:g} min in {one.segments}" for one in (sessions.calendar, calendar))
+        raise ConfigError(
+            f"the bars are of {here}, those that the policy was trained on of {there}; play bars of the same clock."
+        )
+    return PanelBench(config, dataclasses.replace(sessions, calendar=calendar)), []
+
+
+def _orders(
+    bench: Workbench, origin: RunDirectory | None, file: Path | None, dates: tuple[str, str] | None
+) -> pd.DataFrame:
+    """Return the orders to work."""
+    if file is not None:
+        table = read_orders(file, bench.sessions.calendar)
+    elif origin is not None:
+        table = load_orders(origin, bench, "test")
+    else:
+        table = bench.all_orders
+    own = table["date"].to_numpy().astype("datetime64[D]")
+    if not len(own):
+        raise OrderError("there are no orders to work; name a table of some by --orders.")
+    if dates is not None:
+        first, last = (day_of(day) for day in dates)
+    else:
+        first, last = (own.min() if file is not None else own.max()), own.max()
+    inside = (own >= first) & (own <= last)
+    if not inside.any():
+        raise OrderError(f"no order lies between {first} and {last}; the orders are from {own.min()} to {own.max()}.")
+    return table[inside].reset_index(drop=True)
+
+
+def _begun(folder: Path, settings: dict[str, Any], *, resume: bool) -> dict[np.datetime64, pd.DataFrame]:
+    """Make the folder, or go on with it; return the decisions of the days that are done, by date."""
+    file, done = folder / "paper.json", folder / _DAYS
+    if not resume:
+        if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+            raise ConfigError(
+                f"{folder} is not empty; name a new folder, or add --resume to go on with what was stopped there."
+            )
+        write_json(file, settings)
+        return {}
+    if not file.is_file():
+        raise ConfigError(f"{folder} holds no paper trading to go on with; leave --resume out to begin one.")
+    before = read_json(file)
+    for name in ("bundle", "bars", "orders"):
+        if before.get(name) != settings[name]:
+            raise ConfigError(f"{folder} was begun with other {name} than these; begin anew in another folder.")
+    tables = {
+        np.datetime64(path.stem, "D"): read_table(path, ["order_id", "step"]) for path in sorted(done.glob("*.parquet"))
+    }
+    return {day: table[list(DECISIONS)].astype(DECISIONS) for day, table in tables.items()}
+
+
+def _work(
+    bench: Workbench,
+    client: Client,
+    orders: OrderBatch,
+    folder: Path,
+    known: dict[np.datetime64, pd.DataFrame],
+    speed: float,
+    echo: Callable[[str], None],
+) -> list[str]:
+    """Work orders day by day, write each day's decisions when it is over; return what there is to note."""
+    from tqdm.auto import tqdm
+
+    days = np.unique(bench.sessions.dates[orders.session])
+    names = sorted(set(bench.sessions.instruments[orders.session]))
+    feed = SessionsFeed(bench.sessions, days, names)
+
+    def keep(day: np.datetime64, made: pd.DataFrame) -> None:
+        with atomic_path(folder / _DAYS / f"{day}.parquet") as target:
+            made.to_parquet(target, index=False)
+        known[day] = made
+
+    def arrivals(feed: Feed) -> Iterator[Arrival]:
+        bar = tqdm(total=len(feed), desc="paper", unit="tick", disable=not is_attended())  # type: ignore[arg-type]
+        with bar:
+            for arrival in paced(feed, speed, bench.sessions.calendar.tick_seconds):
+                bar.set_postfix_str(f"{arrival.time:%Y-%m-%d %H:%M}", refresh=False)
+                yield arrival
+                bar.update()
+
+    trading = PaperTrading(bench, client)
+    try:
+        trading.trade(feed, orders, arrivals=arrivals, on_day=keep)
+    except BaseException:
+        done = len(np.intersect1d(days, np.array([*known], dtype="datetime64[D]")))
+        echo(f"{done} of {len(days)} days are done; the same command with --out {folder} --resume goes on after them.")
+        raise
+    return [f"{WARNING}the service refused {n:,} bars ({reason})." for reason, n in sorted(trading.refused.items())]
+
+
+def _judge(
+    bench: Workbench,
+    bundle: Bundle,
+    origin: RunDirectory | None,
+    orders: OrderBatch,
+    decisions: pd.DataFrame,
+    name: str,
+    folder: Path,
+    notes: list[str],
+) -> PaperResult:
+    """Return what came of the decisions, beside the baselines; write it."""
+    from rlwb.evaluation import headline
+
+    known = {"iteration": bundle.spec.origin.iteration, "validation_pa": np.nan}
+    own, ticks, steps = executed(bench, orders, decisions, name, **known)
+    told = None if origin is None else read_json(origin.backtest / "baselines.json")
+    baselines = backtest.make_baselines(bench, told)
+    results = [own, *(backtest.baseline_result(bench, label, one, orders) for label, one in baselines.items())]
+    notes = [*notes, *_answers_told(decisions)]
+    compared = None if origin is None else _beside_backtest(own, origin)
+    if compared is not None and len(compared):
+        most = (compared["pa"] - compared["pa_backtest"]).abs().max()
+        notes.append(f"Beside the run's backtest: {len(compared)} orders, whose PA differ by {most:.2g} bp at most.")
+    settings = bench.config.backtest.model_copy(update={"top": 1})
+    config = bench.config.model_copy(update={"backtest": settings})
+    backtest.write_results(folder, results)
+    backtest.write_headline(folder, results, config, about=notes)
+    backtest.write_costs(folder, results, config)
+    tables = {"decisions": decisions, "audit/ticks": ticks, "audit/steps": steps, "backtest": compared}
+    for file, frame in tables.items():
+        if frame is not None:
+            with atomic_path(folder / f"{file}.parquet") as target:
+                frame.to_parquet(target, index=False)
+    write_json(folder / "notes.json", {"notes": notes})
+    table = headline(results, requested=1, rules=config.execution.rules, **backtest.interval_of(config))
+    table = dataclasses.replace(table, notes=(*notes, *table.notes))
+    return PaperResult(folder, table, results, decisions, ticks, steps, compared, notes)
+
+
+def _answers_told(decisions: pd.DataFrame) -> list[str]:
+    """Say in sentences who decided, and how long answers took."""
+    asked = decisions.drop_duplicates("request")
+    times = np.quantile(1e3 * asked["seconds"], [0.5, 0.99])
+    told = f"{times[0]:.3g} ms in the median and {times[1]:.3g} ms in the 99th percentile"
+    found = [f"{len(decisions):,} decisions in {len(asked):,} requests, which took {told}."]
+    other = decisions[decisions["source"] != "policy"]
+    for (source, reason), rows in other.groupby(["source", "reason"], dropna=False):
+        what = "by the service's schedule" if source == "schedule" else "evenly, because no decision was given"
+        first = rows["order_id"].iloc[0]
+        found.append(f"{WARNING}{len(rows):,} steps were traded {what} ({reason}), first of order {first}.")
+    return found
+
+
+def _beside_backtest(own: PolicyResult, origin: RunDirectory) -> pd.DataFrame | None:
+    """Return the PA of each order here and in the run's backtest of the same checkpoint."""
+    path = origin.backtest / "orders" / f"{own.policy}.parquet"
+    if not path.is_file():
+        return None
+    there = read_table(path, "order_id", numbers=["pa"])[["order_id", "pa"]]
+    return own.orders[["order_id", "pa"]].merge(there, on="order_id", suffixes=("", "_backtest"))

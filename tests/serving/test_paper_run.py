@@ -1,0 +1,200 @@
+"""``rlwb paper``: a bundle trades test days on paper and ends where the backtest ended, over HTTP as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rlwb.errors import ConfigError, OrderError, ServingError
+from rlwb.execution import write_orders
+from rlwb.experiment.orders import load_orders, workbench
+from rlwb.experiment.run import RunDirectory
+from rlwb.serving import paper_run
+from rlwb.serving.client import HTTPClient
+from rlwb.serving.paper_run import PaperResult, launch_paper, span_of
+from rlwb.serving.process import open_policy
+from rlwb.serving.service import Service
+from rlwb.serving.thread import serve_in_thread
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def test_days(finished_run: RunDirectory) -> list[str]:
+    orders = load_orders(finished_run, workbench(finished_run), "test")
+    return sorted(set(orders["date"].dt.strftime("%Y-%m-%d")))
+
+
+def play(bundle_path: Path, run: RunDirectory, out: Path, **how: Any) -> PaperResult:
+    return launch_paper(bundle_path, run=run.path, out=out, speed=0, echo=quiet, **how)
+
+
+def compared(result: PaperResult) -> float:
+    assert result.backtest is not None
+    assert len(result.backtest) == len(result.results[0].orders) > 0
+    assert result.backtest["pa"].notna().all()
+    return float((result.backtest["pa"] - result.backtest["pa_backtest"]).abs().max())
+
+
+@pytest.fixture(scope="module")
+def whole(bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path_factory: Any) -> PaperResult:
+    out = tmp_path_factory.mktemp("paper") / "whole"
+    return play(bundle_path, finished_run, out, dates=(test_days[0], test_days[-1]))
+
+
+def test_every_test_order_ends_as_in_the_backtest(whole: PaperResult, finished_run: RunDirectory) -> None:
+    assert compared(whole) == 0
+    own = whole.results[0].orders
+    there = pd.read_parquet(finished_run.backtest / "orders" / f"{whole.results[0].policy}.parquet")
+    figures = ["pa", "ffr", "price", "filled", "twap", "arrival", "reward", "cost"]
+    pd.testing.assert_frame_equal(own[["order_id", *figures]], there[["order_id", *figures]], check_exact=True)
+    assert [one.policy for one in whole.results[1:]] == [part.name for part in finished_run.config.baselines]
+
+
+def test_the_folder_holds_the_tables_of_a_backtest_and_the_audit(whole: PaperResult) -> None:
+    names = {path.relative_to(whole.folder).as_posix() for path in whole.folder.rglob("*") if path.is_file()}
+    policy = whole.results[0].policy
+    assert {
+        "paper.json",
+        "decisions.parquet",
+        "audit/ticks.parquet",
+        "audit/steps.parquet",
+        "backtest.parquet",
+        "headline.md",
+        "summary.csv",
+        "costs.csv",
+        "orders/twap.parquet",
+        f"orders/{policy}.parquet",
+        f"inventory/{policy}.npy",
+    } <= names
+    ticks = pd.read_parquet(whole.folder / "audit" / "ticks.parquet")
+    own = whole.results[0].orders.set_index("order_id")
+    filled = ticks.groupby("order_id")["filled"].sum()
+    np.testing.assert_allclose(filled[own.index], own["filled"], rtol=1e-9)
+    assert set(whole.decisions["source"]) == {"policy"}
+
+
+def test_over_http_the_orders_of_a_whole_day_end_as_in_the_backtest(
+    bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path: Path
+) -> None:
+    with serve_in_thread(lambda: Service(open_policy(bundle_path))) as url:
+        result = play(bundle_path, finished_run, tmp_path / "http", dates=(test_days[0], test_days[0]), url=url)
+    assert compared(result) <= 1e-9
+    assert set(result.decisions["source"]) == {"policy"}
+
+
+def test_with_onnx_they_do_to_its_precision(
+    bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path: Path
+) -> None:
+    with serve_in_thread(lambda: Service(open_policy(bundle_path, "onnx"))) as url:
+        result = play(bundle_path, finished_run, tmp_path / "onnx", dates=(test_days[0], test_days[0]), url=url)
+    assert compared(result) <= 1e-6
+
+
+def test_what_was_stopped_goes_on_after_the_days_that_are_done(
+    bundle_path: Path,
+    finished_run: RunDirectory,
+    test_days: list[str],
+    whole: PaperResult,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    days, said = (test_days[0], test_days[-1]), list[str]()
+    real = paper_run.paced
+
+    def stopped(arrivals: Any, *rest: Any) -> Iterator[Any]:
+        for arrival in real(arrivals, *rest):
+            if f"{arrival.time:%Y-%m-%d}" == test_days[1]:
+                raise KeyboardInterrupt
+            yield arrival
+
+    with monkeypatch.context() as patched:
+        patched.setattr(paper_run, "paced", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            launch_paper(bundle_path, run=finished_run.path, out=tmp_path / "p", speed=0, dates=days, echo=said.append)
+    assert "--resume" in said[-1]
+    assert f"1 of {len(test_days)} days" in said[-1]
+    with pytest.raises(ConfigError, match="--resume"):
+        play(bundle_path, finished_run, tmp_path / "p", dates=days)
+    with pytest.raises(ConfigError, match="orders"):
+        play(bundle_path, finished_run, tmp_path / "p", resume=True)
+    result = play(bundle_path, finished_run, tmp_path / "p", dates=days, resume=True)
+    pd.testing.assert_frame_equal(result.results[0].orders, whole.results[0].orders)
+    with pytest.raises(ConfigError, match="--resume"):
+        play(bundle_path, finished_run, tmp_path / "q", dates=days, resume=True)
+
+
+def test_bars_of_a_file_and_orders_of_a_table_need_no_run(
+    bundle_path: Path, finished_run: RunDirectory, test_days: list[str], whole: PaperResult, tmp_path: Path
+) -> None:
+    bench = workbench(finished_run)
+    orders = load_orders(finished_run, bench, "test")
+    first = orders[orders["date"] == test_days[0]]
+    write_orders(tmp_path / "orders.parquet", first)
+    bench.sessions.save(tmp_path / "bars")
+    made = launch_paper(
+        bundle_path, tmp_path / "bars", order_file=tmp_path / "orders.parquet", speed=0, out=tmp_path / "p", echo=quiet
+    )
+    own = made.results[0].orders.set_index("order_id")["pa"]
+    there = whole.results[0].orders.set_index("order_id")["pa"]
+    assert own.to_dict() == there[own.index].to_dict()
+    assert made.backtest is None
+    assert [one.policy for one in made.results[1:]] == [*paper_run.BESIDE]
+
+
+def test_generated_orders_are_those_of_the_last_day(
+    bundle_path: Path, finished_run: RunDirectory, tmp_path: Path
+) -> None:
+    sessions = workbench(finished_run).sessions
+    sessions.save(tmp_path / "bars")
+    made = launch_paper(bundle_path, tmp_path / "bars", speed=0, out=tmp_path / "p", echo=quiet)
+    assert set(made.results[0].orders["date"]) == {pd.Timestamp(sessions.dates.max())}
+
+
+def test_days_of_the_training_are_no_test(
+    bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path: Path
+) -> None:
+    bench = workbench(finished_run)
+    orders = load_orders(finished_run, bench, "train")
+    write_orders(tmp_path / "orders.parquet", orders[orders["date"] == orders["date"].max()])
+    made = play(bundle_path, finished_run, tmp_path / "p", order_file=tmp_path / "orders.parquet")
+    assert any("trained" in note for note in made.notes)
+    assert "trained" in (made.folder / "headline.txt").read_text()
+
+
+def test_what_cannot_be_played_is_named(bundle_path: Path, finished_run: RunDirectory, tmp_path: Path) -> None:
+    out = tmp_path / "p"
+    with pytest.raises(ConfigError, match="--bars"):
+        launch_paper(bundle_path, out=out, echo=quiet)
+    with pytest.raises(OrderError, match="2031-01-01"):
+        play(bundle_path, finished_run, out, dates=("2031-01-01", "2031-01-02"))
+    with pytest.raises(ConfigError, match="network"):
+        play(bundle_path, finished_run, out, changes=["network.hidden=3"])
+    with pytest.raises(ConfigError, match="simulator"):
+        play(bundle_path, finished_run, out, changes=["simulator=random_liquidity"])
+    with pytest.raises(ConfigError, match="tflite"):
+        play(bundle_path, finished_run, out, backend="tflite")
+    assert not out.exists()
+
+
+def test_a_service_that_is_not_there_is_named(bundle_path: Path, finished_run: RunDirectory, tmp_path: Path) -> None:
+    with pytest.raises(ServingError, match=r"127\.0\.0\.1:9") as caught:
+        HTTPClient("http://127.0.0.1:9", attempts=0).describe()
+    assert caught.value.reason == "unreachable"
+    with pytest.raises(ConfigError, match="address"):
+        HTTPClient("127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [(None, None), ("2024-01-02", ("2024-01-02",) * 2), ("2024-01-02:2024-01-05", ("2024-01-02", "2024-01-05"))],
+)
+def test_a_span_of_dates(text: str | None, span: tuple[str, str] | None) -> None:
+    assert span_of(text) == span
