@@ -556,7 +556,8 @@ def checked(space: gym.Space[Any], obs: Mapping[str, Any]) -> dict[str, np.ndarr
     for name, part in parts.items():
         array = arrays[name]
         try:
-            cast = array.astype(part.dtype)
+            with np.errstate(invalid="ignore", over="ignore"):  # what does not fit is not finite, or not equal below
+                cast = array.astype(part.dtype)
         except (TypeError, ValueError):
             raise ServingError(f"{name} is not made of numbers.", "bad_observation") from None
         fits = array.shape[1:] == (part.shape or ()) and bool(np.isfinite(cast).all())

@@ -259,8 +259,7 @@ class Service:
 
     def _over_until(self, until: datetime, columns: Mapping[str, Any]) -> tuple[int, int, list[str]]:
         """Return the day and tick of a time, and the instruments of the bars and of the day's orders."""
-        day, seconds = until.toordinal() - _EPOCH, until.hour * 3600 + until.minute * 60 + until.second
-        tick = int(np.searchsorted(self._tick_ends, seconds, side="right"))
+        day, tick = until.toordinal() - _EPOCH, self._ticks_over(until)
         names = {e.content.instrument for e in self._entries.values() if e.day == day and e.status == "open"}
         return day, tick, sorted({*names, *columns["instrument"]})
 
@@ -760,23 +759,30 @@ class Service:
         return found
 
     def _plain(self, stamp: datetime) -> datetime:
-        if stamp.tzinfo is None:
-            return stamp
-        if self._zone is None:
-            raise ServingError(f"{stamp.isoformat()} has a zone and the calendar has none; give local time.", "invalid")
-        try:
-            return stamp.astimezone(self._zone).replace(tzinfo=None)
-        except OverflowError:
-            raise ServingError(
-                f"{stamp.isoformat()} is no time of a session; give dates of 1970 to 2099.", "invalid"
-            ) from None
+        """Return a stamp in the session's own time, without a zone."""
+        if stamp.tzinfo is not None:
+            if self._zone is None:
+                told = f"{stamp.isoformat()} has a zone and the calendar has none; give local time."
+                raise ServingError(told, "invalid")
+            try:
+                stamp = stamp.astimezone(self._zone).replace(tzinfo=None)
+            except OverflowError:
+                raise _no_day(stamp.isoformat()) from None
+        if not 1970 <= stamp.year < 2100:
+            raise _no_day(stamp.isoformat())
+        return stamp
 
     def _clock(self, entry: _Entry, now: datetime) -> int:
         """Return how many ticks of an order's session are over at a time."""
         local = self._plain(now)
         days = local.toordinal() - _EPOCH - entry.day
-        if days:
-            return 0 if days < 0 else self._calendar.num_ticks
+        over = self._ticks_over(local) if not days else -1 if days < 0 else self._calendar.num_ticks
+        if over < entry.start:
+            told = f"order {entry.content.order_id} begins at tick {entry.start}, after {now.isoformat()}; ask later."
+            raise ServingError(told, "not_begun")
+        return over
+
+    def _ticks_over(self, local: datetime) -> int:
         seconds = local.hour * 3600 + local.minute * 60 + local.second
         return int(np.searchsorted(self._tick_ends, seconds, side="right"))
 
@@ -848,6 +854,10 @@ def _day_of(text: str) -> int:
 
 def _date_of(day: int) -> date:
     return date.fromordinal(day + _EPOCH)
+
+
+def _no_day(stamp: str) -> ServingError:
+    return ServingError(f"{stamp} is no time of a session; give dates of 1970 to 2099.", "invalid")
 
 
 def _unknown(order_id: str) -> ServingError:
