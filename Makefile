@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data agreement check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, an
 
 agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order (ARGS="--quick", ARGS="--record")
 	$(BIN)/python -m benchmarks.agreement --python $(PYTHON) $(ARGS)
+
+qlib-strategy: $(VENV)/.installed ## whether a bundle decides inside Qlib's executor as in the backtest (ARGS="--quick")
+	$(BIN)/python -m benchmarks.qlib_strategy --python $(PYTHON) $(ARGS)
 
 check-power: $(VENV)/.installed ## whether the data check finds planted faults, and is silent about sound bars (ARGS="--sets synthetic")
 	$(BIN)/python -m benchmarks.check_power $(ARGS)

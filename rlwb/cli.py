@@ -158,6 +158,7 @@ def columns(debug: Debug = False) -> None:
 
 app.command()(cli_costs.tca)
 app.command()(cli_serving.export)
+app.command()(cli_serving.quantise)
 app.command()(cli_serving.serve)
 app.command()(cli_serving.paper)
 

@@ -1,9 +1,9 @@
-"""The command line's ``rlwb export``, ``bundle``, ``serve`` and ``paper``: a policy as a bundle, served, on paper."""
+"""The command line's ``rlwb export``, ``bundle``, ``quantise``, ``serve`` and ``paper``: a policy and its bundles."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -42,6 +42,34 @@ def export(
     made = export_run(
         run, out, checkpoint=checkpoint, weights=weights, force=force, trust_code=trust_code, echo=typer.echo
     )
+    typer.echo(f"{made}: rlwb bundle check {made}")
+
+
+def quantise(
+    path: BundlePath,
+    to: Annotated[Literal["int8", "float16"], typer.Option("--to", help="What its weights are stored in.")],
+    out: Annotated[Path, typer.Option("--out", metavar="BUNDLE", help="Where the new bundle goes.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Compare on the test orders of this run, not on the few recorded ones."),
+    ] = None,
+    equal: Annotated[float, typer.Option(metavar="SHARE", help="Least share of recorded actions that stay.")] = 0.99,
+    pa_bp: Annotated[
+        float, typer.Option("--pa", metavar="BP", help="Basis points within which the difference in PA must lie.")
+    ] = 1.0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a bundle that is there.")] = False,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Write a bundle again with weights of less precision, beside how its decisions agree with the original's.
+
+    For example: rlwb quantise bundles/mine --to int8 --out bundles/small --run runs/mine
+    """
+    from rlwb.serving.quantise import Limits, quantise_bundle
+
+    limits = Limits(equal, pa_bp)
+    options: Any = {"run": run, "limits": limits, "force": force, "trust_code": trust_code, "echo": typer.echo}
+    made = quantise_bundle(path, out, to, **options)
     typer.echo(f"{made}: rlwb bundle check {made}")
 
 

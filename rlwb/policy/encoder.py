@@ -18,6 +18,8 @@ from rlwb.policy.network import Network, panel_of
 _SESSIONS_PER_PASS = 512
 #: Methods that say how a session is read.
 _WHOLE = {"encode", "transform", "states_at"}
+#: Methods that say how it is read further.
+_STEPS = {"advance", "further"}
 
 
 class EncoderCache(NamedTuple):
@@ -95,7 +97,7 @@ class MarketEncoder(Network):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # What a class says of whole days anew, its parent's steps do not say.
-        if "advance" not in vars(cls) and _WHOLE & vars(cls).keys():
+        if not _STEPS & vars(cls).keys() and _WHOLE & vars(cls).keys():
             for name in ("memory", "begin", "advance"):
                 setattr(cls, name, getattr(MarketEncoder, name))
 
@@ -134,6 +136,7 @@ class MarketEncoder(Network):
         states: torch.Tensor,
         ticks: torch.Tensor,
         since: int,
+        of: int,
     ) -> torch.Tensor:
         """Return the states after each of n further ticks, of shape (S, n, H).
 
@@ -149,6 +152,8 @@ class MarketEncoder(Network):
             Features of the ticks ``since`` … ``since + n - 1``.
         since
             How many of today's ticks were read before.
+        of
+            Ticks of a day, T.
         """
         (days,) = memory
         stop = since + ticks.shape[1]
@@ -267,6 +272,7 @@ class RecurrentEncoder(MarketEncoder):
         states: torch.Tensor,
         ticks: torch.Tensor,
         since: int,
+        of: int,
     ) -> torch.Tensor:
         # Step by step, as decisions in a backtest go, so that the bits are theirs.
         found = torch.empty(*ticks.shape[:2], self.hidden)

@@ -20,6 +20,7 @@ from rlwb.learner import Learner
 from rlwb.market import Calendar, MarketFeatures, Normaliser
 from rlwb.record import TrainingRecord, differences
 from rlwb.serving.parts import ServedParts
+from rlwb.serving.precision import expanded
 from rlwb.serving.spec import SPEC, WEIGHTS, BundleSpec, OwnPart, check_files, read_spec
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def read_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
         features = parts.features(normaliser=normaliser)
         learner = parts.learner(features)
         _check_record(path, spec, parts, features)
-        learner.load_weights(join_tensors(spec.weights, _tensors(path)))
+        learner.load_weights(join_tensors(spec.weights, _tensors(path, spec.precision)))
     except (ConfigError, DataError, CheckpointError) as error:
         raise BundleError(f"{path}: {error}") from error
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -244,12 +245,18 @@ def _shape_of(tensor: Any) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
-def _tensors(path: Path) -> dict[str, Any]:
+def _tensors(path: Path, precision: str) -> dict[str, Any]:
+    """Return the weights by key; those of less precision in float32."""
+    import torch
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        return load((path / WEIGHTS).read_bytes())
+        found = load((path / WEIGHTS).read_bytes())
+        if precision == "float32":
+            return found
+        plain = expanded({name: one.numpy() for name, one in found.items()})
+        return {name: torch.from_numpy(one) for name, one in plain.items()}
     except (OSError, SafetensorError) as error:
         raise BundleError(f"{path / WEIGHTS} cannot be read ({error}); export the bundle again.") from None
 

@@ -29,6 +29,7 @@ ORDERS = 4
 """How many orders are recorded, from raw bars to amounts."""
 TOLERANCE = 1e-5
 """Greatest difference, relative to 1 or to the action itself where that is larger, of an action that is no choice."""
+_NEAR = 0.01  # actions that are no choices count as equal up to this, of 1 or of the action where it is larger
 _WATCHED = 48  # orders that observations are taken from
 
 
@@ -325,7 +326,28 @@ def _replay_observations(bundle: Bundle) -> str:
             f"recorded is {_short(wanted, first)} ({len(rows)} differ); packages or code have changed since it was "
             "made: export it again."
         )
+    check_recorded(bundle, found)
     return f"{count_rows(obs)} observations: the policy's actions are those recorded"
+
+
+def share_equal(before: np.ndarray, after: np.ndarray) -> float:
+    """Return the share of actions that are equal; those that are no choices count as equal up to 0.01."""
+    near = 0.0 if before.dtype.kind in "iu" else _NEAR
+    return 1.0 - len(differing(after, before, near)) / len(before)
+
+
+def check_recorded(bundle: Bundle, actions: np.ndarray) -> None:
+    """Raise `BundleError` unless the actions agree with the original's as the bundle says."""
+    agreement = bundle.spec.agreement
+    if agreement is None:
+        return
+    before = bundle.read_arrays(CASES).get("original/action")
+    found = None if before is None else share_equal(before, actions)
+    if found != agreement["equal"]:
+        raise BundleError(
+            f"{bundle.path}: {found} of its actions are the original's, recorded is {agreement['equal']}; quantise "
+            "the original again."
+        )
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:

@@ -136,7 +136,7 @@ def export_run(
     import torch
 
     _require("safetensors")
-    _check_out(out, force=force)
+    check_out(out, force=force)
     if weights is not None and path.is_file():
         found = _from_config(path, weights)
     else:
@@ -183,7 +183,7 @@ def export_policy(found: Exported, out: Path, *, echo: Callable[[str], None] = l
         files={},
     )
     card = render_card(spec, config, headline=found.headline, own=found.own, caveats=found.caveats)
-    contents = {WEIGHTS: _safetensors(tensors), CASES: _safetensors(arrays), CARD: card.encode(), **graphs}
+    contents = {WEIGHTS: safetensors_of(tensors), CASES: safetensors_of(arrays), CARD: card.encode(), **graphs}
     echo(f"ONNX: {', '.join(graphs) or reason}")
     write_bundle(out, spec, contents, code=config, check=lambda folder: open_bundle(folder, trust_code=True))
 
@@ -391,7 +391,8 @@ def _umask() -> int:
     return mask
 
 
-def _check_out(out: Path, *, force: bool) -> None:
+def check_out(out: Path, *, force: bool) -> None:
+    """Refuse a place where something is that a bundle may not replace."""
     if not out.exists() and not out.is_symlink():
         return
     if out.is_symlink() or not (out / SPEC).is_file():
@@ -400,7 +401,8 @@ def _check_out(out: Path, *, force: bool) -> None:
         raise ConfigError(f"{out} holds a bundle already; choose another place, or replace it with --force.")
 
 
-def _safetensors(arrays: Mapping[str, Any]) -> bytes:
+def safetensors_of(arrays: Mapping[str, Any]) -> bytes:
+    """Return arrays and tensors as the content of a safetensors file."""
     from safetensors.torch import save
     from torch import as_tensor
 

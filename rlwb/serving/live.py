@@ -802,7 +802,9 @@ class LiveMarket:
             for since, stop, part in _groups(slots, self._encoded, self._done):
                 at = torch.from_numpy(part)
                 ticks = torch.from_numpy(self._values[part * self._depth + self._past_days, since:stop])
-                found = self.encoder.advance(self._memory, at, self._states[at, since], ticks, since)
+                found = self.encoder.advance(
+                    self._memory, at, self._states[at, since], ticks, since, self.calendar.num_ticks
+                )
                 self._states[at, since + 1 : stop + 1] = found
                 self._encoded[part] = stop
 

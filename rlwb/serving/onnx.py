@@ -86,6 +86,8 @@ def make_session(graph: bytes | str) -> onnxruntime.InferenceSession:
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     # Errors alone: notes on removed constants are for the exporter's developers.
     options.log_severity_level = 3
+    # Weights that are stored in 8 bits become float32 once, when the session is made, not at every decision.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 

@@ -36,26 +36,69 @@ def launch(
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    also: Mapping[str, Path] | None = None,
-    shadow: Path | None = None,
-    state: Path | None = None,
-    sync: Literal["normal", "full"] = "normal",
-    history: Path | None = None,
     token_file: Path | None = None,
     open_to_all: bool = False,
-    backend: str = "torch",
-    limits: Limits | None = None,
-    fallback: FallbackSettings | None = None,
-    trust_code: bool = False,
+    **settings: Any,
 ) -> None:
     """Serve a bundle until SIGTERM or Ctrl-C.
 
     Parameters
     ----------
     bundle
-        Its directory; its name among the bundles is ``main``.
+        Its directory.
     host, port
         Where to listen; port 0 takes a free one, which the log names.
+    token_file
+        A file with the token that requests must bear; without one, the environment's `TOKEN_ENV`, if that is set.
+    open_to_all
+        Listen beyond this machine without a token.
+    settings
+        Further ones of `make_front`.
+
+    Raises
+    ------
+    BundleError, FileError, ConfigError
+        When a bundle, the journal, the token or the address will not do.
+    """
+    token = token_of(token_file)
+    if token is None and not is_loopback(host) and not open_to_all:
+        raise ConfigError(f"{host} is reached from other machines; give --token-file, or --no-token to let all in.")
+    listener = listen(host, port)
+    try:
+        security = Security(token, LOOPBACK if is_loopback(host) else frozenset[str]())
+        front = make_front(bundle, security=security, **settings)
+        address, number = listener.getsockname()[:2]
+        service = front.api.service
+        orders = service.counts["open"]
+        log.info("listening address=%s port=%d bundle=%s orders=%d", address, number, service.name, orders)
+        serve(front, listener)
+        log.info("stopped")
+    finally:
+        listener.close()
+
+
+def make_front(
+    bundle: Path,
+    *,
+    security: Security | None = None,
+    also: Mapping[str, Path] | None = None,
+    shadow: Path | None = None,
+    state: Path | None = None,
+    sync: Literal["normal", "full"] = "normal",
+    history: Path | None = None,
+    backend: str = "torch",
+    limits: Limits | None = None,
+    fallback: FallbackSettings | None = None,
+    trust_code: bool = False,
+) -> Front:
+    """Return the application that serves a bundle, with what its journal holds.
+
+    Parameters
+    ----------
+    bundle
+        Its directory; its name among the bundles is ``main``.
+    security
+        Who may ask.
     also
         Further bundles to which clients may swap, by name.
     shadow
@@ -66,10 +109,6 @@ def launch(
         See `Journal`.
     history
         Parquet or CSV file of bars of earlier sessions, in the columns of `rlwb.market.schema`.
-    token_file
-        A file with the token that requests must bear; without one, the environment's `TOKEN_ENV`, if that is set.
-    open_to_all
-        Listen beyond this machine without a token.
     backend
         See `BundlePolicy`.
     limits
@@ -82,39 +121,28 @@ def launch(
     Raises
     ------
     BundleError, FileError, ConfigError
-        When a bundle, the journal, the token or the address will not do.
+        When a bundle, the journal or the history will not do.
     """
     from rlwb.serving.journal import Journal
     from rlwb.serving.monitor import Monitor
     from rlwb.serving.service import Service
 
-    token = token_of(token_file)
-    if token is None and not is_loopback(host) and not open_to_all:
-        raise ConfigError(f"{host} is reached from other machines; give --token-file, or --no-token to let all in.")
     bundles = {"main": bundle, **(also or {})}
     make = {name: partial(open_policy, path, backend, trust_code) for name, path in bundles.items()}
-    listener = listen(host, port)
-    try:
-        journal = Journal(state, sync=sync)
-        name = journal.noted("bundle") or "main"
-        if name not in make:
-            raise BundleError(f"the journal {state} was left by the bundle {name!r}; give it with --also {name}=PATH.")
-        beside = None if shadow is None else open_policy(shadow, backend, trust_code)
-        policy = make[name]()
-        monitor = Monitor(fallback=fallback)
-        watch(monitor, policy, name, backend)
-        service = Service(policy, name=name, journal=journal, monitor=monitor, shadow=beside)
-        if history is not None:
-            told = service.load_history(read_history(history))
-            log.info("history read accepted=%d refused=%d", told.accepted, len(told.refused))
-        api = Api(service, bundles=make, limits=limits, shadow=None if shadow is None else str(shadow), backend=backend)
-        hosts = LOOPBACK if is_loopback(host) else frozenset[str]()
-        address, number = listener.getsockname()[:2]
-        log.info("listening address=%s port=%d bundle=%s orders=%d", address, number, name, service.counts["open"])
-        serve(Front(api, Security(token, hosts)), listener)
-        log.info("stopped")
-    finally:
-        listener.close()
+    journal = Journal(state, sync=sync)
+    name = journal.noted("bundle") or "main"
+    if name not in make:
+        raise BundleError(f"the journal {state} was left by the bundle {name!r}; give it with --also {name}=PATH.")
+    beside = None if shadow is None else open_policy(shadow, backend, trust_code)
+    policy = make[name]()
+    monitor = Monitor(fallback=fallback)
+    watch(monitor, policy, name, backend)
+    service = Service(policy, name=name, journal=journal, monitor=monitor, shadow=beside)
+    if history is not None:
+        told = service.load_history(read_history(history))
+        log.info("history read accepted=%d refused=%d", told.accepted, len(told.refused))
+    api = Api(service, bundles=make, limits=limits, shadow=None if shadow is None else str(shadow), backend=backend)
+    return Front(api, security)
 
 
 def named_bundles(words: Sequence[str]) -> dict[str, Path]:

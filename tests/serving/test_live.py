@@ -166,6 +166,21 @@ def test_states_advance_with_each_bar(kind: str, before: bool) -> None:
         market.assert_equal()
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("kind", ["recurrent", "convolution", "attention", "qlib"])
+def test_built_in_encoders_do_not_read_the_day_again(kind: str, before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    market = market_with(kind, before, random_bars(3))
+
+    def encode(self: MarketEncoder, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        raise AssertionError("a whole day is read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(market.encoder), "encode", encode)
+        for minute in by_minute(market.today):
+            market.live.add(minute)
+    market.assert_equal(market.today["instrument"].unique())
+
+
 @pytest.mark.parametrize("kind", [*ENCODERS, "qlib"])
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), data=st.data())
