@@ -153,7 +153,12 @@ def paper(
     path: BundlePath,
     bars: Annotated[
         str | None,
-        typer.Option(metavar="BARS", help="What is played: a data set, a file or a folder of bars; or that of --run."),
+        typer.Option(
+            metavar="BARS", help="What is played: a data set, a file or folder, tcp://HOST:PORT, vendor.py:MyFeed."
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option(metavar="BARS", help="Bars of earlier days, for a feed that tells none.")
     ] = None,
     run: Annotated[
         Path | None,
@@ -186,6 +191,7 @@ def paper(
     launch_paper(
         path,
         bars,
+        history=history,
         run=run,
         order_file=orders,
         dates=span_of(dates),

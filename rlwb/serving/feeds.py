@@ -5,6 +5,7 @@ A feed of one's own, of a broker or a data vendor, is one class with one method;
 
 from __future__ import annotations
 
+import json
 import math
 import socket
 import time
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
+from rlwb.code import Code
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Sessions, load_sessions
 from rlwb.market.schema import COLUMNS
@@ -177,6 +179,8 @@ class SocketFeed(Feed):
         How often in a row a connection is tried, waiting a second, two, four … a minute at most.
     longest_line
         Most bytes of a line.
+    past
+        Earlier sessions, of which `history` is made.
     sleep
         Waits so many seconds.
 
@@ -195,6 +199,7 @@ class SocketFeed(Feed):
         *,
         attempts: int = 8,
         longest_line: int = 1 << 20,
+        past: Sessions | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         parts = urlsplit(address)
@@ -207,6 +212,7 @@ class SocketFeed(Feed):
         if attempts < 1 or longest_line < 2:
             raise ConfigError(f"attempts {attempts} and longest_line {longest_line} of a feed must be above 0.")
         self.address, self.attempts, self.longest_line, self._sleep = address, attempts, longest_line, sleep
+        self._past = None if past is None else SessionsFeed(past)
         #: How often the connection was lost or could not be made.
         self.lost = 0
 
@@ -239,6 +245,10 @@ class SocketFeed(Feed):
                 self.lost += 1
                 self._sleep(min(2.0 ** (failures - 1), _LONGEST_PAUSE))
 
+    def history(self, date: np.datetime64) -> pd.DataFrame:
+        """Return the bars of the last sessions before `date`; see `SessionsFeed.history`."""
+        return no_bars() if self._past is None else self._past.history(date)
+
     def _connect(self) -> socket.socket:
         parts = urlsplit(self.address)
         if parts.scheme == "tcp":
@@ -259,7 +269,6 @@ class SocketFeed(Feed):
 
 def _parsed(line: bytes, where: str) -> Arrival | None:
     """Return what a line of JSON says, None for the end; what is not as it must be is a `DataError`."""
-    import json
 
     def wrong(what: str) -> DataError:
         return DataError(f"{where}: {what}; write it as docs/serving/paper.md shows.")
@@ -302,6 +311,13 @@ def _parsed(line: bytes, where: str) -> Arrival | None:
     return Arrival(moment, frame)
 
 
+def line_of(arrival: Arrival) -> bytes:
+    """Return an arrival as the line of JSON that `SocketFeed` reads."""
+    table = arrival.bars.assign(datetime=[stamp.isoformat() for stamp in arrival.bars["datetime"]])
+    bars = [{name: value for name, value in bar.items() if value == value} for bar in table.to_dict("records")]
+    return json.dumps({"time": arrival.time.isoformat(), "bars": bars}, allow_nan=False).encode() + b"\n"
+
+
 def _stamp(value: Any) -> pd.Timestamp | None:
     if not isinstance(value, str):
         return None
@@ -312,12 +328,32 @@ def _stamp(value: Any) -> pd.Timestamp | None:
     return None if pd.isna(stamp) or stamp.tzinfo is not None else stamp
 
 
-def open_feed(source: str | Path, calendar: Calendar | None = None, **how: Any) -> Feed:
-    """Return the feed of an address (``tcp://…``, ``unix:…``) or of bars in a file, folder, data set or saved panel."""
+def open_feed(source: str | Path, calendar: Calendar | None = None, *, past: Sessions | None = None) -> Feed:
+    """Return the feed that a text names.
+
+    Parameters
+    ----------
+    source
+        ``tcp://…`` or ``unix:…``; ``file.py:Name`` or ``package.module:Name`` of a `Feed` of your own, which is called
+        without arguments and whose code runs; or bars in a file, folder, data set or saved panel.
+    calendar
+        The clock of bars that bring none.
+    past
+        Earlier sessions, for a socket.
+    """
     text = str(source)
     if text.startswith(("tcp:", "unix:")):
-        return SocketFeed(text)
-    return SessionsFeed.read(source, calendar, **how)
+        return SocketFeed(text, past=past)
+    place, _, name = text.rpartition(":")
+    if place and name.isidentifier() and not Path(text).exists():
+        kind = Code(place, name, is_foreign=True).load()
+        if not isinstance(kind, type) or not issubclass(kind, Feed):
+            raise ConfigError(f"{text} is no class of feeds; derive it from {Feed.__module__}.Feed.")
+        try:
+            return kind()
+        except TypeError as error:
+            raise ConfigError(f"{text} cannot be made ({error}); let it be called without arguments.") from None
+    return SessionsFeed.read(source, calendar)
 
 
 def paced(

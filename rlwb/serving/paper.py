@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.errors import ConfigError, OrderError
+from rlwb.errors import OrderError, ServingError
 from rlwb.execution import (
     AmountActionInterpreter,
     Engine,
@@ -31,6 +31,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import Sessions
 from rlwb.serving.client import Answer, Client, Fill
+from rlwb.serving.exchange import Exchange
 from rlwb.serving.feeds import Arrival, Feed, no_bars
 
 if TYPE_CHECKING:
@@ -105,24 +106,20 @@ class PaperTrading:
     """Orders worked on paper: a feed tells the bars, a policy in service decides, the engine executes.
 
     At each tick's end the service is told the bars that are over. Steps that end then are executed on them, by the
-    rules of the workbench, and the fills reported; then orders whose next step starts there ask how much to trade in
+    exchange, and the fills reported; then orders whose next step starts there ask how much to trade in
     it. An order that gets no answer trades evenly over the rest of its window. Positions that the service is told
     are exact, so that it decides as in a backtest.
 
     Parameters
     ----------
-    bench
-        The panel that is played, and the rules.
+    exchange
+        The orders, and what executes them.
     client
         The policy in service.
     """
 
-    def __init__(self, bench: Workbench, client: Client) -> None:
-        if not isinstance(bench.simulator, OrderExecution):
-            raise ConfigError(
-                f"the simulator {bench.config.simulator.name} keeps no ticks; paper trading needs the market's own."
-            )
-        self.bench, self.client = bench, client
+    def __init__(self, exchange: Exchange, client: Client) -> None:
+        self.exchange, self.client = exchange, client
         #: How many bars the service has refused, by its reasons.
         self.refused: Counter[str] = Counter()
         self._day: np.datetime64 | None = None
@@ -136,21 +133,20 @@ class PaperTrading:
     def trade(
         self,
         feed: Feed,
-        orders: OrderBatch,
         *,
         arrivals: Callable[[Feed], Any] = iter,
         on_day: Callable[[np.datetime64, pd.DataFrame], None] | None = None,
     ) -> pd.DataFrame:
-        """Work orders through all that a feed tells; return the decisions, one row an order and step.
+        """Work the orders through all that a feed tells; return the decisions, one row an order and step.
 
         Parameters
         ----------
-        orders
-            Aligned with the panel; those of days that the feed does not play are an `OrderError`.
+        feed
+            Orders of days that it does not tell of are an `OrderError`.
         arrivals
             Makes the arrivals out of the feed, for example at their pace (`rlwb.serving.feeds.paced`).
         on_day
-            Called with the date of a day and its decisions, when all of its orders are done.
+            Called with the date of a day and its decisions when it is over.
 
         Returns
         -------
@@ -159,9 +155,7 @@ class PaperTrading:
             (``policy``, ``schedule`` of the service, ``refused``) and reason; the number of the request
             by which it was asked for together with others of its tick, and the seconds that its answer took.
         """
-        self._orders, self._on_day = orders, on_day
-        self._dates = self.bench.sessions.dates[orders.session]
-        self._days = []
+        self._on_day, self._days = on_day, []
         try:
             for arrival in arrivals(feed):
                 self._arrive(feed, arrival)
@@ -170,10 +164,11 @@ class PaperTrading:
             self._let_go()
             raise
         traded = set().union(*(day["order_id"] for day in self._days))
-        missing = [name for name in orders.table["order_id"] if name not in traded]
+        every = self.exchange.order_ids
+        missing = [name for name in every if name not in traded]
         if missing:
             raise OrderError(
-                f"the feed ended before {len(missing)} of {len(orders)} orders could be traded, first {missing[0]}; "
+                f"the feed ended before {len(missing)} of {len(every)} orders could be traded, first {missing[0]}; "
                 "play their days too, or leave them out."
             )
         return pd.concat(self._days, ignore_index=True)
@@ -184,7 +179,7 @@ class PaperTrading:
         if day != self._day:
             self._close()
             self._open(feed, day)
-        calendar = self.bench.sessions.calendar
+        calendar = self.exchange.calendar
         seconds = (arrival.time - arrival.time.normalize()).total_seconds()
         over = int(calendar.end_ticks(np.array(seconds)))
         for boundary in range(self._boundary + 1, over):  # of ticks that nobody told a bar of
@@ -193,19 +188,20 @@ class PaperTrading:
 
     def _tell(self, bars: pd.DataFrame, over: int) -> None:
         """Tell bars, and that so many ticks are over; do what is due then."""
-        calendar, day = self.bench.sessions.calendar, pd.Timestamp(self._day)
+        calendar, day = self.exchange.calendar, pd.Timestamp(self._day)
         is_new = over > self._boundary
         end = calendar.tick_start[over - 1] + calendar.tick_seconds if over else calendar.tick_start[0]
         if len(bars) or (is_new and self._groups):
             self.refused.update(self.client.add_bars(bars, day + pd.Timedelta(seconds=int(end)) if is_new else None))
+        self.exchange.add(bars)
         if is_new:
             self._reach(over)
-            if self._decided and all(group.state.done.all() for group in self._groups):
+            if self._decided and over == calendar.num_ticks:
                 self._keep()
 
     def _open(self, feed: Feed, day: np.datetime64) -> None:
         """Begin a day: tell what features refer to, and register its orders."""
-        own = self._orders[np.flatnonzero(self._dates == day)]
+        state = self.exchange.begin(day)
         self._day, self._boundary, self._decided = day, -1, []
         history = feed.history(day)
         if self._told is not None:
@@ -213,16 +209,16 @@ class PaperTrading:
         if len(history):
             self.refused.update(self.client.load_history(history))
         self._told = day
-        if not len(own):
+        if state is None:
             return
+        own = state.orders
         self.client.register([self._registered(own, i) for i in range(len(own))])
         for start in np.unique(own.start):
-            group = own[np.flatnonzero(own.start == start)]
-            self._groups.append(_Together(self.bench.simulator.start(group, np.zeros(len(group), dtype=np.uint64))))
+            self._groups.append(_Together(state[np.flatnonzero(own.start == start)]))
 
     def _registered(self, orders: OrderBatch, i: int) -> Order:
         """Return an order as the service is told it: its window as the panel has it, and its amount."""
-        calendar, order = self.bench.sessions.calendar, orders[i]
+        calendar, order = self.exchange.calendar, orders[i]
 
         def time_at(tick: int, length: int = 0) -> pd.Timestamp:
             return order.date + pd.Timedelta(seconds=int(calendar.tick_start[tick]) + length)
@@ -241,9 +237,11 @@ class PaperTrading:
         """Execute the steps that end where tick `boundary` starts, and ask for those that start there."""
         self._boundary = boundary
         fills: list[Fill] = []
-        for group in self._groups:
-            if group.asked is not None and group.stop <= boundary:
-                fills += self._execute(group, group.asked)
+        over = [group for group in self._groups if group.asked is not None and group.stop <= boundary]
+        market = self.exchange.market if over else None
+        for group in over:
+            assert market is not None
+            fills += _execute(market, group)
         if fills:
             self.client.report(fills)
         due = [group for group in self._groups if self._is_due(group, boundary)]
@@ -254,18 +252,6 @@ class PaperTrading:
         open_ = ~group.state.done
         return group.asked is None and bool(open_.any()) and int(group.state.now.tick[open_][0]) <= boundary
 
-    def _execute(self, group: _Together, asked: np.ndarray) -> list[Fill]:
-        """Execute the step under way; return its fills."""
-        state = self.bench.simulator.step(group.state, asked)
-        group.state, group.asked = state, None
-        ids, last = state.orders.table["order_id"].tolist(), state.steps[-1]
-        price = average_price(last.notional, last.fill)
-        step = len(state.steps) - 1
-        return [
-            Fill(f"{ids[i]}/{step}", ids[i], float(last.fill[i]), float(price[i]))
-            for i in np.flatnonzero(last.fill > 0).tolist()
-        ]
-
     def _ask(self, groups: Sequence[_Together]) -> None:
         """Ask how much to trade in the steps that start now."""
         rows = [np.flatnonzero(~group.state.done) for group in groups]
@@ -274,7 +260,10 @@ class PaperTrading:
         ]
         left = [group.state.now.position[open_] for group, open_ in zip(groups, rows, strict=True)]
         begun = time.perf_counter()
-        answers = self.client.decide(np.concatenate(ids).tolist(), np.concatenate(left).tolist())
+        try:
+            answers = self.client.decide(np.concatenate(ids).tolist(), np.concatenate(left).tolist())
+        except ServingError as error:  # a desk goes on without it
+            answers = [Answer(np.nan, None, "refused", error.reason)] * sum(map(len, ids))
         seconds, at = time.perf_counter() - begun, 0
         self._requests += 1
         for group, open_, names in zip(groups, rows, ids, strict=True):
@@ -284,7 +273,7 @@ class PaperTrading:
                 answer: Answer = answers[at]
                 at += 1
                 given = np.isfinite(answer.amount)
-                asked[row] = min(answer.amount, state.now.position[row]) if given else even[row]
+                asked[row] = np.clip(answer.amount, 0.0, state.now.position[row]) if given else even[row]
                 self._decided.append(
                     {
                         "order_id": name,
@@ -313,7 +302,7 @@ class PaperTrading:
 
     def _close(self) -> None:
         """End a day: what is over by its close is executed, and its orders are let go of."""
-        last = self.bench.sessions.calendar.num_ticks
+        last = self.exchange.calendar.num_ticks
         while self._decided and self._boundary < last:
             self._tell(no_bars(), self._boundary + 1)
         self._let_go()
@@ -325,6 +314,20 @@ class PaperTrading:
         self._groups = []
         if names:
             self.client.forget(names)
+
+
+def _execute(market: OrderExecution, group: _Together) -> list[Fill]:
+    """Execute the step under way; return its fills."""
+    assert group.asked is not None
+    state = market.step(group.state, group.asked)
+    group.state, group.asked = state, None
+    ids, last = state.orders.table["order_id"].tolist(), state.steps[-1]
+    price = average_price(last.notional, last.fill)
+    step = len(state.steps) - 1
+    return [
+        Fill(f"{ids[i]}/{step}", ids[i], float(last.fill[i]), float(price[i]))
+        for i in np.flatnonzero(last.fill > 0).tolist()
+    ]
 
 
 def executed(

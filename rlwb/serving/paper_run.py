@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import ConfigError, OrderError
-from rlwb.execution import OrderBatch, OrderExecution, read_orders
+from rlwb.execution import OrderBatch, align_orders, read_orders
 from rlwb.experiment import backtest
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
@@ -26,13 +26,15 @@ from rlwb.experiment.pipeline import check_config
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
+from rlwb.market import Sessions, load_sessions
 from rlwb.market.calendar import day_of
 from rlwb.market.dataset.state import is_dataset
 from rlwb.market.store import is_panel
 from rlwb.reading import read_json, read_table, read_text
 from rlwb.serving.bundle import Bundle, open_bundle
 from rlwb.serving.client import Client, HTTPClient, LocalClient
-from rlwb.serving.feeds import Arrival, Feed, SessionsFeed, paced
+from rlwb.serving.exchange import Exchange, LiveExchange, PanelExchange, joined
+from rlwb.serving.feeds import Arrival, Feed, SessionsFeed, open_feed, paced
 from rlwb.serving.paper import DECISIONS, PanelBench, PaperTrading, executed
 from rlwb.serving.spec import SPEC, sha256
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 #: What paper trades are compared with where no run is named; none of it needs to know the training days.
 BESIDE = ("twap", "vwap", "pov", "hindsight")
-_DAYS = "days"
+_DAYS, _BARS = "days", "bars"
 #: Places of a run's configuration that its orders, its market and its baselines are made from.
 _OF_THE_RUN = ("market", "orders", "split", "simulator", "baselines", "backtest", "train", "seed", "threads")
 
@@ -83,6 +85,7 @@ def launch_paper(
     bundle_path: Path,
     bars: str | Path | None = None,
     *,
+    history: Path | None = None,
     run: Path | None = None,
     order_file: Path | None = None,
     dates: tuple[str, str] | None = None,
@@ -103,12 +106,14 @@ def launch_paper(
     bundle_path
         The bundle whose rules, clock and reward count; it also decides, unless a service is named.
     bars
-        What is played: a data set, a saved panel, a file or a folder of bars. None takes those of `run`.
+        What is played, as `rlwb.serving.feeds.open_feed` takes it; None takes the bars of `run`.
+    history
+        Bars of earlier days, for a feed that tells none.
     run
         The run that the bundle is of: its test orders are worked, its baselines are shown, and the result is compared
         with its backtest.
     order_file
-        A table of orders; without one and without a run they are generated as in a run.
+        A table of orders, which a live feed needs; without one and without a run they are generated as in a run.
     dates
         First and last date to play; None is the last day on which there are orders, of an order file all days.
     speed
@@ -128,34 +133,55 @@ def launch_paper(
     """
     bundle = open_bundle(bundle_path, trust_code=trust_code)
     origin = None if run is None else RunDirectory.open(run)
-    bench, notes = _bench(bundle, bars, origin, changes, trust_code)
-    table = _orders(bench, origin, order_file, dates)
-    orders = bench.align(table, bench.objective.middle)
-    if type(bench.simulator) is not OrderExecution:
+    client = _client(bundle, url, token_file, backend)
+    feed = None if bars is None or Path(bars).exists() else open_feed(bars, past=_past(history, bundle))
+    config = _config(bundle, bars if feed is None else None, origin, changes)
+    if bars is None and origin is None:
+        raise ConfigError("there are no bars to play; name them by --bars, or a run by --run.")
+    require_trust(config, given=trust_code)
+    check_config(config)
+    if config.simulator.name != "market":
         raise ConfigError(
-            f"the simulator {bench.config.simulator.name} is not the market itself, by which orders are executed on "
-            "paper; add --set simulator=market."
+            f"the simulator {config.simulator.name} is not the market itself, by which orders are executed on paper; "
+            "add --set simulator=market."
         )
-    days = bench.sessions.dates[orders.session]
-    seen = bundle.spec.seen
+    live = feed is not None and feed.sessions is None
+    bench = None if live else _bench(bundle, config, origin, None if feed is None else feed.sessions)
+    table = _orders(bundle, bench, origin, order_file, dates)
+    orders = None if bench is None else bench.align(table, bench.objective.middle)
+    days = table["date"].to_numpy().astype("datetime64[D]")
+    seen, notes = bundle.spec.seen, list[str]()
     if str(days.min()) <= seen.last:
         notes.append(f"{WARNING}the policy was trained on days up to {seen.last}, so this is no test of it.")
-    client = _client(bundle, url, token_file, backend)
     folder = out or next(one for number in count(1) if not (one := _named(bundle_path, number)).exists())
+    asked = table.to_csv(index=False).encode()
     settings = {
         "bundle": sha256((bundle.path / SPEC).read_bytes()),
-        "bars": bench.sessions.fingerprint,
-        "orders": orders.fingerprint,
+        "bars": str(bars) if bench is None else bench.sessions.fingerprint,
+        "orders": sha256(asked),
         "service": client.describe(),
     }
     known = _begun(folder, settings, resume=resume)
-    left = orders[np.flatnonzero(~np.isin(days, [*known]))]
+    left = ~np.isin(days, np.array([*known], dtype="datetime64[D]"))
     echo(f"paper: {folder}")
-    if len(left):
-        notes += _work(bench, client, left, folder, known, speed, echo)
+    if left.any():
+        exchange: Exchange
+        if bench is None or orders is None:
+            exchange = LiveExchange(bundle, config.execution.rules, table[left])
+        else:
+            rest = orders[np.flatnonzero(left)]
+            exchange = PanelExchange(bench, rest)
+            names = sorted(set(bench.sessions.instruments[rest.session]))
+            feed = feed or SessionsFeed(bench.sessions, days[left], names)
+        assert feed is not None
+        notes += _work(exchange, client, feed, folder, known, np.unique(days), speed, echo)
+    if bench is None or orders is None:
+        bench = PanelBench(config, joined([Sessions.open(path) for path in sorted((folder / _BARS).iterdir())]))
+        can = align_orders(table, bench.sessions, config.execution.rules, on_refused="drop")
+        notes += [f"{len(ids)} orders are not judged: {reason} (first {ids[0]})" for reason, ids in can.refused.items()]
+        orders = bench.align(can.table, bench.objective.middle)
     decisions = pd.concat([known[day] for day in sorted(known)], ignore_index=True)
-    name = f"checkpoint-{bundle.spec.origin.iteration:04d}"
-    result = _judge(bench, bundle, origin, orders, decisions, name, folder, notes)
+    result = _judge(bench, bundle, origin, orders, decisions, folder, notes)
     echo(result.table.to_text().rstrip())
     return result
 
@@ -182,14 +208,18 @@ def _named(bundle: Path, number: int) -> Path:
     return Path(f"{bundle.resolve().name}-paper{'' if number == 1 else f'-{number}'}")
 
 
-def _bench(
-    bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None, changes: Sequence[str], trust_code: bool
-) -> tuple[Workbench, list[str]]:
-    """Return the parts of a bundle on the bars to play, and what there is to say of them."""
+def _past(history: Path | None, bundle: Bundle) -> Sessions | None:
+    return None if history is None else load_sessions(history, None if _brings_clock(history) else bundle.calendar)
+
+
+def _brings_clock(bars: str | Path) -> bool:
+    return is_dataset(bars) or is_panel(Path(bars))
+
+
+def _config(bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None, changes: Sequence[str]) -> RunConfig:
+    """Return the bundle's configuration with the bars, and with what a run says of its orders and baselines."""
     own = [Layer("bundle", bundle.config.as_dict(), bundle.path)]
     if origin is None:
-        if bars is None:
-            raise ConfigError("there are no bars to play; name them by --bars, or a run by --run.")
         own.append(Layer("rlwb paper", {"baselines": list(BESIDE)}))
     else:
         trust(origin.config, beside=origin.config)
@@ -197,38 +227,46 @@ def _bench(
         own.append(Layer(str(origin.path), {name: values[name] for name in _OF_THE_RUN}, origin.path))
     layers = [*own]
     if bars is not None:
-        brings = is_dataset(bars) or is_panel(bars)
-        clock = {name: value for name, value in bundle.spec.calendar.items() if name != "covers"}
         market: dict[str, Any] = {"market.source": str(bars)}
-        layers.append(Layer("--bars", market if brings else {**market, "market.calendar": clock}))
+        if not _brings_clock(bars):
+            market["market.calendar"] = {n: value for n, value in bundle.spec.calendar.items() if n != "covers"}
+        layers.append(Layer("--bars", market))
     config = RunConfig.load(None, *layers, parse_assignments(changes))
     refuse_training_changes(RunConfig.load(None, *own), config)
-    require_trust(config, given=trust_code)
-    check_config(config)
-    made = Workbench(config, cache_dir=None if origin is None else origin.path.parent / ".cache", is_elsewhere=True)
-    sessions, calendar = made.sessions, bundle.calendar
+    return config
+
+
+def _bench(bundle: Bundle, config: RunConfig, origin: RunDirectory | None, given: Sessions | None) -> Workbench:
+    """Return the parts of a configuration on the bars to play, which lie on the bundle's clock."""
+    if given is None:
+        cache = None if origin is None else origin.path.parent / ".cache"
+        given = Workbench(config, cache_dir=cache, is_elsewhere=True).sessions
     clock_of = operator.attrgetter("segments", "tick_minutes")
-    if clock_of(sessions.calendar) != clock_of(calendar):
-        here, there = (f"{one.tick_minutes:g} min in {one.segments}" for one in (sessions.calendar, calendar))
+    if clock_of(given.calendar) != clock_of(bundle.calendar):
+        here, there = (f"{one.tick_minutes:g} min in {one.segments}" for one in (given.calendar, bundle.calendar))
         raise ConfigError(
             f"the bars are of {here}, those that the policy was trained on of {there}; play bars of the same clock."
         )
-    return PanelBench(config, dataclasses.replace(sessions, calendar=calendar)), []
+    return PanelBench(config, dataclasses.replace(given, calendar=bundle.calendar))
 
 
 def _orders(
-    bench: Workbench, origin: RunDirectory | None, file: Path | None, dates: tuple[str, str] | None
+    bundle: Bundle,
+    bench: Workbench | None,
+    origin: RunDirectory | None,
+    file: Path | None,
+    dates: tuple[str, str] | None,
 ) -> pd.DataFrame:
-    """Return the orders to work."""
+    """Return the orders to work; without a workbench, those of a file."""
     if file is not None:
-        table = read_orders(file, bench.sessions.calendar)
+        table = read_orders(file, bundle.calendar)
+    elif bench is None:
+        raise ConfigError("orders of a day that is not over cannot be generated; name a table of them by --orders.")
     elif origin is not None:
         table = load_orders(origin, bench, "test")
     else:
         table = bench.all_orders
     own = table["date"].to_numpy().astype("datetime64[D]")
-    if not len(own):
-        raise OrderError("there are no orders to work; name a table of some by --orders.")
     if dates is not None:
         first, last = (day_of(day) for day in dates)
     else:
@@ -262,40 +300,44 @@ def _begun(folder: Path, settings: dict[str, Any], *, resume: bool) -> dict[np.d
 
 
 def _work(
-    bench: Workbench,
+    exchange: Exchange,
     client: Client,
-    orders: OrderBatch,
+    feed: Feed,
     folder: Path,
     known: dict[np.datetime64, pd.DataFrame],
+    days: np.ndarray,
     speed: float,
     echo: Callable[[str], None],
 ) -> list[str]:
     """Work orders day by day, write each day's decisions when it is over; return what there is to note."""
     from tqdm.auto import tqdm
 
-    days = np.unique(bench.sessions.dates[orders.session])
-    names = sorted(set(bench.sessions.instruments[orders.session]))
-    feed = SessionsFeed(bench.sessions, days, names)
-
     def keep(day: np.datetime64, made: pd.DataFrame) -> None:
+        if isinstance(exchange, LiveExchange):
+            exchange.today.save(folder / _BARS / str(day))
         with atomic_path(folder / _DAYS / f"{day}.parquet") as target:
             made.to_parquet(target, index=False)
         known[day] = made
 
     def arrivals(feed: Feed) -> Iterator[Arrival]:
-        bar = tqdm(total=len(feed), desc="paper", unit="tick", disable=not is_attended())  # type: ignore[arg-type]
-        with bar:
-            for arrival in paced(feed, speed, bench.sessions.calendar.tick_seconds):
+        told: Iterable[Arrival] = feed
+        if feed.sessions is not None:
+            told = paced(feed, speed, exchange.calendar.tick_seconds)
+        total = len(feed) if isinstance(feed, SessionsFeed) else None
+        with tqdm(total=total, desc="paper", unit=" arrivals", disable=not is_attended()) as bar:
+            for arrival in told:
                 bar.set_postfix_str(f"{arrival.time:%Y-%m-%d %H:%M}", refresh=False)
                 yield arrival
                 bar.update()
 
-    trading = PaperTrading(bench, client)
+    trading = PaperTrading(exchange, client)
     try:
-        trading.trade(feed, orders, arrivals=arrivals, on_day=keep)
+        trading.trade(feed, arrivals=arrivals, on_day=keep)
     except BaseException:
-        done = len(np.intersect1d(days, np.array([*known], dtype="datetime64[D]")))
-        echo(f"{done} of {len(days)} days are done; the same command with --out {folder} --resume goes on after them.")
+        echo(
+            f"{len(known)} of {len(days)} days are done; the same command with --out {folder} --resume goes on after "
+            "them."
+        )
         raise
     return [f"{WARNING}the service refused {n:,} bars ({reason})." for reason, n in sorted(trading.refused.items())]
 
@@ -306,7 +348,6 @@ def _judge(
     origin: RunDirectory | None,
     orders: OrderBatch,
     decisions: pd.DataFrame,
-    name: str,
     folder: Path,
     notes: list[str],
 ) -> PaperResult:
@@ -314,6 +355,7 @@ def _judge(
     from rlwb.evaluation import headline
 
     known = {"iteration": bundle.spec.origin.iteration, "validation_pa": np.nan}
+    name = f"checkpoint-{bundle.spec.origin.iteration:04d}"
     own, ticks, steps = executed(bench, orders, decisions, name, **known)
     told = None if origin is None else read_json(origin.backtest / "baselines.json")
     baselines = backtest.make_baselines(bench, told)
@@ -341,7 +383,7 @@ def _judge(
 
 def _answers_told(decisions: pd.DataFrame) -> list[str]:
     """Say in sentences who decided, and how long answers took."""
-    asked = decisions.drop_duplicates("request")
+    asked = decisions.drop_duplicates(["request", "seconds"])
     times = np.quantile(1e3 * asked["seconds"], [0.5, 0.99])
     told = f"{times[0]:.3g} ms in the median and {times[1]:.3g} ms in the 99th percentile"
     found = [f"{len(decisions):,} decisions in {len(asked):,} requests, which took {told}."]

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from rlwb.errors import OrderError
-from rlwb.execution import AmountActionInterpreter, KnownStateInterpreter, Order
+from rlwb.execution import AmountActionInterpreter, KnownStateInterpreter, Order, OrderBatch
 from rlwb.experiment import backtest
 from rlwb.experiment.config import Layer, RunConfig
 from rlwb.market import Sessions
 from rlwb.serving.client import Answer, Fill
-from rlwb.serving.feeds import Arrival, SessionsFeed
+from rlwb.serving.exchange import PanelExchange
+from rlwb.serving.feeds import Arrival, Feed, SessionsFeed
 from rlwb.serving.paper import PanelBench, PaperTrading, executed
 from tests.execution.markets import order, sessions_of
 
@@ -72,11 +73,18 @@ def named(name: str, *args: Any, **kwargs: Any) -> Order:
     return dataclasses.replace(order(*args, **kwargs), order_id=name)
 
 
+def trade(
+    bench: PanelBench, orders: OrderBatch, service: Scripted | None = None, feed: Feed | None = None, **how: Any
+) -> pd.DataFrame:
+    exchange = PanelExchange(bench, orders)
+    return PaperTrading(exchange, service or Scripted()).trade(feed or SessionsFeed(bench.sessions), **how)
+
+
 def test_the_day_goes_in_the_market_s_order() -> None:
     bench = bench_of(sessions_of([[10.0, 20.0, 30.0, 40.0]]))
     orders = bench.align([named("whole", 8.0), named("late", 6.0, "SELL", start="09:32")])
     service = Scripted()
-    made = PaperTrading(bench, service).trade(SessionsFeed(bench.sessions), orders)
+    made = trade(bench, orders, service)
     assert service.said == [
         ("register", "whole", "late"),
         ("decide", "09:30", {"whole": 8.0}),
@@ -134,7 +142,7 @@ def test_the_result_is_that_of_a_backtest_order_by_order(rules: dict[str, Any]) 
             named("e", 12.0, "BUY", "09:32", "09:33", day=4),
         ]
     )
-    made = PaperTrading(bench, Scripted()).trade(SessionsFeed(panel), orders)
+    made = trade(bench, orders)
     paper, ticks, steps = executed(bench, orders, made, "paper")
     playable = Half(), KnownStateInterpreter(), AsAsked()
     reference = backtest.judged(bench, "paper", "checkpoint", playable, orders)
@@ -150,7 +158,7 @@ def test_what_gets_no_answer_trades_evenly_and_is_told() -> None:
     bench = bench_of(sessions_of([[10.0] * 6]))
     orders = bench.align([named("a", 6.0), named("b", 6.0)])
     service = Scripted(lambda name, left: None if name == "a" else 0.0)
-    made = PaperTrading(bench, service).trade(SessionsFeed(bench.sessions), orders)
+    made = trade(bench, orders, service)
     a, b = (made[made["order_id"] == name] for name in "ab")
     assert a["amount"].tolist() == [2.0, 2.0, 2.0]
     assert a["source"].tolist() == ["refused"] * 3
@@ -164,7 +172,7 @@ def test_earlier_days_are_told_once_and_in_the_order_of_time() -> None:
     bench = bench_of(sessions_of([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5], [4.0, 4.5]]))
     orders = bench.align([named("a", 6.0, day=2), named("b", 6.0, day=4)])
     service = Scripted()
-    PaperTrading(bench, service).trade(SessionsFeed(bench.sessions, ["2024-01-02", "2024-01-04"]), orders)
+    trade(bench, orders, service, SessionsFeed(bench.sessions, ["2024-01-02", "2024-01-04"]))
     told = [said for said in service.said if said[0] in ("bars", "history")]
     first = [("history", 1.0, 1.5), ("bars", 2.0), ("bars", 2.5)]
     assert told == [*first, ("history", 3.0, 3.5), ("bars", 4.0), ("bars", 4.5)]
@@ -173,7 +181,7 @@ def test_earlier_days_are_told_once_and_in_the_order_of_time() -> None:
 def test_bars_of_days_without_orders_are_told_too() -> None:
     bench = bench_of(sessions_of([[1.0, 1.5], [2.0, 2.5]]))
     service = Scripted()
-    PaperTrading(bench, service).trade(SessionsFeed(bench.sessions), bench.align([named("a", 6.0, day=2)]))
+    trade(bench, bench.align([named("a", 6.0, day=2)]), service)
     assert [said[0] for said in service.said] == ["bars"] * 2 + [
         "register",
         "decide",
@@ -197,7 +205,7 @@ def test_a_feed_that_jumps_is_followed() -> None:
     bench = bench_of(sessions_of([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]))
     orders = bench.align([named("a", 8.0)])
     service = Scripted()
-    made = PaperTrading(bench, service).trade(Jumps(bench.sessions), orders)
+    made = trade(bench, orders, service, Jumps(bench.sessions))
     assert [said[1] for said in service.said if said[0] == "decide"] == ["09:30", "09:32", "09:34", "09:36"]
     assert made["tick"].tolist() == [0, 2, 4, 6]
 
@@ -206,7 +214,7 @@ def test_orders_of_days_that_are_not_played_are_named() -> None:
     bench = bench_of(sessions_of([[1.0, 1.5], [2.0, 2.5]]))
     orders = bench.align([named("a", 6.0), named("b", 6.0, day=2)])
     with pytest.raises(OrderError, match=r"1 of 2 orders .* b"):
-        PaperTrading(bench, Scripted()).trade(SessionsFeed(bench.sessions, ["2024-01-01"]), orders)
+        trade(bench, orders, feed=SessionsFeed(bench.sessions, ["2024-01-01"]))
 
 
 def test_whatever_stops_it_takes_its_orders_out_of_the_service() -> None:
@@ -216,14 +224,12 @@ def test_whatever_stops_it_takes_its_orders_out_of_the_service() -> None:
 
     def stopped(feed: Any) -> Any:
         for number, arrival in enumerate(feed):
-            if number == 7:
+            if number == 6:
                 raise KeyboardInterrupt
             yield arrival
 
     service = Scripted()
     with pytest.raises(KeyboardInterrupt):
-        PaperTrading(bench, service).trade(
-            SessionsFeed(bench.sessions), orders, arrivals=stopped, on_day=lambda day, made: done.append(str(day))
-        )
+        trade(bench, orders, service, arrivals=stopped, on_day=lambda day, made: done.append(str(day)))
     assert service.said[-1] == ("forget", "b")
     assert done == ["2024-01-01"]

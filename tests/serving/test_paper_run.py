@@ -14,12 +14,15 @@ from rlwb.errors import ConfigError, OrderError, ServingError
 from rlwb.execution import write_orders
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
+from rlwb.market import Sessions
 from rlwb.serving import paper_run
 from rlwb.serving.client import HTTPClient
+from rlwb.serving.feeds import SessionsFeed, line_of
 from rlwb.serving.paper_run import PaperResult, launch_paper, span_of
 from rlwb.serving.process import open_policy
 from rlwb.serving.service import Service
 from rlwb.serving.thread import serve_in_thread
+from tests.serving.test_feeds import sender
 
 
 def quiet(line: str) -> None:
@@ -147,6 +150,72 @@ def test_bars_of_a_file_and_orders_of_a_table_need_no_run(
     assert own.to_dict() == there[own.index].to_dict()
     assert made.backtest is None
     assert [one.policy for one in made.results[1:]] == [*paper_run.BESIDE]
+
+
+VENDOR = """
+from rlwb.market import Sessions
+from rlwb.serving.feeds import Arrival, Feed, SessionsFeed
+
+class Vendor(Feed):
+    def __init__(self):
+        self.source = SessionsFeed(Sessions.open({bars!r}), {days!r})
+
+    def __iter__(self):
+        yield from self.source
+
+    def history(self, date):
+        return self.source.history(date)
+"""
+
+
+@pytest.fixture
+def live(finished_run: RunDirectory, test_days: list[str], tmp_path: Path) -> Path:
+    """A folder with the bars of the market, a feed of one's own that plays two test days, and their orders."""
+    bench = workbench(finished_run)
+    bench.sessions.save(tmp_path / "bars")
+    orders = load_orders(finished_run, bench, "test")
+    write_orders(tmp_path / "orders.parquet", orders[orders["date"].isin(pd.to_datetime(test_days[:2]))])
+    (tmp_path / "vendor.py").write_text(VENDOR.format(bars=str(tmp_path / "bars"), days=test_days[:2]))
+    return tmp_path
+
+
+def same_as_backtest(made: PaperResult, whole: PaperResult) -> None:
+    figures = ["pa", "ffr", "filled", "price"]
+    own, there = (one.results[0].orders.set_index("order_id")[figures] for one in (made, whole))
+    assert len(own) > 0
+    pd.testing.assert_frame_equal(own, there.loc[own.index], check_exact=True)
+    assert set(made.decisions["source"]) == {"policy"}
+
+
+def test_a_feed_of_ones_own_that_knows_no_future_ends_as_the_backtest(
+    bundle_path: Path, live: Path, whole: PaperResult
+) -> None:
+    feed, orders = f"{live / 'vendor.py'}:Vendor", live / "orders.parquet"
+    made = launch_paper(bundle_path, feed, order_file=orders, out=live / "p", echo=quiet)
+    same_as_backtest(made, whole)
+    assert sorted(path.name for path in (live / "p" / "bars").iterdir()) == sorted(set(own_days(made)))
+
+
+def own_days(made: PaperResult) -> list[str]:
+    return made.results[0].orders["date"].dt.strftime("%Y-%m-%d").tolist()
+
+
+def test_bars_over_a_socket_end_as_the_backtest(
+    bundle_path: Path, live: Path, whole: PaperResult, test_days: list[str]
+) -> None:
+    played = SessionsFeed(Sessions.open(live / "bars"), test_days[:2])
+    lines = b"".join(map(line_of, played)) + b'{"end": true}\n'
+    orders = live / "orders.parquet"
+    with sender(lines) as at:
+        made = launch_paper(bundle_path, at, history=live / "bars", order_file=orders, out=live / "p", echo=quiet)
+    same_as_backtest(made, whole)
+
+
+def test_a_live_feed_needs_orders_and_a_feed_must_be_one(bundle_path: Path, live: Path) -> None:
+    with pytest.raises(ConfigError, match="--orders"):
+        launch_paper(bundle_path, f"{live / 'vendor.py'}:Vendor", out=live / "p", echo=quiet)
+    with pytest.raises(ConfigError, match="Feed"):
+        launch_paper(bundle_path, f"{live / 'vendor.py'}:Sessions", out=live / "p", echo=quiet)
 
 
 def test_generated_orders_are_those_of_the_last_day(
