@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from rlwb.errors import BundleError, DataError, OrderError, RlwbError, ServingEr
 from rlwb.serving import wire
 from rlwb.serving.batching import MicroBatcher
 from rlwb.serving.journal import Answer
-from rlwb.serving.openapi import Operation, Request, describe
+from rlwb.serving.openapi import KEY_PATTERN, Operation, Request, describe
 from rlwb.serving.page import page
 from rlwb.serving.wire import Problem, as_bytes
 
@@ -36,6 +37,7 @@ log = logging.getLogger("rlwb.serving")
 #: The status of each reason for which a request is refused; 409 for those that are not here.
 STATUS = {
     "bad_json": 400,
+    "invalid": 400,
     "bad_host": 400,
     "unauthorised": 401,
     "bad_origin": 403,
@@ -46,12 +48,12 @@ STATUS = {
     "slow_request": 408,
     "too_large": 413,
     "bad_content_type": 415,
-    "invalid": 422,
     "bad_order": 422,
+    "bad_bars": 422,
+    "bad_time": 422,
     "bad_data": 422,
     "bad_observation": 422,
     "bad_key": 422,
-    "key_reused": 422,
     "too_many_orders": 429,
     "full": 503,
     "deadline": 503,
@@ -449,8 +451,8 @@ class Front:
     async def _answer_once(self, key: bytes, operation: Operation, request: Request) -> Reply:
         """Answer a request under an idempotency key: as before, if it was answered before."""
         journal, name = self.api.service.journal, key.decode("latin-1")
-        if not 1 <= len(name) <= 128 or not name.isprintable():
-            raise ServingError("an idempotency key is 1 to 128 printable characters.", "bad_key")
+        if not _KEY.fullmatch(name):
+            raise ServingError("an idempotency key is 1 to 128 ASCII characters without spaces.", "bad_key")
         digest = hashlib.blake2b(f"{operation.path}\n".encode() + request.body, digest_size=16).digest()
         kept = journal.answer(name)
         if kept is None:
@@ -464,6 +466,7 @@ class Front:
 
 
 _ORDER = "/v1/orders/"
+_KEY = re.compile(KEY_PATTERN)
 
 
 class _GoneError(Exception):
@@ -532,7 +535,8 @@ def _problem(error: Exception, order_id: str | None = None) -> Problem:
     if isinstance(error, DataError):
         return Problem(str(error), "bad_data", order_id)
     if isinstance(error, msgspec.ValidationError):
-        return Problem(f"{error}.", "invalid", order_id)
+        is_no_time = "RFC3339" in str(error)  # of the form of a time, but of no day
+        return Problem(f"{error}.", "bad_time" if is_no_time else "invalid", order_id)
     if isinstance(error, (msgspec.DecodeError, RecursionError, UnicodeDecodeError)):
         return Problem(f"the content is no JSON that can be read ({error}).", "bad_json", order_id)
     log.error("fault error=%r", error, exc_info=error)

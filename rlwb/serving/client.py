@@ -204,7 +204,7 @@ class HTTPClient:
                     columns[name] = [None if value != value else value for value in part[name].tolist()]
             if until is not None and number == len(parts):
                 columns["until"] = until.isoformat()
-            refused += [reason for _, reason in self._ask("POST", "/v1/bars", columns)["refused"]]
+            refused += [one["reason"] for one in self._ask("POST", "/v1/bars", columns)["refused"]]
         return refused
 
     def decide(self, order_ids: Sequence[str], positions: Sequence[float]) -> list[Answer]:

@@ -12,6 +12,8 @@ import msgspec
 import rlwb
 from rlwb.serving.wire import Problem
 
+#: Idempotency keys.
+KEY_PATTERN = "^[!-~]{1,128}$"
 _ABOUT = "Orders and bars in, amounts to trade out: a trained execution policy in service."
 
 
@@ -79,7 +81,7 @@ def describe(operations: Sequence[Operation]) -> dict[str, Any]:
                     "in": "header",
                     "required": False,
                     "description": "Repeating a request under its key gives the same answer, and does nothing.",
-                    "schema": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+                    "schema": {"type": "string", "pattern": KEY_PATTERN},
                 }
             )
         if each.takes is not None:

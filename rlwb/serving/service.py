@@ -42,6 +42,7 @@ from rlwb.serving.wire import (
     OrderIn,
     OrderOut,
     OrdersOut,
+    RefusedBar,
     StepOut,
 )
 
@@ -199,7 +200,7 @@ class Service:
         Raises
         ------
         ServingError
-            When columns differ in length, or stamps have a zone and the calendar has none (``invalid``).
+            When columns differ in length (``bad_bars``), or a stamp cannot be brought to the calendar (``bad_time``).
         """
         columns = self._columns_of(bars)
         until = None if not isinstance(bars, BarsIn) or bars.until is None else self._plain(bars.until)
@@ -228,7 +229,7 @@ class Service:
             self._look_at(name, day)
         if day > self._last_day and arrivals.accepted:
             self._begin_day(day)
-        return ArrivalsOut(arrivals.accepted, arrivals.repeated, arrivals.corrected, list(arrivals.refused))
+        return _told(arrivals)
 
     def _reached(self, instruments: Sequence[str], day: int) -> list[tuple[int, int]]:
         """Return row and ticks over of each instrument's session of a day; -1 and 0 where it is not open."""
@@ -272,7 +273,7 @@ class Service:
             self.journal.write([Event("history", day, _packed(columns))])
         arrivals = _add_history(self.policy, columns)
         self._beside("history", lambda shadow: _add_history(shadow, columns))
-        return ArrivalsOut(arrivals.accepted, arrivals.repeated, arrivals.corrected, list(arrivals.refused))
+        return _told(arrivals)
 
     def fills(self, fills: Sequence[FillIn]) -> list[float]:
         """Take reported fills, all or none, and return what is left of the order of each.
@@ -351,7 +352,7 @@ class Service:
             at.append(now)
             reasons.append(reason)
             even.append(reason is not None)
-        made = self.policy.decide_many(ids, positions, at=at, by_schedule=even) if ids else []
+        made = self._ask(ids, positions, at, even, reasons)
         self._fall_back(ids, positions, at, even, reasons, made)
         told = self._written(ids, reasons, made)
         for index, one in zip(asked, told, strict=True):
@@ -458,6 +459,32 @@ class Service:
 
     # How it works
 
+    def _ask(
+        self,
+        ids: list[str],
+        positions: list[float],
+        at: list[int | None],
+        even: list[bool],
+        reasons: list[str | None],
+    ) -> list[Decision | RlwbError]:
+        """Ask the policy; an order for which it fails follows the schedule, and the others do not suffer."""
+        if not ids:
+            return []
+        try:
+            return self.policy.decide_many(ids, positions, at=at, by_schedule=even)
+        except Exception as error:
+            if len(ids) > 1:
+                made: list[Decision | RlwbError] = []
+                for index in range(len(ids)):
+                    one, why = slice(index, index + 1), reasons[index : index + 1]
+                    made += self._ask(ids[one], positions[one], at[one], even[one], why)
+                    reasons[index], even[index] = why[0], why[0] is not None
+                return made
+            log.error("policy failed order_id=%s error=%r", ids[0], error, exc_info=error)
+            self.monitor.alert("policy_failed", f"order {ids[0]}: {error}")
+            reasons[0] = "policy_failed"
+            return self.policy.decide_many(ids, positions, at=at, by_schedule=[True])
+
     def _fall_back(
         self,
         ids: list[str],
@@ -493,9 +520,13 @@ class Service:
         rows: dict[int, list[tuple[Any, ...]]] = {}
         new: list[int] = []
         for index, one in enumerate(made):
-            if isinstance(one, Decision) and not one.repeated:
+            if not isinstance(one, Decision):
+                continue
+            entry = entries[one.order_id]
+            is_new = not entry.decisions or entry.decisions[-1].step < one.step
+            made[index] = one = one._replace(repeated=not is_new)
+            if is_new:
                 reason = reasons[index] if one.source == "schedule" else None
-                entry = entries[one.order_id]
                 rows.setdefault(entry.day, []).append((*one[:7], reason))
                 new.append(index)
                 entry.decisions.append(one)
@@ -744,7 +775,7 @@ class Service:
             given = {name: values for name, values in rows.items() if any(value is not None for value in values)}
         for name, values in {"instrument": names, **given}.items():
             if len(values) != count:
-                raise ServingError(f"{name} has {len(values)} values and datetime {count}; give one a bar.", "invalid")
+                raise ServingError(f"{name} has {len(values)} values and datetime {count}; give one a bar.", "bad_bars")
         columns: dict[str, Any] = {"instrument": list(names), "datetime": self._local(stamps)}
         return columns | {name: np.array(values, dtype=np.float64) for name, values in given.items()}
 
@@ -763,7 +794,7 @@ class Service:
         if stamp.tzinfo is not None:
             if self._zone is None:
                 told = f"{stamp.isoformat()} has a zone and the calendar has none; give local time."
-                raise ServingError(told, "invalid")
+                raise ServingError(told, "bad_time")
             try:
                 stamp = stamp.astimezone(self._zone).replace(tzinfo=None)
             except OverflowError:
@@ -819,6 +850,11 @@ def _add_history(policy: BundlePolicy, columns: Mapping[str, Any]) -> Arrivals:
     return policy.market.load_history(pd.DataFrame(dict(columns)))
 
 
+def _told(arrivals: Arrivals) -> ArrivalsOut:
+    refused = [RefusedBar(index, reason) for index, reason in arrivals.refused]
+    return ArrivalsOut(arrivals.accepted, arrivals.repeated, arrivals.corrected, refused)
+
+
 def _packed(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns of bars as bytes, and names that are all the same as one."""
     names = columns["instrument"]
@@ -857,7 +893,7 @@ def _date_of(day: int) -> date:
 
 
 def _no_day(stamp: str) -> ServingError:
-    return ServingError(f"{stamp} is no time of a session; give dates of 1970 to 2099.", "invalid")
+    return ServingError(f"{stamp} is no time of a session; give dates of 1970 to 2099.", "bad_time")
 
 
 def _unknown(order_id: str) -> ServingError:

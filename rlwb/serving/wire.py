@@ -29,7 +29,8 @@ Stamp = Annotated[
     dt.datetime,
     Meta(extra_json_schema={"pattern": _STAMP, "examples": ["2024-03-01T10:30:00", "2024-03-01T15:30:00Z"]}),
 ]
-Positive = Annotated[float, Meta(gt=0, lt=1e18)]
+#: Amounts and prices; smaller ones are no numbers to compute with.
+Positive = Annotated[float, Meta(ge=1e-12, lt=1e18)]
 NotNegative = Annotated[float, Meta(ge=0, lt=1e18)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
@@ -212,13 +213,20 @@ class RegisteredOut(Struct):
     order_ids: list[str]
 
 
+class RefusedBar(Struct):
+    """A bar that was refused: its place in the request, counted from 0, and why, in a word."""
+
+    index: int
+    reason: str
+
+
 class ArrivalsOut(Struct):
-    """What became of bars: how many were new, known already, corrected, and refused (index in the request, reason)."""
+    """What became of bars: how many were new, known already, corrected, and refused."""
 
     accepted: int
     repeated: int
     corrected: int
-    refused: list[tuple[int, str]]
+    refused: list[RefusedBar]
 
 
 class FillsOut(Struct):

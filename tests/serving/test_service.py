@@ -131,6 +131,28 @@ def test_late_bars_are_refused_without_a_clock_and_fall_back_with_one(service: S
     assert refusal(service, "o", now=desk.stamp(desk.ticks // 2)) == "late_bars"
 
 
+def test_an_order_for_which_the_policy_fails_follows_the_schedule_and_no_other(
+    service: Service, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.register([desk.order(name, "AAA", amount=480.0) for name in ("a", "b", "c")])
+    act = service.policy._backend.act
+
+    def fail(obs: dict[str, np.ndarray]) -> np.ndarray:
+        if (np.asarray(obs["target"]) == 480.0).any() and len(obs["target"]) != 1:
+            raise ZeroDivisionError
+        if failing.pop():
+            raise ZeroDivisionError
+        return act(obs)
+
+    failing = [False, True, False]
+    service.policy._backend.act = fail  # type: ignore[method-assign]
+    found = service.decide([DecisionIn(order_id=name) for name in ("a", "b", "c")])
+    assert [one.source for one in found] == ["policy", "schedule", "policy"]  # type: ignore[union-attr]
+    assert found[1].reason == "policy_failed"  # type: ignore[union-attr]
+    assert found[1].amount == pytest.approx(480.0 * service.policy.engine.ticks_per_step / desk.ticks)  # type: ignore[union-attr]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_until_says_that_ticks_without_a_bar_had_none(service: Service, desk: Desk) -> None:
     service.register([desk.order("o")])
     half = desk.ticks // 2
