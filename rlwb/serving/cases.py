@@ -30,6 +30,11 @@ ORDERS = 4
 TOLERANCE = 1e-5
 """Greatest difference, relative to 1 or to the action itself where that is larger, of an action that is no choice."""
 _NEAR = 0.01  # actions that are no choices count as equal up to this, of 1 or of the action where it is larger
+_CHANGED = "; packages or code have changed since it was made: export it again."
+_UNRECORDED = (
+    "No order is recorded: every one that was looked at has a tick without a price, which a service cannot know "
+    "before, and which an even share in a backtest leaves out."
+)
 _WATCHED = 48  # orders that observations are taken from
 
 
@@ -93,10 +98,11 @@ def record_cases(
     space = playable[2].action_space
     tolerance = 0.0 if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)) else TOLERANCE
     arrays = _observed(bench, playable, orders[np.sort(rng.permutation(len(orders))[:_WATCHED])])
-    whole = _fully_priced(bench, orders, rng)[:ORDERS]
-    told, decided = _decided(bench, playable, orders, whole)
+    whole, note = _orders_to_record(bench, playable, orders, rng)
+    told, decided = _decided(bench, playable, orders, whole) if len(whole) else ([], {})
     sessions, bars = _bars_of(bench, playable, orders[whole])
-    cases = Cases(observations=len(arrays["action"]), orders=told, sessions=sessions, tolerance=tolerance)
+    observations = len(arrays["action"])
+    cases = Cases(observations=observations, orders=told, sessions=sessions, tolerance=tolerance, note=note)
     return cases, {**arrays, **decided, **bars}
 
 
@@ -183,15 +189,24 @@ def _deep(space: gym.Space[Any], flat: Mapping[str, np.ndarray], name: str = "")
     return flat[name]
 
 
-def _fully_priced(bench: Workbench, orders: OrderBatch, rng: np.random.Generator) -> np.ndarray:
-    """Return orders in a drawn sequence, those first of which every tick of the window has a price."""
+def _orders_to_record(
+    bench: Workbench, playable: Playable, orders: OrderBatch, rng: np.random.Generator
+) -> tuple[np.ndarray, str | None]:
+    """Return the numbers of the orders to record, and what is to be said of them.
+
+    Those go first whose session has the calendar's length and every tick of whose window has a price.
+    """
     drawn = rng.permutation(len(orders))[:512]
-    ticks = np.arange(bench.engine.price.shape[1])
-    some = orders[drawn]
-    price = bench.engine.price[some.session]
+    some, sessions = orders[drawn], bench.sessions
+    ticks, price = np.arange(sessions.calendar.num_ticks), bench.engine.price[some.session]
     inside = (ticks >= some.start[:, None]) & (ticks < some.latest_end[:, None])
-    lacking = (inside & ~((price > 0) & np.isfinite(price))).any(axis=1)
-    return drawn[np.argsort(lacking, kind="stable")]
+    lacks = (inside & ~((price > 0) & np.isfinite(price))).any(axis=1)
+    is_short = sessions.num_ticks[some.session] < sessions.calendar.num_ticks
+    if hasattr(playable[2], "engine"):  # an even share is one of ticks that turn out to have a price, in a backtest
+        drawn, is_short = drawn[~lacks], is_short[~lacks]
+        lacks = lacks[~lacks]
+    chosen = drawn[np.lexsort([lacks, is_short])][:ORDERS]
+    return chosen, None if len(chosen) else _UNRECORDED
 
 
 def _decided(
@@ -312,7 +327,10 @@ def replay(bundle: Bundle) -> list[str]:
     BundleError
         When an answer differs, naming the case, and of an order the step.
     """
-    return [_replay_observations(bundle)]
+    lines = [_replay_observations(bundle)]
+    if bundle.spec.cases.orders:
+        lines.append(_replay_orders(bundle))
+    return [*lines, *([bundle.spec.cases.note] if bundle.spec.cases.note else [])]
 
 
 def _replay_observations(bundle: Bundle) -> str:
@@ -323,8 +341,7 @@ def _replay_observations(bundle: Bundle) -> str:
         first = int(rows[0])
         raise BundleError(
             f"{bundle.path}: the policy answers observation {first} of {len(wanted)} with {_short(found, first)}, "
-            f"recorded is {_short(wanted, first)} ({len(rows)} differ); packages or code have changed since it was "
-            "made: export it again."
+            f"recorded is {_short(wanted, first)} ({len(rows)} differ){_CHANGED}"
         )
     check_recorded(bundle, found)
     return f"{count_rows(obs)} observations: the policy's actions are those recorded"
@@ -348,6 +365,58 @@ def check_recorded(bundle: Bundle, actions: np.ndarray) -> None:
             f"{bundle.path}: {found} of its actions are the original's, recorded is {agreement['equal']}; quantise "
             "the original again."
         )
+
+
+def _replay_orders(bundle: Bundle) -> str:
+    """Have the recorded orders decided from raw bars, step by step."""
+    from rlwb.serving.policy import BundlePolicy, Decision
+
+    panel, decided = case_sessions(bundle), case_decisions(bundle)
+    tolerance = bundle.spec.cases.tolerance
+    for place, order in enumerate(case_orders(bundle)):
+        row = panel.row(order.instrument, order.date)
+        policy = BundlePolicy(bundle, capacity=2)
+        if row > panel.first[row]:
+            policy.market.load_history(panel.select(np.arange(panel.first[row], row)))
+        (name,) = policy.register([order])
+        live, sent = policy.market.row(order.instrument, order.date), 0
+        for wanted in decided[decided["order"] == place].itertuples():
+            tick = int(wanted.tick)
+            if tick > sent:
+                policy.market.add(bars_of(panel, row, sent, tick))
+                policy.market.reach(live, tick)
+                sent = tick
+            (found,) = policy.decide_many([name], [float(wanted.position)])
+            if not isinstance(found, Decision):
+                raise BundleError(f"{bundle.path}: step {wanted.step} of the recorded order {name}: {found}")
+            slack = tolerance * max(1.0, abs(wanted.action)), tolerance * (order.amount or 1.0)
+            pairs = {"action": (found.action, wanted.action), "amount": (found.amount, wanted.amount)}
+            for (what, (now, then)), most in zip(pairs.items(), slack, strict=True):
+                if now is None or not abs(now - then) <= most:
+                    raise BundleError(
+                        f"{bundle.path}: the policy decides order {name} at step {wanted.step} with the {what} "
+                        f"{now!r}, recorded is {then!r}{_CHANGED}"
+                    )
+    return f"{len(bundle.spec.cases.orders)} orders: every decision from raw bars is the one recorded"
+
+
+def bars_of(sessions: Sessions, row: int, first: int, stop: int) -> pd.DataFrame:
+    """Return ticks ``first … stop - 1`` of a session as a table of raw bars; those without any value are left out."""
+    calendar = sessions.calendar
+    values = {name: field[row, first:stop] for name, field in sessions.fields.items()}
+    there = np.isfinite(np.stack([*values.values()])).any(axis=0)
+    shift = calendar.tick_seconds if calendar.label == "end" else 0
+    seconds = [calendar.seconds_at(tick) + shift for tick in range(first, stop)]
+    table = pd.DataFrame(
+        {
+            "instrument": str(sessions.instruments[row]),
+            "datetime": sessions.dates[row].astype("datetime64[s]") + np.array(seconds, "timedelta64[s]"),
+            **values,
+        }
+    )
+    if sessions.factor is not None:
+        table["factor"] = sessions.factor[row]
+    return table[there]
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:

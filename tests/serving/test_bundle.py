@@ -212,6 +212,16 @@ def test_other_weights_and_another_recorded_answer_are_refused_by_the_cases(copy
     with pytest.raises(BundleError, match="observation 7 of"):
         open_bundle(copy)
 
+    def later(arrays: dict[str, np.ndarray]) -> None:
+        arrays["action"][7] = (arrays["action"][7] - 1) % 5
+        arrays["decision/amount"] = arrays["decision/amount"].copy()
+        arrays["decision/amount"][1] += 1e-6
+
+    replaced(copy, CASES, later)
+    step, order = case_decisions(read_bundle(copy))["step"][1], case_orders(read_bundle(copy))[0].order_id
+    with pytest.raises(BundleError, match=rf"order {order} at step {step}"):
+        open_bundle(copy)
+
     def turned(arrays: dict[str, np.ndarray]) -> None:
         arrays["network.actor.weight"] = -arrays["network.actor.weight"]
         arrays["network.actor.bias"] = -arrays["network.actor.bias"]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load, save
 from torch import nn
 
 from rlwb import cli
@@ -23,7 +24,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.learner import Learner
 from rlwb.serving.bundle import Bundle, join_tensors, open_bundle, split_tensors
 from rlwb.serving.export import Exported, export_policy, export_run, find_checkpoint
-from rlwb.serving.spec import Origin, read_spec, sha256, write_spec
+from rlwb.serving.spec import CASES, Origin, read_spec, sha256, write_spec
 from rlwb.trainer import load_checkpoint, record_of, save_checkpoint
 from tests.experiment.test_work import TINY
 
@@ -81,6 +82,24 @@ def test_every_algorithm_comes_back_as_it_was(changes: dict[str, Any], tmp_path:
     assert np.array_equal(pa_of(found, bundle.learner), pa_of(found, found.learner))
     assert (bundle.spec.onnx_reason is None) == bool(bundle.spec.onnx)
     assert not any("optim" in name for name in bundle.spec.weights)
+
+
+def test_recorded_orders_are_decided_from_the_recorded_bars(tmp_path: Path) -> None:
+    found = untrained(algorithm="pathwise")
+    found.learner.network.share.weight.data.mul_(100)  # so that it heeds the bars
+    export_policy(found, tmp_path / "bundle")
+    with_reversed_days(tmp_path / "bundle")
+    with pytest.raises(BundleError, match=r"order \S+ at step \d"):
+        open_bundle(tmp_path / "bundle")
+
+
+def with_reversed_days(path: Path) -> None:
+    """Let the recorded bars run backwards, under hashes that fit."""
+    arrays, spec = load((path / CASES).read_bytes()), read_spec(path)
+    arrays |= {name: values[:, ::-1].copy() for name, values in arrays.items() if name.startswith("bars/")}
+    content = save(arrays)
+    (path / CASES).write_bytes(content)
+    write_spec(path, spec.model_copy(update={"files": {**spec.files, CASES: sha256(content)}}))
 
 
 OWN = {
