@@ -21,11 +21,12 @@ from rlwb.execution.table import order_columns
 from rlwb.market import Sessions
 from rlwb.market.calendar import text_of
 from rlwb.serving.backend import make_backend
-from rlwb.serving.bundle import Bundle
 from rlwb.serving.live import LiveMarket
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rlwb.serving.bundle import Bundle
 
 #: Optional columns of orders that are numbers, which policies may see.
 _NUMBERS = tuple(name for name, form in FORMS.items() if form.dtype == "f8")

@@ -137,7 +137,9 @@ def test_recorded_orders_are_decided_again(bundle_path: Path, tmp_path: Path) ->
 def test_above_a_limit_nothing_is_written(bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def other(weights: dict[str, np.ndarray], to: Any) -> dict[str, np.ndarray]:
         rng = np.random.default_rng(0)
-        return reduced({name: rng.normal(size=one.shape).astype(np.float32) for name, one in weights.items()}, to)
+        return reduced(
+            {name: rng.normal(size=one.shape).astype(np.float32) for name, one in sorted(weights.items())}, to
+        )
 
     monkeypatch.setattr(quantise, "reduced", other)
     with pytest.raises(BundleError, match=r"100 %"):
