@@ -226,6 +226,10 @@ class BundleStrategy(BaseStrategy):
         bars = pd.DataFrame({name: nearest_decimal(frame[f"${name}"].to_numpy()) for name in fields})
         for name in ("instrument", "datetime"):
             bars.insert(0, name, frame.index.get_level_values(name))
+        for name in instruments:
+            market.open(
+                name, today
+            )  # before its history, which would else give way to bars of yesterday as far as known
         earlier = (bars["datetime"] < today).to_numpy()
         for take, part in ((market.load_history, bars[earlier]), (market.add, bars[~earlier])):
             if len(part):

@@ -140,23 +140,29 @@ def exported(finished_run: RunDirectory, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def test_decisions_inside_a_nested_executor_are_those_of_the_backtest(
-    finished_run: RunDirectory, exported: Path, fake: Any
-) -> None:
-    config, (module, data) = finished_run.config, fake
-    bench = workbench(finished_run, config)
+@pytest.fixture(scope="module")
+def played(finished_run: RunDirectory) -> tuple[Any, pd.DataFrame, Any, Any]:
+    """Return the parts of the run, its test orders, their backtest, and the features of its best checkpoint."""
+    bench = workbench(finished_run, finished_run.config)
     table = load_orders(finished_run, bench, "test")
-    orders = bench.align(table)
-    path = choose_checkpoints(finished_run, config).chosen[0].path
-    episodes = play(bench, checkpoint_policy(bench, path), orders)
+    playable = checkpoint_policy(bench, choose_checkpoints(finished_run, finished_run.config).chosen[0].path)
+    return bench, table, play(bench, playable, bench.align(table)), playable[1].features
+
+
+def asked_for(rows: pd.DataFrame) -> list[Order]:
+    sides = {"BUY": Order.BUY, "SELL": Order.SELL}
+    return [Order(row.instrument, row.amount, sides[row.direction], None, None) for row in rows.itertuples()]
+
+
+def test_decisions_inside_a_nested_executor_are_those_of_the_backtest(
+    played: tuple[Any, pd.DataFrame, Any, Any], exported: Path, fake: Any
+) -> None:
+    bench, table, episodes, _ = played
+    module, data = fake
     market = Market(bench.sessions)
     data.features, inner = market.features, module.BundleStrategy(exported)
     for date, rows in table.groupby("date"):
-        asked = [
-            Order(row.instrument, row.amount, Order.BUY if row.direction == "BUY" else Order.SELL, None, None)
-            for row in rows.itertuples()
-        ]
-        done = execute(inner, market, date, asked, (0, bench.sessions.calendar.num_ticks - 1))
+        done = execute(inner, market, date, asked_for(rows), (0, bench.sessions.calendar.num_ticks - 1))
         filled = sum(order.deal_amount for step in done for order, *_ in step)
         assert filled == pytest.approx(rows["amount"].sum(), rel=1e-9)
     assert not inner.refused
@@ -171,6 +177,25 @@ def test_decisions_inside_a_nested_executor_are_those_of_the_backtest(
         np.testing.assert_allclose([one.amount for one in mine], requested, rtol=0, atol=1e-9 * row.amount)
 
 
+def test_the_features_of_each_day_refer_to_the_whole_day_before(
+    played: tuple[Any, pd.DataFrame, Any, Any], exported: Path, fake: Any
+) -> None:
+    bench, table, _, features = played
+    module, data = fake
+    market, ticks = Market(bench.sessions), bench.sessions.calendar.num_ticks
+    market.cap = 0.0  # so that the orders go on to the last step, which sees the day but for its last bars
+    data.features, inner = market.features, module.BundleStrategy(exported)
+    for date, rows in table.groupby("date"):
+        execute(inner, market, date, asked_for(rows), (0, ticks - 1))
+        known = inner.policy.market
+        for name in rows["instrument"].unique():
+            row = np.array([known.row(name, date)])
+            (reached,) = known.reached(row)
+            assert ticks - bench.config.execution.ticks_per_step <= reached < ticks
+            wanted = features.rows(bench.sessions.rows([name], [date]))[0, :reached]
+            np.testing.assert_allclose(known.features.rows(row)[0, :reached], wanted, atol=1e-4)  # bars are float32
+
+
 class Stub:
     """A policy that decides a fixed share of the order in each step, on a clock of three steps of four ticks."""
 
@@ -182,7 +207,7 @@ class Stub:
         self.engine = SimpleNamespace(cell=cell, rules=SimpleNamespace(catch_up=catch_up))
         self.share, self.orders, self.bars = share, {}, []
         self.market = SimpleNamespace(load_history=self.take, add=self.take, reach=lambda row, tick: None)
-        self.market.row = lambda instrument, date: 0
+        self.market.row = self.market.open = lambda instrument, date: 0
         self.ticks: list[int] = []
 
     def take(self, bars: pd.DataFrame) -> Any:
