@@ -178,7 +178,7 @@ class Cases(_Values):
 
 
 class BundleSpec(_Values):
-    """The content of ``bundle.json``; `schema` gives its JSON schema.
+    """The content of ``bundle.json``; `json_schema` gives its JSON schema.
 
     Attributes
     ----------
@@ -246,12 +246,12 @@ class BundleSpec(_Values):
     files: dict[Annotated[str, Field(pattern=r"^[^\\]+$")], Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
 
     @classmethod
-    def schema_json(cls, **_: Any) -> str:
-        """Return the JSON schema of ``bundle.json``, its checksum included, as text."""
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON schema of ``bundle.json``, its checksum included."""
         schema = cls.model_json_schema()
         checksum = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "SHA-256 of what follows its line."}
         schema["properties"] = {"checksum": checksum, **schema["properties"]}
-        return json.dumps(schema, indent=2)
+        return schema
 
 
 def sha256(content: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,11 @@ from rlwb.experiment.backtest import checkpoint_policy, play
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.serving.bundle import open_bundle, read_bundle
-from rlwb.serving.cases import case_decisions, case_observations, case_orders, case_sessions
+from rlwb.serving.cases import bars_of, case_decisions, case_observations, case_orders, case_sessions
 from rlwb.serving.export import find_checkpoint
 from rlwb.serving.spec import CASES, FORMAT, SPEC, BundleSpec, read_spec, sha256, write_spec
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "serving" / "bundle.schema.json"
 
 
 @pytest.fixture
@@ -105,7 +108,8 @@ def test_blocks_of_bars_are_stored_once_a_session(bundle_path: Path) -> None:
 
 
 def test_the_schema_is_reachable_and_names_every_value() -> None:
-    schema = json.loads(BundleSpec.schema_json())
+    schema = BundleSpec.json_schema()
+    assert json.loads(SCHEMA.read_text()) == schema, "write it anew: see docs/serving/bundle.md"
     assert {"checksum", "format", "normaliser", "calendar", "seen", "files"} <= schema["properties"].keys()
     assert schema["additionalProperties"] is False
 
@@ -239,3 +243,16 @@ def test_weights_of_another_name_or_shape_are_named(copy: Path) -> None:
     replaced(copy, "weights.safetensors", lambda arrays: arrays.update({"network.actor.bias": np.zeros(4, np.float32)}))
     with pytest.raises(BundleError, match=r"network\.actor\.bias"):
         open_bundle(copy)
+
+
+def test_the_script_of_the_page_decides(bundle_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", (SCHEMA.parent / "index.md").read_text(), re.DOTALL | re.MULTILINE)
+    bundle = read_bundle(bundle_path)
+    panel, order = case_sessions(bundle), case_orders(bundle)[0]
+    row, ticks = panel.row(order.instrument, order.date), bundle.config.execution.ticks_per_step
+    earlier = panel.select(np.arange(panel.first[row], row))
+    code = code.replace("bundles/mine", str(bundle_path)).replace("SYN000", order.instrument)
+    exec(code, {"earlier": earlier, "today": bars_of(panel, row, 0, ticks), "day": order.date})
+    step, amount = capsys.readouterr().out.split()
+    assert step == "1"
+    assert 0 <= float(amount) <= 3000
