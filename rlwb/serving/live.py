@@ -609,11 +609,15 @@ class LiveMarket:
         if "bid" in fields and "ask" in fields:
             priced = priced | (np.isfinite(fields["bid"]) & np.isfinite(fields["ask"]))
         count, length = int(priced.sum()), int(self._arrays["num_ticks"][row])
-        if count and count >= self._min_coverage * length:
-            day = self._arrays["dates"][row : row + 1].copy()
+        name, day = str(self._arrays["instruments"][row]), self._arrays["dates"][row : row + 1].copy()
+        known, told = self._past.get(name), 0
+        if known is not None:
+            closes = known.fields[known.dates == day, self._fields.index("close")]
+            told = int(np.isfinite(closes).sum())
+        if count and count >= self._min_coverage * length and told <= count:  # a fuller history of the day stays
             session = np.stack(list(fields.values()))[None]
             past = _Past(day, np.array([length], np.int32), self._stated[slot : slot + 1].copy(), session)
-            self._remember(str(self._arrays["instruments"][row]), past)
+            self._remember(name, past)
 
     def _add_days(self, dates: np.ndarray) -> None:
         if not np.isin(dates, self._days).all():

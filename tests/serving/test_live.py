@@ -209,3 +209,16 @@ def test_the_order_of_arrival_leaves_no_trace(kind: str, seed: int, data: st.Dat
         market.live.reach(row, 99)
         assert market.live.reached(np.array([row]))[0] == 8  # the half day
     market.assert_equal(names)
+
+
+def test_a_day_that_was_followed_in_part_does_not_take_the_place_of_its_whole_history() -> None:
+    bars = random_bars()
+    market = Market(bars, FeatureSettings(previous_day=True))
+    fields, settings_ = tuple(market.sessions.fields), market.live.settings
+    live = LiveMarket(CALENDAR, settings_, market.features.normaliser, fields=fields, min_coverage=0.0)
+    noon = pd.Timestamp(f"{DATES[-2]} 11:10")
+    live.add(bars[(bars["datetime"] >= pd.Timestamp(DATES[-2])) & (bars["datetime"] < noon)])
+    live.load_history(bars[~is_today(bars)])
+    market.live = live
+    live.add(market.today)
+    market.assert_equal(("A", "B"))
