@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -58,7 +58,7 @@ class Known(EngineState):
     max_step: int
     complete_at_end: bool
     forms: Mapping[str, np.ndarray]
-    _steps: tuple[Fills, ...] = field(repr=False)
+    _steps: Iterable[Fills] = field(repr=False)
     _left: tuple[np.ndarray, ...] = field(repr=False)
     _sessions: Sessions = field(repr=False)
 
@@ -132,7 +132,7 @@ class Known(EngineState):
     def steps_table(self) -> pd.DataFrame:
         """Return the steps so far for reading, one row an order and step: requested, fill, price, position."""
         known = self if np.ndim(self.amount) else self[None]
-        count = len(known._steps)
+        count = sum(1 for _ in known._steps)
         step = np.broadcast_to(np.arange(count), (len(known), count))
         columns = {
             "order": np.broadcast_to(np.arange(len(known))[:, None], step.shape),

@@ -88,17 +88,33 @@ def states_at(
     embed
         See `Embed`.
     """
+    if torch.onnx.is_in_onnx_export():
+        return _states_in_a_graph(gru, embed(inputs), step, first)
     rows, steps, width = inputs.shape
     if first is None:
         first = inputs.new_zeros(rows, gru.hidden_size)
-    if torch.onnx.is_in_onnx_export():
-        return scan(gru, embed(inputs), first)[step, row]
     if not torch.is_grad_enabled() and torch.equal(row, torch.arange(rows, device=row.device)):
         begin = np.arange(rows) * steps
         return last_states(gru, inputs.reshape(rows * steps, width), begin, step.cpu().numpy(), first, embed)
     if not (torch.is_grad_enabled() and _is_fast(gru, inputs)):
         return scan(gru, embed(inputs), first)[step, row]
     return _states_with_gradients(gru, inputs, row.numpy(), step.numpy(), first, embed)
+
+
+def _states_in_a_graph(
+    gru: nn.GRU, inputs: torch.Tensor, step: torch.Tensor, first: torch.Tensor | None
+) -> torch.Tensor:
+    """Return the state of each sequence after `step` steps, by the operator GRU of an exported graph."""
+    hidden = gru.hidden_size
+    # The operator has the gates in another order.
+    w_ih, w_hh, b_ih, b_hh = (
+        torch.cat([part[hidden : 2 * hidden], part[:hidden], part[2 * hidden :]]) for part in _weights(gru)
+    )
+    start = None if first is None else first.unsqueeze(0)
+    weights = w_ih.unsqueeze(0), w_hh.unsqueeze(0), torch.cat([b_ih, b_hh]).unsqueeze(0)
+    last: torch.Tensor = _Operator.apply(inputs.transpose(0, 1), *weights, step.to(torch.int32), start)
+    found = last.squeeze(0)
+    return found if first is None else torch.where((step > 0).unsqueeze(1), found, first)
 
 
 def last_states(
@@ -182,6 +198,28 @@ def _states_with_gradients(
         found.append(states)
     whole = found[0] if len(found) == 1 else torch.cat(found)
     return whole.index_select(0, torch.from_numpy(where))
+
+
+class _Operator(torch.autograd.Function):
+    """The operator GRU of ONNX, of which torch exports no form with a length for each sequence."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: torch.Tensor,
+        w: torch.Tensor,
+        r: torch.Tensor,
+        b: torch.Tensor,
+        lengths: torch.Tensor,
+        first: torch.Tensor | None,
+    ) -> torch.Tensor:
+        # While a graph is traced the shape alone matters.
+        return inputs.new_zeros(1, inputs.shape[1], r.shape[2])
+
+    @staticmethod
+    def symbolic(g: Any, inputs: Any, w: Any, r: Any, b: Any, lengths: Any, first: Any) -> Any:
+        settings = {"hidden_size_i": r.type().sizes()[2], "linear_before_reset_i": 1, "outputs": 2}
+        return g.op("GRU", inputs, w, r, b, lengths, *([] if first is None else [first]), **settings)[1]
 
 
 class _Scan(torch.autograd.Function):

@@ -49,7 +49,7 @@ class MarketNetwork(Network):
         """Return the state after each row's private path, of shape (N, H)."""
         history, last, row, read = self.paths(obs)
         target, steps = (self.tensor(obs[name]).float()[last, None] for name in ("target", "num_step"))
-        clock = torch.arange(history.shape[1], device=self.device) / steps
+        clock = torch.arange(int(history.shape[1]), device=self.device) / steps
         return states_at(self.private, torch.stack([history / target, clock], dim=2), row, read)
 
 

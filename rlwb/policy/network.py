@@ -93,7 +93,7 @@ class Network(nn.Module, ABC):
         target, position, step, steps = (part.float() for part in order_numbers(obs, self.device))
         return torch.stack([position / target, step / steps, 1.0 / (steps - step).clamp(min=1.0)], dim=1)
 
-    def paths(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def paths(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor | slice, torch.Tensor, torch.Tensor]:
         """Return which orders' histories to read once, and where in them each row stands.
 
         ``path``, where observations have it, names the last row of each row's episode, whose history holds all others'.
@@ -103,17 +103,18 @@ class Network(nn.Module, ABC):
         history : float32 of shape (P, S)
             The position before each step, of one row an episode.
         last : int64 of shape (P,)
-            These rows.
+            These rows; a slice where they are all.
         row, read : int64 of shape (N,) each
             Which history is a row's, and how many of its entries the row knows.
         """
         history = self.tensor(obs["position_history"]).float()
         step = self.tensor(obs["cur_step"]).long()
-        last = row = torch.arange(step.shape[0], device=self.device)
-        if "path" in obs:
-            last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
         # After step + 1 entries; the terminal observation of the longest order has no entry of its own.
-        return history[last], last, row, (step + 1).clamp(max=history.shape[1])
+        read = (step + 1).clamp(max=int(history.shape[1]))
+        if "path" not in obs:
+            return history, slice(None), torch.arange(step.shape[0], device=self.device), read
+        last, row = torch.unique(self.tensor(obs["path"]), return_inverse=True)
+        return history[last], last, row, read
 
     def tensor(self, value: Any) -> torch.Tensor:
         """Return an array as a tensor where the weights are."""

@@ -105,7 +105,8 @@ class QlibRecurrent(Network):
         """Return the state after each row's private path, of shape (N, H)."""
         history, last, row, read = self.paths(obs)
         share = history / self.tensor(obs["target"]).float()[last, None]
-        clock = torch.arange(history.shape[1], device=self.device).float() / history.shape[1]
+        length = int(history.shape[1])
+        clock = torch.arange(length, device=self.device).float() / length
         path = torch.stack([share, clock.expand_as(share)], dim=2)
         return states_at(self.private, path, row, read, embed=self.private_front)
 

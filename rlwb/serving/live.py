@@ -438,10 +438,11 @@ class LiveMarket:
         It is 0 for a session that was given up and opened again until all bars that it had are there.
         """
         slots = np.asarray(rows) // self._depth
-        owing = self._owed[slots] > 0
+        reached, owing = self._reached[slots], self._owed[slots] > 0
         if owing.any():
             owing &= self._present[slots].sum(axis=-1) < self._owed[slots]
-        return np.where(owing, 0, self._reached[slots]).astype(np.int32)
+            reached = np.where(owing, 0, reached)
+        return np.asarray(reached, dtype=np.int32)
 
     def market_states(self, rows: np.ndarray, ticks: np.ndarray) -> torch.Tensor | None:
         """Return the encoder's states of sessions after `ticks` ticks, float32 of shape (N, H); None without encoder.
@@ -454,17 +455,18 @@ class LiveMarket:
         if self.encoder is None:
             return None
         slots, ticks = np.asarray(rows) // self._depth, np.asarray(ticks)
-        behind = self._reached[slots] < ticks
-        if behind.any():
-            slot = int(slots[np.argmax(behind)])
-            raise ServingError(
-                f"{self._name(slot)} has come to tick {self._reached[slot]}, before {ticks[np.argmax(behind)]}; send "
-                "its bars.",
-                "late_bars",
-            )
+        if not (self._encoded[slots] >= ticks).all():
+            behind = self._reached[slots] < ticks
+            if behind.any():
+                slot = int(slots[np.argmax(behind)])
+                raise ServingError(
+                    f"{self._name(slot)} has come to tick {self._reached[slot]}, before {ticks[np.argmax(behind)]}; "
+                    "send its bars.",
+                    "late_bars",
+                )
+            self._advance(slots)
         self._touch(slots)
-        self._advance(slots)
-        return self._states[torch.from_numpy(slots), torch.from_numpy(ticks.astype(np.int64))]
+        return torch.from_numpy(self._states.numpy()[slots, ticks])
 
     def catch_up(self, rows: np.ndarray) -> None:
         """Make the features of these rows' sessions up to where they have come."""

@@ -167,13 +167,17 @@ def _export(learner: Learner, obs: dict[str, np.ndarray]) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what torch tells of its exporter."""
+    """Leave out what torch tells of its exporter, and the whole graph that it prints where one cannot be made."""
+    from torch import _C
+
     logger = logging.getLogger("torch.onnx")
-    before = logger.level
+    level, tell = logger.level, getattr(_C, "_jit_onnx_log", None)
     logger.setLevel(logging.ERROR)
+    _C._jit_onnx_log = lambda *_: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(level)
+        _C._jit_onnx_log = tell

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
+from rlwb.batch import Rows
 from rlwb.errors import OrderError, RlwbError, ServingError
 from rlwb.execution import Engine, OrderBatch
 from rlwb.execution.align import window_ticks
@@ -169,7 +170,7 @@ class BundlePolicy:
             table.start[row], table.end[row], table.latest_end[row] = start[at], end[at], latest[at]
             table.num_steps[row] = self.engine.cell[latest[at] - 1] - self.engine.cell[start[at]] + 1
             table.step[row], table.tick[row] = 0, start[at]
-            table.path[row], table.decided[row] = np.nan, np.nan
+            table.path[row], table.decided[row], table.requested[row] = np.nan, np.nan, 0.0
             table.path[row, 0] = order.amount
             for form in _NUMBERS:
                 stated = getattr(order, form)
@@ -274,14 +275,17 @@ class BundlePolicy:
             rows[place] = self._rows.get(name, -1)
         for place in np.flatnonzero(rows < 0).tolist():
             made[place] = unknown_order(order_ids[place])
-        _, first, which = np.unique(rows, return_index=True, return_inverse=True)
+        is_distinct = len(set(order_ids)) == count
+        first = which = np.arange(count)
+        if not is_distinct:
+            _, first, which = np.unique(rows, return_index=True, return_inverse=True)
         once = first[rows[first] >= 0]
         asked, even = self._begin(rows, once, positions, at, by_schedule, made)
         if asked:
             self._finish(rows, np.asarray(asked), "policy", made)
         if even:
             self._finish(rows, np.asarray(even), "schedule", made)
-        for place in np.flatnonzero(first[which] != np.arange(count)).tolist() if len(first) < count else ():
+        for place in () if is_distinct else np.flatnonzero(first[which] != np.arange(count)).tolist():
             found = made[first[which[place]]]
             made[place] = found._replace(repeated=True) if isinstance(found, Decision) else found
         return [one for one in made if one is not None]
@@ -406,6 +410,7 @@ class BundlePolicy:
             amounts = np.where(known.completes, known.position, known.position * share)
             told = [None] * len(own)
         table.decided[own, known.step] = amounts
+        table.requested[own] += amounts
         steps, ticks, positions = known.step.tolist(), known.tick.tolist(), known.position.tolist()
         for at, (place, row, amount) in enumerate(zip(places.tolist(), own.tolist(), amounts.tolist(), strict=True)):
             one = Decision(self._names[row], steps[at], ticks[at], positions[at], amount, told[at], source, False)
@@ -414,38 +419,36 @@ class BundlePolicy:
     def _known(self, rows: np.ndarray) -> Known:
         """Return what is known of orders at their current steps."""
         table, engine = self._table, self.engine
-        step = table.step[rows]
+        count = len(rows)
+        session, start, end, latest_end, num_steps, step, tick = table.whole[:, rows]
+        amount, requested, *forms = table.real[:, rows]
         most = int(step.max()) + 1
-        path, decided = table.path[rows, :most], table.decided[rows, :most]
-        amount, position = table.amount[rows], path[np.arange(len(rows)), step]
-        zero, missing = np.zeros(len(rows)), np.full(len(rows), np.nan)
-        steps = tuple(
-            Fills(decided[:, at], path[:, at] - path[:, at + 1], missing, missing, missing, missing)
-            for at in range(most - 1)
-        )
+        path = table.path[rows, :most]
+        position = path[np.arange(count), step]
+        missing = np.full(count, np.nan)
         return Known(
-            tick=table.tick[rows],
+            tick=tick,
             step=step,
             position=position,
-            requested=np.nansum(decided, axis=1),
+            requested=requested,
             filled=amount - position,
             notional=missing,
-            done=np.zeros(len(rows), dtype=bool),
+            done=np.zeros(count, dtype=bool),
             cost=missing,
-            permanent_impact=zero,
+            permanent_impact=np.zeros(count),
             untraded=missing,
             side=table.side[rows],
             amount=amount,
-            start=table.start[rows],
-            end=table.end[rows],
-            latest_end=table.latest_end[rows],
-            session=table.session[rows],
-            num_steps=table.num_steps[rows],
+            start=start,
+            end=end,
+            latest_end=latest_end,
+            session=session,
+            num_steps=num_steps,
             max_step=engine.max_step,
             complete_at_end=engine.rules.complete_at_end,
-            forms={name: values[rows] for name, values in table.forms.items()},
-            _steps=steps,
-            _left=tuple(path[:, at] for at in range(most)),
+            forms=dict(zip(_NUMBERS, forms, strict=True)),
+            _steps=_Steps(table.decided[rows, : most - 1], path),
+            _left=tuple(path.T),
             _sessions=self.market.panel,
         )
 
@@ -503,33 +506,46 @@ class BundlePolicy:
         return row
 
 
+@dataclass(frozen=True, eq=False)
+class _Steps(Rows):
+    """The steps so far of N orders, each made a `Fills` when it is asked for: few policies ask.
+
+    `decided` holds the amounts decided, of shape (N, K), `path` the positions before each step and after the last, of
+    shape (N, K + 1).
+    """
+
+    decided: np.ndarray
+    path: np.ndarray
+
+    def __getitem__(self, rows: Any) -> _Steps:
+        return _Steps(self.decided[rows], self.path[rows])
+
+    def __iter__(self) -> Iterator[Fills]:
+        filled = self.path[..., :-1] - self.path[..., 1:]
+        missing = np.full(filled.shape[:-1], np.nan)
+        for at in range(filled.shape[-1]):
+            yield Fills(self.decided[..., at], filled[..., at], missing, missing, missing, missing)
+
+
 class _Table:
-    """Numbers of orders in flight, one row an order."""
+    """Numbers of orders in flight; those that a decision takes together lie together."""
 
     def __init__(self, rows: int, steps: int) -> None:
+        self.whole = np.zeros((7, rows), dtype=np.int32)
+        self.real = np.full((2 + len(_NUMBERS), rows), np.nan)
         self.side = np.zeros(rows, dtype=np.int8)
-        self.amount = np.zeros(rows)
-        for name in ("session", "start", "end", "latest_end", "num_steps", "step", "tick"):
-            setattr(self, name, np.zeros(rows, dtype=np.int32))
         self.path = np.full((rows, steps + 1), np.nan)  # position before each step
         self.decided = np.full((rows, steps), np.nan)  # amount decided in each
-        self.forms = {name: np.full(rows, np.nan) for name in _NUMBERS}
-
-    session: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    latest_end: np.ndarray
-    num_steps: np.ndarray
-    step: np.ndarray
-    tick: np.ndarray
+        self.session, self.start, self.end, self.latest_end, self.num_steps, self.step, self.tick = self.whole
+        self.amount, self.requested, *forms = self.real
+        self.forms = dict(zip(_NUMBERS, forms, strict=True))
 
     def doubled(self) -> _Table:
         """Return a table of twice as many rows, the first of which are these."""
         rows, steps = self.decided.shape
         new = _Table(2 * rows, steps)
-        for name, values in vars(self).items():
-            for part, old in values.items() if isinstance(values, dict) else ((None, values),):
-                (getattr(new, name) if part is None else getattr(new, name)[part])[:rows] = old
+        new.whole[:, :rows], new.real[:, :rows] = self.whole, self.real
+        new.side[:rows], new.path[:rows], new.decided[:rows] = self.side, self.path, self.decided
         return new
 
 
