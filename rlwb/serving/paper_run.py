@@ -370,7 +370,7 @@ def _judge(
     backtest.write_results(folder, results)
     backtest.write_headline(folder, results, config, about=notes)
     backtest.write_costs(folder, results, config)
-    tables = {"decisions": decisions, "audit/ticks": ticks, "audit/steps": steps, "backtest": compared}
+    tables = {"decisions": decisions, "audit/ticks": ticks, "audit/steps": steps, "beside_backtest": compared}
     for file, frame in tables.items():
         if frame is not None:
             with atomic_path(folder / f"{file}.parquet") as target:

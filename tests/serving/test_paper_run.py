@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def test_the_folder_holds_the_tables_of_a_backtest_and_the_audit(whole: PaperRes
         "decisions.parquet",
         "audit/ticks.parquet",
         "audit/steps.parquet",
-        "backtest.parquet",
+        "beside_backtest.parquet",
         "headline.md",
         "summary.csv",
         "costs.csv",
@@ -267,3 +268,43 @@ def test_a_service_that_is_not_there_is_named(bundle_path: Path, finished_run: R
 )
 def test_a_span_of_dates(text: str | None, span: tuple[str, str] | None) -> None:
     assert span_of(text) == span
+
+
+def page_blocks() -> list[str]:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "serving" / "paper.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+VENDOR_API = """
+from rlwb.market import Sessions
+from rlwb.serving.feeds import SessionsFeed
+
+NAMES = {{"instrument": "symbol", "datetime": "begin"}}
+NAMES |= {{name: name[0] for name in ("open", "high", "low", "close", "volume")}}
+
+def minutes():
+    for time, bars in SessionsFeed(Sessions.open({bars!r}), {days!r}):
+        yield {{"end": str(time), "bars": bars.rename(columns=NAMES).astype({{"begin": str}}).to_dict("records")}}
+"""
+
+
+def test_the_vendor_of_the_page_is_a_feed(
+    bundle_path: Path, live: Path, whole: PaperResult, test_days: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (live / "vendor_api.py").write_text(VENDOR_API.format(bars=str(live / "bars"), days=test_days[:2]))
+    (live / "vendor.py").write_text(page_blocks()[0])
+    monkeypatch.syspath_prepend(live)
+    how: dict[str, Any] = {"order_file": live / "orders.parquet", "out": live / "p", "echo": quiet}
+    made = launch_paper(bundle_path, f"{live / 'vendor.py'}:Vendor", **how)
+    assert made.results[0].orders["ffr"].tolist() == [1.0] * len(made.results[0].orders)
+
+
+def test_the_client_of_the_page_gets_a_decision(
+    bundle_path: Path, live: Path, test_days: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    instrument = str(Sessions.open(live / "bars").instruments[0])
+    monkeypatch.chdir(live)
+    with serve_in_thread(lambda: Service(open_policy(bundle_path))) as url:
+        code = page_blocks()[1].replace("http://127.0.0.1:8000", url)
+        exec(code, {"DATE": test_days[0], "INSTRUMENT": instrument})
+    assert re.fullmatch(r"trade [\d.]+ in the first step, by the policy\n", capsys.readouterr().out)
