@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data bench-drift agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ mutants: $(VENV)/.installed ## whether the tests notice changes in the code (hal
 
 size: $(VENV)/.installed ## lines of code and docstrings by part (ARGS=REVISION to compare with)
 	$(BIN)/python -m benchmarks.size $(ARGS)
+
+bench-drift: $(VENV)/.installed ## false alarms and power of the drift test, beside a fixed index (ARGS="--quick", ARGS="--data DIR")
+	$(BIN)/python -m benchmarks.drift $(ARGS)
 
 frontier: $(VENV)/.installed ## mean against risk: how near learners with a dial come to a known frontier
 	$(BIN)/python -m benchmarks.frontier $(ARGS)

@@ -2,11 +2,11 @@
 
 A bar is not the unit of this test: the bars of a day depend on one another, and so do the instruments. The unit is the
 day. Of every day and feature there are two statistics, the mean over all bars of its distance from the training's mean
-at that tick (the level), and the logarithm of the mean of its square (the spread). From the training days come, for
-each statistic, the variance between days, that between instruments of a day, that between instruments for good, and the
-correlation of a day with the next. A live day of ``k`` instruments is measured by them: less its forecast from the
-day before (an autoregression of order 1, Andrews and Monahan's prewhitening, 1992), over the deviation that this
-forecast error has for ``k`` instruments, as a normal score ``z``.
+at that tick (the level), and the mean over sessions of the logarithm of that distance's variance within the session
+(the spread). From the training days come, for each statistic, the variance of a day, that of an instrument within a
+day, that between instruments for good, and the correlation of a day with the next. A live day of ``k`` instruments is
+measured by them: less its forecast from the day before (an autoregression of order 1, Andrews and Monahan's
+prewhitening, 1992), over the deviation that this forecast error has for ``k`` instruments, as a normal score ``z``.
 
 Evidence adds up by a normal mixture. If nothing changed, ``z`` has a mean of 0, known up to a variance ``v0``: that of
 the training's own mean, which rests on finitely many days, and that of which instruments are live. If something
@@ -18,9 +18,11 @@ is at most 1 in the mean at any time when nothing changed (an e-process), and so
 and features, however these depend on one another. By Ville's inequality it passes a limit L from a given first day on
 with probability at most 1 / L; a year has 250 first days and as many before it as are remembered, so that with
 ``L = (250 + memory) / alpha`` a year has a false alarm with probability at most ``alpha``, looked at every day
-(Shin, Ramdas and Rinaldo, E-detectors, 2022, arXiv 2203.03532). `benchmarks/drift.py` measures how true that is.
+(Shin, Ramdas and Rinaldo, E-detectors, 2022, arXiv 2203.03532). That is exact where the training's variances and
+correlations are; they are estimates, and are raised for that. `benchmarks/drift.py` measures what is left.
 
-Within a day there is no such test; `DriftTest.out_of_range` says which values the training never came near.
+A score counts at most 3, so that an alarm comes after three days at the earliest. Within a day
+`DriftTest.out_of_range` says which values the training never came near.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from rlwb.market.sessions import Sessions
 #: Days of a year, of which `DriftTest` states the rate of false alarms.
 YEAR = 250
 #: Mean shifts, in standard deviations of a day's normal score, that the alternative gives the same weight.
-SHIFTS = (0.25, 0.75, 2.0)
+SHIFTS = (0.25, 0.75, 1.5)
 #: Days of evidence that are remembered.
 MEMORY = 60
 #: A session counts for its day when at least this share of its ticks was seen.
@@ -48,8 +50,8 @@ LEAST_SEEN = 0.5
 #: What is added to a mean square before its logarithm, so that a feature without any spread has one; also the least
 #: deviation of a statistic. In units of normalised features, whose deviation is about 1.
 FLOOR = 1e-3
-#: A score counts at most as much as this, so that one day of wild values is one bad day.
-LARGEST = 4.0
+#: A score counts at most as much as this: with fat tails larger ones are not as rare as a normal law has it.
+LARGEST = 3.0
 _STATISTICS = ("mean", "day", "rest", "instrument", "repeat_day", "repeat_rest", "inflation")
 KINDS = ("level", "spread")
 
@@ -75,8 +77,8 @@ def training_statistics(
     dict
         ``columns``; ``days``, ``instruments`` (the mean number on a day); ``clip``; ``profile`` of shape ``(T, C)``,
         the mean at each tick; ``low``, ``high`` of shape ``(C,)``, the range; ``statistics``, to each of
-        ``level`` and ``spread`` lists of length C: ``mean``; ``day``, ``rest``, ``instrument``, variances of what all
-        instruments of a day share, of what each has for itself on that day, and of what an instrument keeps;
+        ``level`` and ``spread`` lists of length C: ``mean``; ``day``, ``rest``, ``instrument``, variances of a day's
+        mean over its instruments, of what each has for itself on that day, and of what an instrument keeps;
         ``repeat_day``, ``repeat_rest``, correlations of the first two with the next day's; ``inflation``, how much
         larger the long-run variance of the forecast errors is than their variance. A variance that one day cannot tell
         is None, and that statistic is not tested.
@@ -320,22 +322,33 @@ class DriftTest:
 
     def _score(self, day: np.ndarray, instruments: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the normal score of a day's statistics and their distance from the mean, ``(2 C,)`` each."""
-        from scipy.special import ndtri, stdtr
+        from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
         part = self._parts
         k = min(float(instruments), self._instruments)
-        rest = part["rest"] / k
-        variance = np.maximum(part["day"] + rest, FLOOR**2)
-        repeat = (part["repeat_day"] * part["day"] + part["repeat_rest"] * rest) / variance
+        more = part["rest"] * (1 / k - 1 / self._instruments)  # fewer instruments average out less of their own
+        variance = np.maximum(part["day"] + more, FLOOR**2)
+        repeat = (part["repeat_day"] * part["day"] + part["repeat_rest"] * more) / variance
         distance = day - part["mean"]
         error = distance if self._before is None else distance - repeat * self._before
-        share = np.ones_like(repeat) if self._before is None else 1 - repeat**2
-        deviation = np.sqrt(variance * share * part["inflation"])
-        # The variance of the mean over all days, and of which instruments are live, as the errors show it.
-        self._offset = 1 / self._days + (1 - repeat) ** 2 * part["instrument"] / k / (
-            variance * (1 - repeat**2) * part["inflation"]
-        )
+        spread = variance
+        if self._before is not None:
+            square = 1 + repeat**2
+            spread = part["day"] * (square - 2 * repeat * part["repeat_day"])
+            spread = np.maximum(spread + more * (square - 2 * repeat * part["repeat_rest"]), FLOOR**2)
+        # The training's variance and repeat may lie below the true ones. The long-run variance of errors is raised to
+        # what it is if one of them does by as much as in one case of ten.
         freedom = max(self._days - 1, 1)
+        repeats = np.minimum(repeat + 1.28 * np.sqrt((1 - repeat**2) / self._days), 0.97)
+        longer = (1 - repeat) * (1 + repeats) / ((1 - repeats) * (1 + repeat))
+        deviation = np.sqrt(spread * part["inflation"] * np.maximum(longer, freedom / chdtri(freedom, 0.9)))
+        # When nothing changed, the errors have a mean still: that of finitely many training days, and that of which
+        # instruments are live. Days that resemble one another count as fewer, and of few days the mean has fat tails:
+        # its variance is that of the normal law which reaches as far with probability 1 / limit.
+        apart = self._days * (1 - repeat) / (1 + repeat)
+        tails = (stdtrit(np.maximum(apart - 1, 1), 1 / self.limit) / ndtri(1 / self.limit)) ** 2
+        live = (1 - repeat) ** 2 * part["instrument"] / k / (variance * (1 - repeat**2) * part["inflation"])
+        self._offset = (1 + repeat) / self._days * tails + live
         ratio = error / deviation
         score = -np.sign(ratio) * ndtri(stdtr(freedom, -np.abs(ratio)))
         return np.clip(score, -LARGEST, LARGEST), distance
@@ -393,7 +406,7 @@ def _inside(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
 
 def _statistics(mean: np.ndarray, square: np.ndarray) -> np.ndarray:
     """Return level and spread of sessions, float64 of shape ``(N, 2, C)``, of mean distances and mean squares."""
-    return np.stack([mean, np.log(square + FLOOR**2)], axis=1)
+    return np.stack([mean, np.log(np.maximum(square - mean**2, 0.0) + FLOOR**2)], axis=1)
 
 
 def _components(table: np.ndarray) -> dict[str, np.ndarray]:
@@ -412,11 +425,12 @@ def _components(table: np.ndarray) -> dict[str, np.ndarray]:
     freedom = size - days - instruments + 1
     rest_variance = (rest**2).sum(axis=(0, 1)) / freedom if instruments > 1 and freedom > 0 else np.zeros(day.shape[1])
     day = day - day.mean(axis=0)
-    day_variance = (day**2).sum(axis=0) / (days - 1) if days > 1 else np.full(day.shape[1], np.nan)
-    day_variance = np.maximum(day_variance - rest_variance * np.mean(1 / count), 0.0)
     apart = own.var(axis=0, ddof=1) if instruments > 1 else np.zeros(day.shape[1])
     apart = np.maximum(apart - rest_variance * np.mean(1 / there.sum(axis=0)), 0.0)
     repeat_day = _repeat((day[1:] * day[:-1]).sum(axis=0), (day**2).sum(axis=0), days)
+    # Days that resemble one another lie closer to their own mean than to the true one.
+    alone = np.minimum((1 + repeat_day) / (1 - repeat_day) / days, 2 / 3)
+    day_variance = (day**2).mean(axis=0) / (1 - alone) if days > 1 else np.full(day.shape[1], np.nan)
     pairs = (rest[1:] * rest[:-1]).sum(axis=(0, 1))
     repeat_rest = _repeat(pairs, (rest**2).sum(axis=(0, 1)), size / instruments)
     return {

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from rlwb.errors import BundleError, DataError
 from rlwb.market import FeatureSettings, MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
@@ -43,6 +44,7 @@ def test_the_statistics_of_a_made_panel_are_those_computed_by_hand() -> None:
     assert parts["mean"] == [0.0]
     assert parts["rest"] == [0.0]
     assert parts["day"] == [2.0]  # of 1 and -1, over 2 - 1 days
+    assert parts["repeat_day"] == [0.0]
     assert parts["instrument"] == [8.0]  # of 2 and -2, over 2 - 1 instruments
 
 
@@ -52,7 +54,7 @@ def test_what_each_instrument_has_for_itself_is_told_from_what_a_day_has() -> No
     table = day + rng.normal(size=(4000, 5, 1)) * 3.0 + np.array([-1.0, 0.0, 0.0, 0.0, 1.0])[:, None]
     table[rng.random((4000, 5)) < 0.2] = np.nan
     parts = drift._components(table)
-    assert parts["day"] == pytest.approx([4.0], rel=0.1)
+    assert parts["day"] == pytest.approx([4.0 + 9.0 / 5 / 0.8], rel=0.1)  # four of five instruments have a session
     assert parts["rest"] == pytest.approx([9.0], rel=0.05)
     assert parts["instrument"] == pytest.approx([0.5], rel=0.2)
     assert np.abs(parts["repeat_day"]) < 0.06
@@ -194,3 +196,43 @@ def test_of_one_training_day_nothing_is_tested_but_the_range(market: tuple) -> N
     assert np.isnan(report.scores).all()
     assert report.evidence == 1.0
     assert test.share_out_of_range.tolist() == [1.0] * 5
+
+
+def test_the_score_of_a_day_by_hand() -> None:
+    """100 independent days of one instrument, variance 1, and a day of level 0.5."""
+    part = {"mean": 0.0, "day": 1.0, "rest": 0.0, "instrument": 0.0}
+    part |= {"repeat_day": 0.0, "repeat_rest": 0.0, "inflation": 1.0}
+    told = {
+        "columns": ["close"],
+        "days": 100,
+        "instruments": 1.0,
+        "clip": None,
+        "profile": [[0.0], [0.0]],
+        "low": [-2.0],
+        "high": [2.0],
+        "statistics": {kind: {name: [value] for name, value in part.items()} for kind in drift.KINDS},
+    }
+    test = DriftTest(told)
+    test.observe(["A", "A"], np.datetime64("2024-01-03"), np.array([0, 1]), np.array([[0.4], [0.6]]))
+    report = test.close_day()
+    assert report is not None
+    repeats = 1.28 * math.sqrt(1 / 100)
+    raised = max((1 + repeats) / (1 - repeats), 99 / stats.chi2.ppf(0.1, 99))
+    level = stats.norm.ppf(stats.t.cdf(0.5 / math.sqrt(raised), 99))
+    spread = stats.norm.ppf(stats.t.cdf(math.log(0.01 + drift.FLOOR**2) / math.sqrt(raised), 99))
+    assert report.scores[:, 0] == pytest.approx([level, max(spread, -drift.LARGEST)])
+    tails = (stats.t.ppf(0.05 / 310, 99) / stats.norm.ppf(0.05 / 310)) ** 2
+    one = mixture(report.scores[:, 0], np.array([1, 1]), np.full(2, tails / 100))
+    assert report.evidence == pytest.approx(one.mean())
+
+
+def test_fewer_instruments_than_in_training_are_expected_to_stray_further(market: tuple) -> None:
+    """A whole day off by as much is a lower score for one instrument than for six."""
+    scores = []
+    for names in (NAMES[:1], NAMES):
+        test = DriftTest(market[2])
+        play(test, market, after(market)[0], names, lambda values: np.full(values.shape, 0.5))
+        report = test.close_day()
+        assert report is not None
+        scores.append(report.scores[0, :4])
+    assert (scores[0] < 0.7 * scores[1]).all()

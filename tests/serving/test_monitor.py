@@ -122,7 +122,7 @@ def test_prometheus_reads_what_was_counted() -> None:
     assert value("pa_low_bp") == -math.inf
     assert value("pa_days") == 1
     assert value("drift_days") == 1
-    assert value("drift_score", feature="close", statistic="level") == pytest.approx(0.5, abs=0.01)
+    assert value("drift_score", feature="close", statistic="level") == pytest.approx(0.438, abs=0.001)
     assert value("drift_limit") == 310 / 0.05
     assert value("fallbacks_total", reason="late_bars") == 1
     assert value("fallback_cost_bp") == pytest.approx(8.0)  # half of the amount, 16 bp worse
