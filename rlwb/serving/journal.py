@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS answers (
     body BLOB NOT NULL
 );
 """
+#: Bytes that an answer takes beside its content.
+_ROW = 200
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -62,7 +64,7 @@ class Journal:
         ``"full"`` waits for the disk at every write; ``"normal"`` is safe against a killed process, not against a loss
         of power.
     answers
-        Kept answers; the oldest go first.
+        Bytes of kept answers; the older half goes when there are more.
 
     Raises
     ------
@@ -75,7 +77,7 @@ class Journal:
         path: str | os.PathLike[str] | None = None,
         *,
         sync: Literal["normal", "full"] = "normal",
-        answers: int = 10_000,
+        answers: int = 64 * 2**20,
     ) -> None:
         self.path = None if path is None else Path(path)
         self._answers = answers
@@ -84,6 +86,7 @@ class Journal:
             if self.path is not None:
                 self._held.enter_context(locked(self.path.with_name(f"{self.path.name}.lock")))
             self._base = self._open(sync)
+            self._kept = self._kept_bytes()
         except BlockingIOError:
             raise FileError(
                 f"the journal {path} is in use by another process; stop it, or name another file."
@@ -96,6 +99,8 @@ class Journal:
 
     def _open(self, sync: str) -> sqlite3.Connection:
         try:
+            if self.path is not None:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # orders are nobody else's business
             base = sqlite3.connect(":memory:" if self.path is None else self.path, isolation_level=None, timeout=0)
             self._held.callback(base.close)
             for words in ("journal_mode=WAL", f"synchronous={sync}", "wal_autocheckpoint=4000", "trusted_schema=OFF"):
@@ -157,12 +162,13 @@ class Journal:
             ) from None
 
     def forget_before(self, day: int) -> None:
-        """Remove the events of earlier days."""
-        self._commit("DELETE FROM log WHERE day < ?", [(day,)])
+        """Remove the events of earlier days, those of the kind ``finished`` aside: results are kept."""
+        self._commit("DELETE FROM log WHERE day < ? AND kind != 'finished'", [(day,)])
 
     def days(self) -> list[int]:
-        """Return the days that events belong to, sorted."""
-        return [row[0] for row in self._base.execute("SELECT DISTINCT day FROM log ORDER BY day")]
+        """Return the days that events beside results belong to, sorted."""
+        words = "SELECT DISTINCT day FROM log WHERE kind != 'finished' ORDER BY day"
+        return [row[0] for row in self._base.execute(words)]
 
     def answer(self, key: str) -> Answer | None:
         """Return what is kept under an idempotency key, or None."""
@@ -172,10 +178,17 @@ class Journal:
     def keep(self, key: str, answer: Answer) -> Answer:
         """Keep an answer under a key, and return it, or the one that is kept there already."""
         self._commit("INSERT OR IGNORE INTO answers (key, digest, status, body) VALUES (?, ?, ?, ?)", [(key, *answer)])
-        (last,) = self._base.execute("SELECT max(seq) FROM answers").fetchone()
-        if last % 256 == 0:
-            self._commit("DELETE FROM answers WHERE seq <= ?", [(last - self._answers,)])
+        self._kept += len(answer.body) + _ROW
+        if self._kept > self._answers:
+            half = "SELECT (min(seq) + max(seq)) / 2 FROM answers"
+            self._commit(f"DELETE FROM answers WHERE seq <= ({half})", [()])
+            self._kept = self._kept_bytes()
         return self.answer(key) or answer
+
+    def _kept_bytes(self) -> int:
+        words = "SELECT count(*), coalesce(sum(length(body)), 0) FROM answers"
+        count, size = self._base.execute(words).fetchone()
+        return int(size + count * _ROW)
 
     def _commit(self, words: str, rows: list[tuple[Any, ...]]) -> None:
         base = self._base

@@ -7,7 +7,6 @@ killed one stands where that one stood, for its events are applied again in thei
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
@@ -15,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -23,11 +22,22 @@ from zoneinfo import ZoneInfo
 import msgspec
 import numpy as np
 
-from rlwb.errors import BundleError, CheckpointError, OrderError, RlwbError, ServingError
+from rlwb.errors import BundleError, CheckpointError, RlwbError, ServingError
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.order import Order
 from rlwb.execution.rules import tick_prices
 from rlwb.record import ACTING, TrainingRecord, check_record
+from rlwb.serving.events import (
+    EPOCH,
+    add_history,
+    apply,
+    date_of,
+    day_of,
+    id_of,
+    order_of,
+    packed,
+    reach,
+)
 from rlwb.serving.journal import Event, Journal
 from rlwb.serving.monitor import Monitor, advantage_by_source
 from rlwb.serving.policy import Decision
@@ -54,8 +64,6 @@ log = logging.getLogger("rlwb.serving")
 
 #: What two bundles must agree in for orders in flight to go on under the other; features are normalised anew.
 _SAME = tuple(name for name in ACTING if name != "normaliser")
-_EPOCH = date(1970, 1, 1).toordinal()
-_TIMES = ("start", "end", "latest_end")
 #: Days of which the journal keeps the events: the last one, and those before it that features refer to.
 KEPT_DAYS = 3
 
@@ -76,6 +84,7 @@ class _Entry:
     pa: float | None = None
     decisions: list[Decision] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
+    fills: list[str] = field(default_factory=list)
 
     @property
     def amount(self) -> float:
@@ -162,7 +171,7 @@ class Service:
         OrderError, DataError
             When an order cannot be executed; see `BundlePolicy.register`.
         """
-        ids = [one.order_id or _id_of(one) for one in orders]
+        ids = [one.order_id or id_of(one) for one in orders]
         new: dict[str, tuple[OrderIn, Order]] = {}
         for name, given in zip(ids, orders, strict=True):
             content = msgspec.structs.replace(given, order_id=name)
@@ -172,7 +181,7 @@ class Service:
                     f"order {name} is known with other content; give the new one another id.", "conflict"
                 )
             if known is None:
-                new[name] = (content, _order_of(content))
+                new[name] = (content, order_of(content))
         if len(self._entries) - len(self._done) + len(new) > self._most_orders:
             raise ServingError(
                 f"{self._most_orders} orders may be open; cancel some, or raise the limit.", "too_many_orders"
@@ -182,7 +191,7 @@ class Service:
             self.policy.register(made)
             try:
                 self.journal.write(
-                    Event("order", _day_of(content.date), msgspec.to_builtins(content)) for content, _ in new.values()
+                    Event("order", day_of(content.date), msgspec.to_builtins(content)) for content, _ in new.values()
                 )
             except ServingError:
                 for name in new:
@@ -210,20 +219,20 @@ class Service:
         over: tuple[int, int, list[str]] | None = None
         day = int(columns["datetime"].max(initial=_FIRST).astype("datetime64[D]").astype(np.int64))
         if len(columns["datetime"]):
-            events.append(Event("bars", day, _packed(columns)))
+            events.append(Event("bars", day, packed(columns)))
         if until is not None:
             over = self._over_until(until, columns)
             events.append(Event("until", over[0], over))
             day = max(day, over[0])
         names = sorted({*columns["instrument"], *(over[2] if over else ())})
-        before = self._reached(names, day)
         self.journal.write(events)
+        before = self._reached(names, day)
         arrivals = self.policy.market.add(columns)
         self.monitor.arrived(arrivals)
         self._beside("bars", lambda shadow: shadow.market.add(columns))
         if over is not None:
-            _reach(self.policy, *over)
-            self._beside("until", lambda shadow: _reach(shadow, *over))
+            reach(self.policy, *over)
+            self._beside("until", lambda shadow: reach(shadow, *over))
         self._observe(names, day, before)
         for name in self._by_instrument.keys() & names:
             self._look_at(name, day)
@@ -233,16 +242,16 @@ class Service:
 
     def _reached(self, instruments: Sequence[str], day: int) -> list[tuple[int, int]]:
         """Return row and ticks over of each instrument's session of a day; -1 and 0 where it is not open."""
-        if self.monitor.drift is None:
+        if self.monitor.drift is None or not instruments:
             return []
-        market, on = self.policy.market, _date_of(day)
+        market, on = self.policy.market, date_of(day)
         rows = np.array([market.row(name, on) for name in instruments], dtype=np.int64)
         reached = np.where(rows >= 0, market.reached(np.maximum(rows, 0)), 0)
         return list(zip(rows.tolist(), reached.tolist(), strict=True))
 
     def _observe(self, instruments: Sequence[str], day: int, before: Sequence[tuple[int, int]]) -> None:
         """Show the monitor the features of the ticks that have ended."""
-        if self.monitor.drift is None:
+        if not before:
             return
         market, names, ticks, values = self.policy.market, [], [], []
         after = self._reached(instruments, day)
@@ -255,13 +264,14 @@ class Service:
             names += [instruments[at]] * (end - start)
             ticks.append(np.arange(start, end))
             values.append(features[place, start:end])
-        date_ = np.datetime64(_date_of(day))
+        date_ = np.datetime64(date_of(day))
         self.monitor.observe(names, date_, np.concatenate(ticks), np.concatenate(values))
 
     def _over_until(self, until: datetime, columns: Mapping[str, Any]) -> tuple[int, int, list[str]]:
         """Return the day and tick of a time, and the instruments of the bars and of the day's orders."""
-        day, tick = until.toordinal() - _EPOCH, self._ticks_over(until)
-        names = {e.content.instrument for e in self._entries.values() if e.day == day and e.status == "open"}
+        day, tick = until.toordinal() - EPOCH, self._ticks_over(until)
+        open_ = self._by_instrument.items()
+        names = {name for name, ids in open_ if any(self._entries[order].day == day for order in ids)}
         return day, tick, sorted({*names, *columns["instrument"]})
 
     def load_history(self, bars: Mapping[str, Any]) -> ArrivalsOut:
@@ -270,9 +280,9 @@ class Service:
         columns["datetime"] = columns["datetime"].astype("datetime64[us]")
         if len(columns["datetime"]):
             day = int(columns["datetime"].max().astype("datetime64[D]").astype(np.int64))
-            self.journal.write([Event("history", day, _packed(columns))])
-        arrivals = _add_history(self.policy, columns)
-        self._beside("history", lambda shadow: _add_history(shadow, columns))
+            self.journal.write([Event("history", day, packed(columns))])
+        arrivals = add_history(self.policy, columns)
+        self._beside("history", lambda shadow: add_history(shadow, columns))
         return _told(arrivals)
 
     def fills(self, fills: Sequence[FillIn]) -> list[float]:
@@ -425,7 +435,7 @@ class Service:
     def bring_up(self, other: BundlePolicy, events: Sequence[tuple[int, Event]]) -> None:
         """Give another policy bars and orders; it touches nothing of the service, so another thread may call it."""
         for _, event in events:
-            _apply(other, event)
+            apply(other, event)
 
     def take_over(self, other: BundlePolicy, name: str, after: int = 0) -> str:
         """Let another policy decide from now on, and return the name of the one before.
@@ -438,7 +448,7 @@ class Service:
             Number of the last event that it was given.
         """
         for _, event in self.journal.events(after):
-            _apply(other, event)
+            apply(other, event)
         for order_id, entry in self._entries.items():
             if order_id in other:
                 other.restore(order_id, entry.decisions)
@@ -614,12 +624,13 @@ class Service:
 
     def _enter(self, name: str, content: OrderIn, order: Order) -> None:
         state = self.policy.state(name)
-        self._entries[name] = _Entry(order, content, _day_of(content.date), state.start, state.end, state.latest_end)
+        self._entries[name] = _Entry(order, content, day_of(content.date), state.start, state.end, state.latest_end)
         self._by_instrument.setdefault(content.instrument, set()).add(name)
 
     def _fill(self, fill: FillIn) -> None:
         entry = self._entries[fill.order_id]
         self._fills[fill.fill_id] = fill
+        entry.fills.append(fill.fill_id)
         entry.filled = min(entry.filled + fill.amount, entry.amount)
         entry.notional += fill.amount * fill.price
 
@@ -635,7 +646,7 @@ class Service:
             if entry.status == "open" and (row < 0 or int(market.reached(np.array([row]))[0]) >= entry.latest_end):
                 entry.status = "over"
             if entry.day < day:
-                has_later = market.row(instrument, _date_of(day)) >= 0 if has_later is None else has_later
+                has_later = market.row(instrument, date_of(day)) >= 0 if has_later is None else has_later
             if entry.day < day and has_later:
                 self._finish(name)
             else:
@@ -657,13 +668,13 @@ class Service:
             pa, parts = math.nan, {}
         pa_bp = pa if math.isfinite(pa) else None
         try:
-            self.journal.write([Event("finished", entry.day, [name, pa_bp])])
+            self.journal.write([Event("finished", entry.day, [name, pa_bp, parts])])
         except ServingError as error:  # nothing was asked; it is finished again after a restart
             log.error("finished order not in the journal order_id=%s error=%s", name, error)
         entry.pa = pa_bp
         self._end(name, "finished")
         log.info("order finished order_id=%s filled=%r pa_bp=%s", name, entry.filled, pa_bp)
-        self.monitor.finished(np.datetime64(_date_of(entry.day)), pa, parts)
+        self.monitor.finished(np.datetime64(date_of(entry.day)), pa, parts)
 
     def _parts(self, name: str, entry: _Entry) -> dict[str, tuple[float, float]]:
         """Return by who decided what share of an order was traded and how well."""
@@ -677,7 +688,7 @@ class Service:
     def _end(self, name: str, status: str) -> None:
         entry = self._entries[name]
         entry.status = status
-        self._by_instrument[entry.content.instrument].discard(name)
+        self._leave(name, entry.content.instrument)
         self.policy.forget(name)
         self._beside("end", lambda shadow: shadow.forget(name))
         self._done.append(name)
@@ -685,9 +696,15 @@ class Service:
             self._drop(self._done.popleft())
 
     def _drop(self, name: str) -> None:
-        del self._entries[name]
-        for fill_id in [fill_id for fill_id, fill in self._fills.items() if fill.order_id == name]:
+        for fill_id in self._entries.pop(name).fills:
             del self._fills[fill_id]
+
+    def _leave(self, name: str, instrument: str) -> None:
+        """Take an order out of those of its instrument that are not ended."""
+        ids = self._by_instrument[instrument]
+        ids.discard(name)
+        if not ids:
+            del self._by_instrument[instrument]
 
     def _begin_day(self, day: int) -> None:
         """Settle orders of which no more is heard, and let the journal forget what no one refers to."""
@@ -711,9 +728,9 @@ class Service:
         self._check_record()
         began, count = time.perf_counter(), 0
         for count, (_, event) in enumerate(self.journal.events(), 1):  # noqa: B007
-            _apply(self.policy, event)
+            self._play(event)
             self._note(event)
-            self._beside(event.kind, partial(_apply, event=event))
+            self._beside(event.kind, partial(apply, event=event))
         for name, entry in self._entries.items():
             for policy in (self.policy, self.shadow):
                 if policy is not None and name in policy:
@@ -724,6 +741,16 @@ class Service:
         if count:
             seconds = time.perf_counter() - began
             log.info("journal read events=%d open_orders=%d seconds=%.3f", count, self.counts["open"], seconds)
+
+    def _play(self, event: Event) -> None:
+        """Do to the policy what an event of the journal did, under the eyes of the monitor."""
+        names: list[str] = []
+        if self.monitor.drift is not None and event.kind in ("bars", "until"):
+            told = event.body["instrument"] if event.kind == "bars" else event.body[2]
+            names = [told] if isinstance(told, str) else sorted(set(told))
+        before = self._reached(names, event.day)
+        apply(self.policy, event)
+        self._observe(names, event.day, before)
 
     def _check_record(self) -> None:
         """Require that the journal's decisions were made by a bundle that agrees with this one."""
@@ -743,7 +770,8 @@ class Service:
         body = event.body
         if event.kind == "order":
             content = msgspec.convert(body, OrderIn)
-            self._enter(content.order_id, content, _order_of(content))
+            self._enter(content.order_id, content, order_of(content))
+            self.monitor.registered()
         elif event.kind == "fill":
             self._fill(msgspec.convert(body, FillIn))
         elif event.kind == "decisions":
@@ -753,14 +781,23 @@ class Service:
                     entry.decisions.append(Decision._make((*values, False)))
                     if reason is not None:
                         entry.reasons[values[1]] = reason
-        elif event.kind in ("cancelled", "finished"):
-            name, pa = (body, None) if event.kind == "cancelled" else body
-            entry = self._entries[name]
-            entry.status, entry.pa = event.kind, pa
-            self._by_instrument[entry.content.instrument].discard(name)
-            self._done.append(name)
+        elif event.kind == "cancelled":
+            self._note_end(body, "cancelled", None)
+            self.monitor.cancelled()
+        elif event.kind == "finished":
+            name, pa, parts = body
+            self._note_end(name, "finished", pa)
+            told = {source: (share, bp) for source, (share, bp) in parts.items()}
+            self.monitor.finished(np.datetime64(date_of(event.day)), math.nan if pa is None else pa, told)
         elif event.kind == "bars":
             self._last_day = max(self._last_day, event.day)
+
+    def _note_end(self, name: str, status: str, pa: float | None) -> None:
+        entry = self._entries.get(name)
+        if entry is not None:
+            entry.status, entry.pa = status, pa
+            self._leave(name, entry.content.instrument)
+            self._done.append(name)
 
     def _columns_of(self, bars: BarsIn | Sequence[BarIn]) -> dict[str, Any]:
         """Return bars as columns: names, session-local stamps as datetime64[us], and float64."""
@@ -806,7 +843,7 @@ class Service:
     def _clock(self, entry: _Entry, now: datetime) -> int:
         """Return how many ticks of an order's session are over at a time."""
         local = self._plain(now)
-        days = local.toordinal() - _EPOCH - entry.day
+        days = local.toordinal() - EPOCH - entry.day
         over = self._ticks_over(local) if not days else -1 if days < 0 else self._calendar.num_ticks
         if over < entry.start:
             told = f"order {entry.content.order_id} begins at tick {entry.start}, after {now.isoformat()}; ask later."
@@ -821,75 +858,9 @@ class Service:
 _FIRST, _LAST = np.datetime64("1970-01-01", "us"), np.datetime64("2100-01-01", "us")
 
 
-def _apply(policy: BundlePolicy, event: Event) -> None:
-    """Do to a policy what an event of the journal did; decisions are restored at the end."""
-    if event.kind == "bars":
-        policy.market.add(_unpacked(event.body))
-    elif event.kind == "history":
-        _add_history(policy, _unpacked(event.body))
-    elif event.kind == "until":
-        _reach(policy, *event.body)
-    elif event.kind == "order":
-        policy.register([_order_of(msgspec.convert(event.body, OrderIn))])
-    elif event.kind in ("cancelled", "finished"):
-        policy.forget(event.body if event.kind == "cancelled" else event.body[0])
-
-
-def _reach(policy: BundlePolicy, day: int, tick: int, instruments: Sequence[str]) -> None:
-    """Tell a policy's market that all ticks before one are over."""
-    market = policy.market
-    for name in instruments:
-        row = market.row(name, _date_of(day))
-        if row >= 0:
-            market.reach(row, tick)
-
-
-def _add_history(policy: BundlePolicy, columns: Mapping[str, Any]) -> Arrivals:
-    import pandas as pd
-
-    return policy.market.load_history(pd.DataFrame(dict(columns)))
-
-
 def _told(arrivals: Arrivals) -> ArrivalsOut:
     refused = [RefusedBar(index, reason) for index, reason in arrivals.refused]
     return ArrivalsOut(arrivals.accepted, arrivals.repeated, arrivals.corrected, refused)
-
-
-def _packed(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns of bars as bytes, and names that are all the same as one."""
-    names = columns["instrument"]
-    same = names[0] if len(set(names)) == 1 else list(names)
-    stamps = columns["datetime"].astype("<i8").tobytes()
-    rest = {name: values.astype("<f8").tobytes() for name, values in columns.items() if name in BAR_FIELDS}
-    return {"instrument": same, "datetime": stamps, **rest}
-
-
-def _unpacked(body: Mapping[str, Any]) -> dict[str, Any]:
-    stamps = np.frombuffer(body["datetime"], "<i8").astype("datetime64[us]")
-    names = body["instrument"]
-    columns = {"instrument": [names] * len(stamps) if isinstance(names, str) else names, "datetime": stamps}
-    return columns | {name: np.frombuffer(body[name], "<f8") for name in BAR_FIELDS if name in body}
-
-
-def _order_of(content: OrderIn) -> Order:
-    return Order(**msgspec.structs.asdict(content))
-
-
-def _id_of(content: OrderIn) -> str:
-    """Return the id of an order that states none: what it is, and a hash of the rest."""
-    digest = hashlib.blake2b(msgspec.json.encode(content), digest_size=6).hexdigest()
-    return f"{content.instrument[:80]}-{content.date}-{content.direction}-{digest}"
-
-
-def _day_of(text: str) -> int:
-    try:
-        return date.fromisoformat(text).toordinal() - _EPOCH
-    except ValueError:
-        raise OrderError(f"the date {text} does not exist; write one as YYYY-MM-DD.") from None
-
-
-def _date_of(day: int) -> date:
-    return date.fromordinal(day + _EPOCH)
 
 
 def _no_day(stamp: str) -> ServingError:

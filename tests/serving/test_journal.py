@@ -57,6 +57,14 @@ def test_earlier_days_are_forgotten_and_numbers_go_on() -> None:
     assert journal.days() == [3, 4]
 
 
+def test_results_are_kept_for_good() -> None:
+    journal = Journal()
+    journal.write([Event("finished", 1, 1), Event("order", 1, 2), Event("order", 9, 3)])
+    journal.forget_before(9)
+    assert [event.body for _, event in journal.events()] == [1, 3]
+    assert journal.days() == [9]
+
+
 def test_a_write_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
     path = tmp_path / "j.db"
     journal = Journal(path)
@@ -84,15 +92,24 @@ def test_a_full_disk_is_told_and_what_fits_later_is_written(tmp_path: Path) -> N
 
 
 def test_a_kept_answer_stays_the_first_and_old_ones_go() -> None:
-    journal = Journal(answers=300)
+    journal = Journal(answers=100_000)
     first = journal.keep("k", Answer(b"d", 200, b"one"))
     assert journal.keep("k", Answer(b"e", 200, b"two")) == first == Answer(b"d", 200, b"one")
-    for number in range(600):
-        journal.keep(f"n{number}", Answer(b"d", 200, b""))
+    for number in range(60):
+        journal.keep(f"n{number}", Answer(b"d", 200, bytes(5_000)))
     assert journal.answer("k") is None
-    assert journal.answer("n599") is not None
-    (count,) = journal._base.execute("SELECT count(*) FROM answers").fetchone()
-    assert count <= 300 + 256
+    assert journal.answer("n59") is not None
+    (size,) = journal._base.execute("SELECT sum(length(body)) FROM answers").fetchone()
+    assert 40_000 < size <= 100_000
+
+
+def test_no_one_else_may_read_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    journal.write([Event("a", 1, 1)])
+    assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("j.db*")} == dict.fromkeys(
+        ("j.db", "j.db-wal", "j.db-shm"), 0
+    ) | {"j.db.lock": (tmp_path / "j.db.lock").stat().st_mode & 0o077}
+    journal.close()
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

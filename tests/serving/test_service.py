@@ -336,3 +336,22 @@ def test_history_is_there_after_a_restart(bundle: Bundle, desk: Desk, tmp_path: 
     again = started(bundle, tmp_path / "j.db")
     assert np.array_equal(again.policy.market.features.rows(np.array([row])), before)
     again.close()
+
+
+def test_results_and_drift_are_there_after_a_restart(bundle: Bundle, desk: Desk, tmp_path: Path) -> None:
+    def watched() -> Service:
+        monitor = Monitor(bundle.spec.statistics)
+        return started(bundle, tmp_path / "j.db", monitor=monitor)
+
+    service = watched()
+    for day in (DAY, NEXT):
+        service.register([desk.order(day, date=day)])
+        service.fills([FillIn(fill_id=day, order_id=day, amount=1000.0, price=100.0)])
+        service.bars(desk.bars("AAA", 0, desk.ticks, day))
+    before = service.monitor.overview()
+    assert before["orders"] == {"live": 0, "finished": 2}
+    assert before["pa"]["days"] == before["drift"]["days"] == 1
+    service.journal._held.close()
+    after = watched().monitor.overview()
+    for name in ("orders", "pa", "drift", "fallback"):
+        assert after[name] == before[name]
