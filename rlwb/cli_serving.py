@@ -117,6 +117,10 @@ def serve(
     ] = 0.0,
     queue: Annotated[int, typer.Option(metavar="N", help="Decisions that may wait; further ones get 503.")] = 1024,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Longest wait of a decision.")] = 1000.0,
+    fallback: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=MODE", help="off, warn or schedule for drift, late_bars, ...; may be repeated."),
+    ] = None,
     sync: Annotated[
         bool, typer.Option("--sync", help="Wait for the disk at every write: safe against loss of power, and slower.")
     ] = False,
@@ -129,7 +133,7 @@ def serve(
     """
     import logging
 
-    from rlwb.serving.process import launch, limits_of, named_bundles
+    from rlwb.serving.process import fallback_of, launch, limits_of, named_bundles
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     launch(
@@ -144,6 +148,7 @@ def serve(
         open_to_all=no_token,
         backend=backend,
         limits=limits_of(batch=batch, window=window, queue=queue, deadline=deadline),
+        fallback=fallback_of(fallback or []),
         sync="full" if sync else "normal",
         trust_code=trust_code,
     )

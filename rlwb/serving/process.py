@@ -162,6 +162,23 @@ def named_bundles(words: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def fallback_of(words: Sequence[str]) -> FallbackSettings:
+    """Return what is done about inputs that are not to be trusted, by words ``NAME=MODE``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the word, the name or the mode.
+    """
+    from rlwb.serving.monitor import FallbackSettings
+
+    given = dict(word.partition("=")[::2] for word in words)
+    names = vars(FallbackSettings())
+    if unknown := sorted(given.keys() - names.keys()):
+        raise ConfigError(f"--fallback {unknown[0]} is no input; write one of {', '.join(names)}, with =MODE.")
+    return FallbackSettings(**given)  # type: ignore[arg-type]
+
+
 def limits_of(*, batch: int, window: float, queue: int, deadline: float) -> Limits:
     """Return the limits of options, with times in milliseconds.
 

@@ -22,12 +22,14 @@ from rlwb.serving import wire
 from rlwb.serving.app import Api, Front, Limits, Security
 from rlwb.serving.bundle import Bundle, open_bundle
 from rlwb.serving.journal import Journal
+from rlwb.serving.monitor import FallbackSettings
 from rlwb.serving.policy import BundlePolicy
-from rlwb.serving.process import LOOPBACK, is_loopback, limits_of, listen, named_bundles, token_of
+from rlwb.serving.process import LOOPBACK, fallback_of, is_loopback, limits_of, listen, named_bundles, token_of
 from rlwb.serving.service import Service
 from tests.serving.desk import DAY, Desk
 
 ORDER = {"order_id": "o", "instrument": "AAA", "date": DAY, "direction": "BUY", "amount": 1000.0}
+ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-enough-letters"
 
 
@@ -383,6 +385,10 @@ def test_options_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for words in (["a"], ["=b"], ["a="], ["a=b", "a=c"], ["main=b"]):
         with pytest.raises(ConfigError):
             named_bundles(words)
+    assert fallback_of(["late_bars=off", "drift=schedule"]) == FallbackSettings(late_bars="off", drift="schedule")
+    for word in ("weather=off", "drift=maybe", "drift"):
+        with pytest.raises(ConfigError, match=word[:5]):
+            fallback_of([word])
     with pytest.raises(ConfigError, match="--batch"):
         limits_of(batch=0, window=0, queue=1, deadline=1)
     assert [is_loopback(host) for host in ("localhost", "127.1.2.3", "::1", "0.0.0.0", "10.0.0.1", "a.b")] == [
@@ -403,13 +409,18 @@ class Process:
         command = [sys.executable, "-m", "rlwb.cli", "serve", *words, "--port", "0"]
         self.child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         assert self.child.stderr is not None
-        said = []
+        port = self.said(r"listening address=\S+ port=(\d+)")
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port[1]}", timeout=30)
+
+    def said(self, pattern: str) -> re.Match[str]:
+        """Wait for a line of the log."""
+        lines = []
+        assert self.child.stderr is not None
         for line in self.child.stderr:
-            said.append(line)
-            if found := re.search(r"listening address=\S+ port=(\d+)", line):
-                self.client = httpx.Client(base_url=f"http://127.0.0.1:{found[1]}", timeout=30)
-                return
-        raise AssertionError("".join(said))
+            lines.append(line)
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError("".join(lines))
 
     def post(self, path: str, content: Any) -> Any:
         answer = self.client.post(path, json=content)
@@ -424,19 +435,38 @@ class Process:
 
 
 def test_a_killed_process_comes_back_and_a_stopped_one_ends_well(bundle_path: Path, desk: Desk, tmp_path: Path) -> None:
+    """What the page of the service shows is asked on the way, by its own commands."""
     words = (str(bundle_path), "--state", str(tmp_path / "j.db"))
     process = Process(*words)
+    page = (ROOT / "docs" / "serving" / "service.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```console\n\$ (curl .*?)\n(\{.*?)\n```", page, re.DOTALL)
+    assert len(shown) >= 5
+    for command, expected in shown:
+        command = command.replace("localhost:8000", process.client.base_url.netloc.decode())
+        result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+        assert shape(json.loads(result.stdout)) == shape(json.loads(expected)), command
+
     process.post("/v1/orders", ORDER)
     process.post("/v1/bars", bars(desk, 0, desk.ticks // 2))
     decided = process.post("/v1/decisions", {"order_id": "o", "position": 600.0})
-    shown = process.client.get("/v1/orders").json()
+    before = process.client.get("/v1/orders").json()
+    process.child.send_signal(signal.SIGHUP)
+    assert process.said("bundle swapped")
+    assert process.post("/v1/decisions", {"order_id": "o"}) == {**decided, "repeated": True}
     assert process.end(signal.SIGKILL) == -signal.SIGKILL
 
     process = Process(*words)
-    assert process.client.get("/v1/orders").json() == shown
-    again = process.post("/v1/decisions", {"order_id": "o", "position": 500.0})
-    assert again == {**decided, "repeated": True}
+    assert process.client.get("/v1/orders").json() == before
+    assert process.post("/v1/decisions", {"order_id": "o", "position": 500.0}) == {**decided, "repeated": True}
     process.post("/v1/bars", bars(desk, desk.ticks // 2, desk.ticks - 1))
-    last = process.post("/v1/decisions", {"order_id": "o", "position": 400.0})
-    assert last["amount"] == 400.0
+    assert process.post("/v1/decisions", {"order_id": "o", "position": 400.0})["amount"] == 400.0
     assert process.end(signal.SIGTERM) == 0
+
+
+def shape(value: Any) -> Any:
+    """Return what an answer of the page has in common with the one of another bundle: names and kinds of values."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value[:1]]
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
