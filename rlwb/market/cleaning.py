@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +41,18 @@ class Place(NamedTuple):
     edge: np.ndarray  # outside, but exactly at the edge that the other label would use
 
 
-def place(stamp: np.ndarray, calendar: Calendar) -> Place:
-    """Return day and tick of local stamps (microseconds), read as the calendar's label says."""
-    length = calendar.tick_seconds * _SECOND
-    day, inner = np.divmod(stamp - length if calendar.label == "end" else stamp, DAY)
+@cache
+def _layout(calendar: Calendar) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return the first tick of each segment, where segments open and close, and a tick's length, in microseconds."""
     first = np.searchsorted(calendar.segment, np.arange(len(calendar.segments)))
     opens, closes = np.array(calendar.bounds).T * _SECOND
+    return first, opens, closes, calendar.tick_seconds * _SECOND
+
+
+def place(stamp: np.ndarray, calendar: Calendar) -> Place:
+    """Return day and tick of local stamps (microseconds), read as the calendar's label says."""
+    first, opens, closes, length = _layout(calendar)
+    day, inner = np.divmod(stamp - length if calendar.label == "end" else stamp, DAY)
     segment = np.maximum(np.searchsorted(opens, inner, side="right") - 1, 0)
     inside = (inner >= opens[segment]) & (inner < closes[segment])
     if calendar.label == "start":

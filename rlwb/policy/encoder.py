@@ -12,7 +12,7 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
-from rlwb.policy.gru import ALIGN, last_states, scan, states_at
+from rlwb.policy.gru import ALIGN, last_states, next_states, scan, states_at
 from rlwb.policy.network import Network, panel_of
 
 _SESSIONS_PER_PASS = 512
@@ -274,12 +274,10 @@ class RecurrentEncoder(MarketEncoder):
         since: int,
         of: int,
     ) -> torch.Tensor:
-        # Step by step, as decisions in a backtest go, so that the bits are theirs.
+        # Step by step, so that the bits are those of a backtest.
         found = torch.empty(*ticks.shape[:2], self.hidden)
-        begin, one = np.arange(len(ticks)), np.ones(len(ticks), dtype=np.int64)
         for number in range(ticks.shape[1]):
-            states = last_states(self.gru, ticks[:, number], begin, one, states, self.embed)
-            found[:, number] = states
+            found[:, number] = states = next_states(self.gru, ticks[:, number], states, self.embed)
         return found
 
     def states_at(

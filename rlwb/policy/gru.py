@@ -10,6 +10,7 @@ the first ones: step t has ``running[t]`` of them, and N is the sum of `running`
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,7 @@ def states_at(
     embed
         See `Embed`.
     """
-    if torch.onnx.is_in_onnx_export():
+    if is_exporting():
         return _states_in_a_graph(gru, embed(inputs), step, first)
     rows, steps, width = inputs.shape
     if first is None:
@@ -147,6 +148,30 @@ def last_states(
         return states
 
 
+def next_states(gru: nn.GRU, inputs: torch.Tensor, states: torch.Tensor, embed: Embed = _unchanged) -> torch.Tensor:
+    """Return the states after one step more, of shape (B, H), to the bits of `last_states`; without gradients.
+
+    Parameters
+    ----------
+    gru, embed
+        As in `states_at`.
+    inputs : float of shape (B, C')
+    states : float of shape (B, H)
+        Those before the step.
+    """
+    with torch.no_grad():
+        if not _is_fast(gru, inputs):
+            return scan(gru, embed(inputs[:, None]), states)[1]
+        rows = len(inputs)
+        state, filled = (
+            states.new_zeros(rows + 1, gru.hidden_size),
+            inputs.new_zeros(rows + -rows % ALIGN, inputs.shape[1]),
+        )
+        state[:rows], filled[:rows] = states, inputs
+        _step_packed(gru, embed(filled), state, np.array([rows]))
+        return state[:rows]
+
+
 def _run_padded(
     gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Embed
 ) -> torch.Tensor:
@@ -160,7 +185,6 @@ def _run_packed(
     gru: nn.GRU, table: torch.Tensor, begin: np.ndarray, count: np.ndarray, first: torch.Tensor, embed: Embed
 ) -> torch.Tensor:
     """Run sequences, the longest first, some steps at a time; products in multiples of `ALIGN` rows."""
-    w_ih, w_hh, b_ih, b_hh = _weights(gru)
     rows, hidden = first.shape
     # A row more than there are sequences, for products of two rows or more.
     state = first.new_zeros(rows + 1, hidden)
@@ -169,9 +193,16 @@ def _run_packed(
         length = np.clip(count - low, 0, _STEPS)
         read, running = _pack(begin + low, length)
         filled = np.pad(np.minimum(read, len(table) - 1), (0, -len(read) % ALIGN), mode="edge")
-        gates = torch.addmm(b_ih, embed(table.index_select(0, torch.from_numpy(filled))), w_ih.t())
-        _run(gates, state, torch.empty(_product_rows(hidden), hidden), w_hh, b_hh, running, in_place=True)
+        _step_packed(gru, embed(table.index_select(0, torch.from_numpy(filled))), state, running)
     return state[:rows]
+
+
+def _step_packed(gru: nn.GRU, inputs: torch.Tensor, state: torch.Tensor, running: np.ndarray) -> None:
+    """Run the steps of packed inputs on `state`, in place."""
+    w_ih, w_hh, b_ih, b_hh = _weights(gru)
+    hidden = gru.hidden_size
+    gates = torch.addmm(b_ih, inputs, w_ih.t())
+    _run(gates, state, torch.empty(_product_rows(hidden), hidden), w_hh, b_hh, running, in_place=True)
 
 
 def _states_with_gradients(
@@ -292,8 +323,13 @@ def _weights(gru: nn.GRU) -> tuple[torch.Tensor, ...]:
 
 def _is_fast(gru: nn.GRU, inputs: torch.Tensor) -> bool:
     is_plain = inputs.dtype == gru.weight_hh_l0.dtype == torch.float32 and inputs.device.type == "cpu"
-    # An exported graph has an operator for a GRU, not our loop.
-    return is_plain and not torch.onnx.is_in_onnx_export()
+    return is_plain and not is_exporting()  # an exported graph has an operator for a GRU, not our loop
+
+
+def is_exporting() -> bool:
+    """Return whether a network is being written as an ONNX graph."""
+    # Who exports has imported the exporter, which takes half a second.
+    return "torch.onnx" in sys.modules and torch.onnx.is_in_onnx_export()
 
 
 # The compiled loops; arrays are float32 and contiguous.

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from rlwb.policy.encoder import MarketEncoder
+from rlwb.policy.gru import is_exporting
 
 #: Numbers of a row are filled up with 0 to a multiple of this: products of rows that begin anywhere in memory round in
 #: several ways, so that a session's bits would depend on its place in the batch.
@@ -83,7 +84,7 @@ class SequenceEncoder(MarketEncoder):
         self, today: torch.Tensor, yesterday: torch.Tensor | None, row: torch.Tensor, tick: torch.Tensor
     ) -> torch.Tensor:
         # An exported graph reads the whole day, whatever the tick.
-        seen = int(tick.max()) if self.causal and not torch.onnx.is_in_onnx_export() else today.shape[1]
+        seen = int(tick.max()) if self.causal and not is_exporting() else today.shape[1]
         return self._encode(today, yesterday, seen)[row, tick]
 
     def _encode(self, today: torch.Tensor, yesterday: torch.Tensor | None, seen: int) -> torch.Tensor:

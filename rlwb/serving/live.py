@@ -185,9 +185,10 @@ class _Batch:
     reasons: dict[int, str]
 
     def refuse(self, mask: np.ndarray, reason: str) -> None:
-        for place_ in np.flatnonzero(mask & self.fine).tolist():
-            self.reasons[place_] = reason
-        self.fine &= ~mask
+        if mask.any():
+            for place_ in np.flatnonzero(mask & self.fine).tolist():
+                self.reasons[place_] = reason
+            self.fine &= ~mask
 
 
 class LiveMarket:
@@ -280,6 +281,7 @@ class LiveMarket:
         self._past: OrderedDict[str, _Past] = OrderedDict()
         self._lost: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._days = np.empty(0, dtype="datetime64[D]")
+        self._known_days: set[dt.date] = set()
         self._ticks_on: dict[int, tuple[str, int]] = {}
         self._turn = 0
         self._memory: tuple[torch.Tensor, ...] = ()
@@ -423,6 +425,7 @@ class LiveMarket:
                 rows, slots = np.delete(rows, turn), np.delete(slots, turn)
         touched = np.flatnonzero(self._used == self._turn)
         if len(touched):
+            self._follow(touched)
             self._advance(touched)
         return Arrivals(**counts, refused=tuple(sorted(batch.reasons.items())), late=late)
 
@@ -470,7 +473,9 @@ class LiveMarket:
 
     def catch_up(self, rows: np.ndarray) -> None:
         """Make the features of these rows' sessions up to where they have come."""
-        self._make_features(np.unique(np.asarray(rows) // self._depth))
+        slots = np.asarray(rows) // self._depth
+        if not (self._done[slots] == self._reached[slots]).all():
+            self._make_features(np.unique(slots))
 
     # Slots and rows
 
@@ -512,12 +517,14 @@ class LiveMarket:
 
     def _slots_for(self, names: Sequence[str], day: int) -> np.ndarray:
         """Return the slots of instruments on a day, opened where they are not; -1 without room, -2 for a day before."""
-        new = [name for name in dict.fromkeys(names) if (name, day) not in self._slots]
-        earlier = {name for name in new if self._is_earlier(name, day)}
-        known = [self._slots[name, day] for name in names if (name, day) in self._slots]
+        distinct = dict.fromkeys(names)
+        known = [self._slots[name, day] for name in distinct if (name, day) in self._slots]
         self._used[known] = self._turn  # none of these is given up for the others
+        new = [name for name in distinct if (name, day) not in self._slots]
+        earlier = {name for name in new if self._is_earlier(name, day)}
+        new = [name for name in new if name not in earlier]
         for low in range(0, len(new), _TOGETHER):
-            self._open([name for name in new[low : low + _TOGETHER] if name not in earlier], day)
+            self._open(new[low : low + _TOGETHER], day)
         return np.array([-2 if name in earlier else self._slots.get((name, day), -1) for name in names], np.int64)
 
     def _open(self, names: Sequence[str], day: int) -> np.ndarray:
@@ -530,12 +537,13 @@ class LiveMarket:
             if name in self._current:
                 self._fold(self._current[name])
             rows = slice(slot * self._depth, (slot + 1) * self._depth)
+            today = rows.stop - 1
             for values in self._bars.values():
-                values[rows] = np.nan
-            self._values[rows] = 0.0
+                values[today] = np.nan
+            self._values[today - 1 : today + 1] = 0.0
             self._arrays["instruments"][rows] = name
             self._arrays["dates"][rows] = "NaT"
-            self._arrays["dates"][rows.stop - 1] = np.datetime64(day, "D")
+            self._arrays["dates"][today] = np.datetime64(day, "D")
             self._arrays["num_ticks"][rows] = self._clock(day)[1]
             self._present[slot] = False
             self._reached[slot] = self._holds[slot] = 0
@@ -603,27 +611,42 @@ class LiveMarket:
         while len(self._past) > _PASTS * self.capacity:
             self._past.popitem(last=False)
 
-    def _fold(self, slot: int) -> None:
-        """Make an instrument's session of today an earlier one, unless it is too sparse to be one in training."""
+    def _fold(self, slot: int) -> bool:
+        """Make a session of today an earlier one; return whether it became one.
+
+        It does not when it is too sparse to be one in training, or was loaded with more bars.
+        """
         row = self._row(slot)
         fields = {name: values[row] for name, values in self._bars.items()}
         priced = np.isfinite(fields["close"])
         if "bid" in fields and "ask" in fields:
             priced = priced | (np.isfinite(fields["bid"]) & np.isfinite(fields["ask"]))
         count, length = int(priced.sum()), int(self._arrays["num_ticks"][row])
-        name, day = str(self._arrays["instruments"][row]), self._arrays["dates"][row : row + 1].copy()
-        known, told = self._past.get(name), 0
-        if known is not None:
-            closes = known.fields[known.dates == day, self._fields.index("close")]
-            told = int(np.isfinite(closes).sum())
-        if count and count >= self._min_coverage * length and told <= count:  # a fuller history of the day stays
-            session = np.stack(list(fields.values()))[None]
-            past = _Past(day, np.array([length], np.int32), self._stated[slot : slot + 1].copy(), session)
-            self._remember(name, past)
+        if not count or count < self._min_coverage * length:
+            return False
+        name, _ = self._key(slot)
+        day = self._arrays["dates"][row : row + 1].copy()
+        session = np.stack(list(fields.values()))[None]
+        past = _Past(day, np.array([length], np.int32), self._stated[slot : slot + 1].copy(), session)
+        if name in self._past:
+            known = self._past[name].take(self._past[name].dates == day).fields
+            if np.isfinite(known).sum() > np.isfinite(session).sum() or np.array_equal(known, session, equal_nan=True):
+                return False
+        self._remember(name, past)
+        return True
+
+    def _follow(self, slots: np.ndarray) -> None:
+        """Tell later sessions of the same instruments that bars of earlier ones came."""
+        for slot in slots.tolist():
+            name, day = self._key(slot)
+            if self._current[name] != slot and self._fold(slot):
+                later = [other for (of, date), other in self._slots.items() if of == name and date > day]
+                self._fill(np.array(later, dtype=np.int64))
 
     def _add_days(self, dates: np.ndarray) -> None:
-        if not np.isin(dates, self._days).all():
+        if not set(dates.tolist()) <= self._known_days:
             self._days = np.union1d(self._days, dates)[-_DAYS:]
+            self._known_days = set(self._days.tolist())
             self._own.clear()
 
     def _fill(self, slots: np.ndarray) -> None:
@@ -647,7 +670,7 @@ class LiveMarket:
                 fields.append(past.fields)
             earlier = 0 if past is None else len(past.dates)
             stated = np.append(np.empty(0) if past is None else past.factor, self._stated[slot])
-            factors.append(pd.Series(stated).bfill().ffill().fillna(1.0).to_numpy())
+            factors.append(_whole(stated))
             names += [name] * (earlier + 1)
             dates.append(np.array([date]))
             lengths.append(self._arrays["num_ticks"][row : row + 1])
@@ -791,7 +814,9 @@ class LiveMarket:
 
     def _advance(self, slots: np.ndarray) -> None:
         """Bring features and states of sessions to where these have come."""
-        slots = np.unique(slots) if np.ndim(slots) else np.array([slots])
+        if (self._encoded[slots] == self._reached[slots]).all():
+            return
+        slots = np.unique(slots)
         self._make_features(slots)
         if self.encoder is None:
             return
@@ -883,6 +908,14 @@ def _distinct(slots: np.ndarray, names: np.ndarray) -> Iterator[np.ndarray]:
         _, first = np.unique(names[slots], return_index=True)
         yield slots[first]
         slots = np.delete(slots, first)
+
+
+def _whole(factors: np.ndarray) -> np.ndarray:
+    """Return factors of sessions in which one that is not stated is the next that is, else the last, else 1."""
+    known = np.flatnonzero(np.isfinite(factors))
+    if not len(known):
+        return np.ones(len(factors))
+    return factors[known[np.minimum(np.searchsorted(known, np.arange(len(factors))), len(known) - 1)]]
 
 
 def _is_name(name: Any) -> bool:
