@@ -103,7 +103,7 @@ def test_what_a_page_sets_is_a_parameter(page: Path) -> None:
         if words and "$" not in line and not words[0].startswith("algorithm."):  # of another than the default
             RunConfig.load(None, parse_assignments(words))
     tree = RunConfig().as_dict()
-    for name in re.findall(r"`((?:split|execution|head|train|backtest|features)\.(?!csv)\w+)", text):
+    for name in re.findall(r"`((?:split|execution|head|train|backtest|features)\.(?!csv|onnx)\w+)", text):
         section, _, key = name.partition(".")
         assert key in tree[section], name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -328,6 +329,8 @@ def replay(bundle: Bundle) -> list[str]:
         When an answer differs, naming the case, and of an order the step.
     """
     lines = [_replay_observations(bundle)]
+    if bundle.spec.onnx:
+        lines.append(_replay_graphs(bundle))
     if bundle.spec.cases.orders:
         lines.append(_replay_orders(bundle))
     return [*lines, *([bundle.spec.cases.note] if bundle.spec.cases.note else [])]
@@ -345,6 +348,31 @@ def _replay_observations(bundle: Bundle) -> str:
         )
     check_recorded(bundle, found)
     return f"{count_rows(obs)} observations: the policy's actions are those recorded"
+
+
+def _replay_graphs(bundle: Bundle) -> str:
+    """Have the ONNX files answer the recorded observations: by their bars, and by the state of the market."""
+    import torch
+
+    from rlwb.serving.backend import make_backend
+    from rlwb.serving.onnx import HEAD, POLICY
+
+    if find_spec("onnxruntime") is None:
+        return "the ONNX files were not run, as the package onnxruntime is not installed"
+    obs, wanted = case_observations(bundle)
+    backend, ways = make_backend(bundle, "onnx"), {POLICY: obs}
+    if HEAD in bundle.spec.onnx:
+        with torch.no_grad():
+            states = bundle.learner.trunk.market_states(obs)  # type: ignore[attr-defined]
+        ways[HEAD] = {**obs, "market_states": states}
+    for name, given in ways.items():
+        rows = differing(backend.act(given), wanted, bundle.spec.cases.tolerance)
+        if len(rows):
+            raise BundleError(
+                f"{bundle.path}: {name} answers {len(rows)} of {len(wanted)} observations otherwise than recorded, the "
+                f"first of them {int(rows[0])}{_CHANGED}"
+            )
+    return f"{' and '.join(ways)}: the actions are those recorded"
 
 
 def share_equal(before: np.ndarray, after: np.ndarray) -> float:

@@ -7,12 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from rlwb.batch import take_rows
 from rlwb.errors import BundleError, ConfigError, InterpreterError
 from rlwb.serving.backend import OnnxBackend, TorchBackend, make_backend
+from rlwb.serving.bundle import open_bundle, read_bundle
+from rlwb.serving.cases import replay
+from rlwb.serving.export import write_bundle
 from rlwb.serving.onnx import HEAD, POLICY, export_graphs
+from rlwb.serving.spec import read_spec
 from tests.serving.learners import learner, observations, with_states
 
 
@@ -83,3 +88,15 @@ def test_the_backend_of_a_bundle(tmp_path: Path) -> None:
     np.testing.assert_array_equal(make_backend(bundle).act(states), policy.act(states))
     with pytest.raises(ConfigError, match="jax"):
         make_backend(bundle, "jax")  # type: ignore[arg-type]
+
+
+def test_opening_a_bundle_has_its_graphs_answer_too(bundle_path: Path, tmp_path: Path) -> None:
+    spec = read_spec(bundle_path)
+    assert any("policy.onnx" in line for line in replay(read_bundle(bundle_path)))
+    for name in (POLICY, HEAD):
+        graph = onnx.load(bundle_path / name)
+        bias = next(one for one in graph.graph.initializer if one.name == "network.actor.bias")
+        bias.raw_data = np.array([9.0, *[0.0] * (bias.dims[0] - 1)], np.float32).tobytes()
+        write_bundle(tmp_path / name, spec, {name: graph.SerializeToString()}, source=bundle_path)
+        with pytest.raises(BundleError, match=name):
+            open_bundle(tmp_path / name)
