@@ -8,7 +8,6 @@ exchange fills them. Compared is what was decided in every step of every order, 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measure import context, run_job
-from benchmarks.run import results_file
+from benchmarks.run import environment, results_file
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, choose_checkpoints, play
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
@@ -31,26 +30,10 @@ from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.serving.export import export_run
 
 _WORK = {ORDERS: make_orders, TRAIN: partial(train_policy, progress="none"), BACKTEST: backtest_policies}
-_ROOT = Path(__file__).resolve().parents[1]
-_VENV = _ROOT / ".bench-qlib"
 #: Largest difference, as a share of the order's amount, that counts as rounding of sums of fills.
 _SAME = 1e-9
 #: Windows of the orders by case; None is their own, the whole day. The second begins and ends within a step.
 _WINDOWS: dict[str, tuple[str, str] | None] = {"whole day": None, "part of it": ("09:50", "14:20")}
-
-
-def qlib_python(args: argparse.Namespace) -> Path:
-    """Return an interpreter that has rlwb and pyqlib, making its environment the first time."""
-    if args.qlib:
-        return Path(args.qlib)
-    stamp = _VENV / ".installed"
-    if not stamp.exists():
-        print("making an environment with rlwb and pyqlib in .bench-qlib", flush=True)
-        subprocess.run([args.python, "-m", "venv", "--clear", str(_VENV)], check=True)
-        pip = [_VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--constraint", _ROOT / "pins.txt"]
-        subprocess.run([*pip, "--editable", f"{_ROOT}[serve,qlib]"], check=True)
-        stamp.touch()
-    return _VENV / "bin" / "python"
 
 
 def write_bars(folder: Path, sessions: Sessions) -> str:
@@ -145,13 +128,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
     parser.add_argument("--python", default="python3.11", help="what makes the environment")
-    parser.add_argument("--qlib", type=Path, help="an interpreter that has rlwb and pyqlib, in place of .bench-qlib")
+    parser.add_argument("--qlib", type=Path, help="an interpreter with rlwb and pyqlib, in place of .bench-qlib-venv")
     parser.add_argument("--out", type=Path, help="where the figures go; a file in results/ by default")
     args = parser.parse_args()
     size = {"instruments": 3, "days": 30, "iterations": 2, "episodes": 100}
     if not args.quick:
         size = {"instruments": 20, "days": 120, "iterations": 20, "episodes": 1000}
-    python = qlib_python(args)
+    python = args.qlib or environment("qlib", args.python)
     with tempfile.TemporaryDirectory(prefix="rlwb-qlib-") as scratch:
         folder = Path(scratch)
         run = make_bundle(folder, size)

@@ -59,6 +59,19 @@ def peer_python(args: argparse.Namespace) -> Path | None:
     return python
 
 
+def environment(extra: str, python: str) -> Path:
+    """Return the interpreter of an environment with rlwb, ``serve`` and another extra, made the first time."""
+    venv = _ROOT / f".bench-{extra}-venv"
+    stamp = venv / ".installed"
+    if not stamp.exists():
+        print(f"making an environment with rlwb[serve,{extra}] in {venv.name}", flush=True)
+        subprocess.run([python, "-m", "venv", "--clear", str(venv)], check=True)
+        pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--constraint", str(_ROOT / "pins.txt")]
+        subprocess.run([*pip, "--editable", f"{_ROOT}[serve,{extra}]"], check=True)
+        stamp.touch()
+    return venv / "bin" / "python"
+
+
 def results_file(args: argparse.Namespace, name: str) -> Path:
     """Return where results go; those of another size never replace those that are told of."""
     out: Path = args.out or RESULTS.with_name(f"{name}-quick.json" if args.quick else f"{name}.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.market import Calendar, Sessions
 from rlwb.serving.export import export_run
 
+ROOT = Path(__file__).resolve().parents[2]
 SECOND = pd.Timedelta("1s")
 
 
@@ -340,3 +342,11 @@ def test_without_qlib_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "rlwb.serving.qlib", raising=False)
     with pytest.raises(ConfigError, match="pyqlib"):
         importlib.import_module("rlwb.serving.qlib")
+
+
+def test_the_figures_that_are_told_of_say_that_all_are_equal() -> None:
+    told = json.loads((ROOT / "benchmarks" / "results" / "qlib_strategy.json").read_text())
+    assert told["equal"] == told["decisions"] >= 5000
+    assert sum(case["decisions"] for case in told["cases"].values()) == told["decisions"]
+    assert told["largest_difference"] <= 1e-9
+    assert not any(case["only_in_qlib"] + case["refused_bars"] for case in told["cases"].values())
