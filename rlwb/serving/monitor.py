@@ -716,7 +716,7 @@ def advantage_by_source(
         basis points, by the mean price of the step and the mean of the window; NaN where a step has no price.
     """
     valid = np.isfinite(prices) & (prices > 0)
-    benchmark = prices[valid].mean() if valid.any() else math.nan
+    benchmark = float(prices[valid].mean()) if valid.any() else math.nan
     sums: dict[str, list[float]] = {}
     for number, traded, source in steps:
         share = traded / amount
@@ -724,7 +724,7 @@ def advantage_by_source(
         part = sums.setdefault(source, [0.0, 0.0])
         part[0] += share
         if share:
-            price = own.mean() if len(own) else math.nan
+            price = float(own.mean()) if len(own) else math.nan
             part[1] += share * side * (1 - price / benchmark) * 1e4
     return {source: (share, total / share if share else math.nan) for source, (share, total) in sums.items()}
 

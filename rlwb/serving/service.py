@@ -787,7 +787,7 @@ class Service:
         elif event.kind == "finished":
             name, pa, parts = body
             self._note_end(name, "finished", pa)
-            told = {source: (share, bp) for source, (share, bp) in parts.items()}
+            told = {by: (share, math.nan if bp is None else bp) for by, (share, bp) in parts.items()}
             self.monitor.finished(np.datetime64(date_of(event.day)), math.nan if pa is None else pa, told)
         elif event.kind == "bars":
             self._last_day = max(self._last_day, event.day)

@@ -220,6 +220,7 @@ def test_what_each_source_gained_is_measured_by_the_window() -> None:
     assert gain == pytest.approx((0.6 * 100 - 0.3 * 100) / 0.9)
     assert found["schedule"][0] == 0.1
     assert math.isnan(found["schedule"][1])
+    assert {type(part) for pair in found.values() for part in pair} == {float}, "which a journal can hold"
 
 
 def test_the_cost_of_the_schedule_is_missing_where_the_policy_never_decided() -> None:
