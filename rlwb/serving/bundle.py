@@ -18,7 +18,7 @@ from rlwb.experiment.own_code import own_code
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import Calendar, MarketFeatures, Normaliser
-from rlwb.record import TrainingRecord, differences
+from rlwb.record import ACTING, TrainingRecord, check_record
 from rlwb.serving.parts import ServedParts
 from rlwb.serving.precision import expanded
 from rlwb.serving.spec import SPEC, WEIGHTS, BundleSpec, OwnPart, check_files, read_spec
@@ -281,9 +281,9 @@ def _check_own_parts(path: Path, spec: BundleSpec, config: RunConfig, trust_code
 
 
 def _check_record(path: Path, spec: BundleSpec, parts: ServedParts, features: MarketFeatures) -> None:
-    """Refuse a policy whose interpreters have other spaces here than in its training."""
-    told = {**parts.state_interpreter(features).record(), **parts.action_interpreter.record()}
+    """Refuse a policy that was trained for other features, bars, steps, spaces or rules than those of the bundle."""
+    from rlwb.trainer import record_of
+
+    here = record_of(parts.simulator, parts.state_interpreter(features), parts.action_interpreter)
     found = TrainingRecord.from_dict(spec.record)
-    for name in ("features", "normaliser", "previous_day", "observation", "action"):
-        if differ := differences(name, getattr(found, name), told.get(name)):
-            raise BundleError(f"{path} was made for something else: {'; '.join(differ[:3])}; export it again.")
+    check_record(found, here, f"the policy of {path}", names=(*ACTING, "rules"), do="export it again.")

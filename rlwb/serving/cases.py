@@ -328,11 +328,18 @@ def replay(bundle: Bundle) -> list[str]:
     BundleError
         When an answer differs, naming the case, and of an order the step.
     """
-    lines = [_replay_observations(bundle)]
-    if bundle.spec.onnx:
-        lines.append(_replay_graphs(bundle))
-    if bundle.spec.cases.orders:
-        lines.append(_replay_orders(bundle))
+    try:
+        lines = [_replay_observations(bundle)]
+        if bundle.spec.onnx:
+            lines.append(_replay_graphs(bundle))
+        if bundle.spec.cases.orders:
+            lines.append(_replay_orders(bundle))
+    except BundleError:
+        raise
+    except Exception as error:  # arrays and orders of other shapes may raise anything
+        raise BundleError(
+            f"the recorded cases of {bundle.path} cannot be replayed ({type(error).__name__}: {error}); export it anew."
+        ) from error
     return [*lines, *([bundle.spec.cases.note] if bundle.spec.cases.note else [])]
 
 

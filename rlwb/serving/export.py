@@ -194,8 +194,9 @@ def _from_run(run: RunDirectory, checkpoint: str, weights: Path | None) -> Expor
     from rlwb.experiment.orders import load_orders, workbench
     from rlwb.trainer import load_checkpoint
 
-    config = run.config
-    bench, file = workbench(run, config), find_checkpoint(run, checkpoint)
+    config = run.config  # the recorded answers are the processor's, whatever it was trained on
+    acting = config.model_copy(update={"train": config.train.model_copy(update={"device": "cpu"})})
+    bench, file = workbench(run, acting), find_checkpoint(run, checkpoint)
     learner, features = bench.restore(load_checkpoint(file), file)
     assert learner.trained_for is not None, "a restored policy has its record"
     train = bench.align(load_orders(run, bench, "train"))

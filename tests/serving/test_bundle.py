@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
@@ -23,6 +24,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.serving.bundle import open_bundle, read_bundle
 from rlwb.serving.cases import bars_of, case_decisions, case_observations, case_orders, case_sessions
 from rlwb.serving.export import find_checkpoint
+from rlwb.serving.onnx import export_graphs
 from rlwb.serving.spec import CASES, FORMAT, SPEC, BundleSpec, read_spec, sha256, write_spec
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "serving" / "bundle.schema.json"
@@ -232,6 +234,20 @@ def test_other_weights_and_another_recorded_answer_are_refused_by_the_cases(copy
 
     replaced(copy, "weights.safetensors", turned)
     with pytest.raises(BundleError, match="observation"):
+        open_bundle(copy)
+
+
+def test_graphs_that_answer_otherwise_are_refused(copy: Path) -> None:
+    learner = read_bundle(copy).learner
+    obs, actions = case_observations(read_bundle(copy))
+    with torch.no_grad():
+        learner.network.actor.weight.zero_()
+        learner.network.actor.bias.copy_(torch.arange(5.0) == (actions[0] + 1) % 5)
+    graph = export_graphs(learner, obs)["policy.onnx"]
+    (copy / "policy.onnx").write_bytes(graph)
+    spec = read_spec(copy)
+    write_spec(copy, spec.model_copy(update={"files": {**spec.files, "policy.onnx": sha256(graph)}}))
+    with pytest.raises(BundleError, match=r"policy\.onnx"):
         open_bundle(copy)
 
 

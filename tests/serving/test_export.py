@@ -19,6 +19,7 @@ from rlwb.errors import BundleError, CheckpointError, ConfigError
 from rlwb.experiment.backtest import play
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.rolling import FOLDER
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.learner import Learner
@@ -188,6 +189,26 @@ def test_a_teacher_is_refused(finished_run: RunDirectory, tmp_path: Path) -> Non
     with pytest.raises(CheckpointError, match="teacher"):
         export_run(path, tmp_path / "bundle", checkpoint="teacher")
     assert not (tmp_path / "bundle").exists()
+
+
+def test_an_evaluation_a_rolling_run_and_an_unfinished_one_are_refused(
+    finished_run: RunDirectory, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(finished_run.path, tmp_path / "run", symlinks=True))
+    (path / "origin").mkdir()
+    with pytest.raises(ConfigError, match="evaluation"):
+        export_run(path, tmp_path / "bundle")
+    (path / "origin").rmdir()
+    (path / FOLDER / "002").mkdir(parents=True)
+    shutil.copyfile(path / "status.json", path / FOLDER / "002" / "status.json")
+    with pytest.raises(ConfigError, match=f"{FOLDER}/002"):
+        export_run(path, tmp_path / "bundle")
+    shutil.rmtree(path / FOLDER)
+    RunDirectory(path).update_stage("backtest", {"state": "failed"})
+    with pytest.raises(ConfigError, match="backtest"):
+        export_run(path, tmp_path / "bundle")
+    with pytest.raises(ConfigError, match="nowhere"):
+        export_run(tmp_path / "nowhere", tmp_path / "bundle")
 
 
 def test_a_bundle_is_replaced_only_by_force_and_nothing_else_ever(
