@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,6 +131,15 @@ def training_statistics(
     }
 
 
+class _Day(NamedTuple):
+    """What a day that ended leaves behind."""
+
+    date: np.datetime64
+    scores: np.ndarray | None  # None of a day that was left out
+    distance: np.ndarray | None  # of its statistics from the training's means
+    offset: np.ndarray | None  # variance of the mean of scores when nothing changed
+
+
 @dataclass(frozen=True)
 class DriftReport:
     """What is known of drift after a day.
@@ -211,10 +220,10 @@ class DriftTest:
         self._high[self._high >= clip] = np.nextafter(np.float32(clip), 0) if np.isfinite(clip) else np.inf
         self.limit = (YEAR + MEMORY) / alpha
         self.alpha = alpha
-        self._scores: deque[np.ndarray] = deque(maxlen=MEMORY)
-        self._before: np.ndarray | None = None
+        self._ended: deque[_Day] = deque(maxlen=MEMORY)
         self._judged = 0
-        self.report = self._report(None, 0, 0, np.full(2 * width, np.nan))
+        self._since: np.datetime64 | None = None
+        self.report = self._report(0, 0)
         self._begin(None)
 
     def _begin(self, date: np.datetime64 | None) -> None:
@@ -249,6 +258,8 @@ class DriftTest:
         """
         date = date.astype("datetime64[D]")
         ended = None
+        if self._since is not None and date < self._since:
+            return None
         if self.date is None or date > self.date:
             ended = self.close_day()
             self._begin(date)
@@ -311,17 +322,37 @@ class DriftTest:
         if len(kept):
             seen = self._seen[kept, None]
             found = _statistics(self._sum[kept] / seen, self._square[kept] / seen)
-            scores, self._before = self._score(found.mean(axis=0).ravel(), len(kept))
-            self._scores.append(scores)
+            self._ended.append(self._score(found.mean(axis=0).ravel(), len(kept)))
             self._judged += 1
         else:
-            scores, self._before = np.full(2 * len(self.columns), np.nan), None
-        self.report = self._report(self.date, len(kept), count - len(kept), scores)
+            assert self.date is not None, "something was seen"
+            self._ended.append(_Day(self.date, None, None, None))
+        self.report = self._report(len(kept), count - len(kept))
         self._slots = {}
         return self.report
 
-    def _score(self, day: np.ndarray, instruments: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the normal score of a day's statistics and their distance from the mean, ``(2 C,)`` each."""
+    def state(self, before: np.datetime64) -> dict[str, Any]:
+        """Return the evidence of the days before one as values that JSON holds, for `restore`."""
+        kept = [one for one in self._ended if one.date < before]
+        later = sum(one.scores is not None for one in self._ended if one.date >= before)
+        return {
+            "before": str(before.astype("datetime64[D]")),
+            "judged": self._judged - later,
+            "days": [[str(one.date), *(None if part is None else _plain(part) for part in one[1:])] for one in kept],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from the days of `state`; these days are not counted again."""
+        days = [
+            _Day(np.datetime64(date, "D"), *(None if part is None else np.array(part, dtype=float) for part in parts))
+            for date, *parts in state["days"]
+        ]
+        self._ended = deque(days, maxlen=MEMORY)
+        self._judged, self._since = int(state["judged"]), np.datetime64(state["before"], "D")
+        self.report = self._report(0, 0)
+
+    def _score(self, day: np.ndarray, instruments: int) -> _Day:
+        """Return the day under way by its statistics, ``(2 C,)``."""
         from scipy.special import chdtri, ndtri, stdtr, stdtrit
 
         part = self._parts
@@ -329,10 +360,10 @@ class DriftTest:
         more = part["rest"] * (1 / k - 1 / self._instruments)  # fewer instruments average out less of their own
         variance = np.maximum(part["day"] + more, FLOOR**2)
         repeat = (part["repeat_day"] * part["day"] + part["repeat_rest"] * more) / variance
-        distance = day - part["mean"]
-        error = distance if self._before is None else distance - repeat * self._before
-        spread = variance
-        if self._before is not None:
+        distance = error = day - part["mean"]
+        spread, before = variance, self._ended[-1].distance if self._ended else None
+        if before is not None:
+            error = distance - repeat * before
             square = 1 + repeat**2
             spread = part["day"] * (square - 2 * repeat * part["repeat_day"])
             spread = np.maximum(spread + more * (square - 2 * repeat * part["repeat_rest"]), FLOOR**2)
@@ -348,20 +379,24 @@ class DriftTest:
         apart = self._days * (1 - repeat) / (1 + repeat)
         tails = (stdtrit(np.maximum(apart - 1, 1), 1 / self.limit) / ndtri(1 / self.limit)) ** 2
         live = (1 - repeat) ** 2 * part["instrument"] / k / (variance * (1 - repeat**2) * part["inflation"])
-        self._offset = (1 + repeat) / self._days * tails + live
+        offset = (1 + repeat) / self._days * tails + live
         ratio = error / deviation
         score = -np.sign(ratio) * ndtri(stdtr(freedom, -np.abs(ratio)))
-        return np.clip(score, -LARGEST, LARGEST), distance
+        assert self.date is not None, "something was seen"
+        return _Day(self.date, np.clip(score, -LARGEST, LARGEST), distance, offset)
 
-    def _report(self, date: np.datetime64 | None, kept: int, left_out: int, scores: np.ndarray) -> DriftReport:
+    def _report(self, kept: int, left_out: int) -> DriftReport:
         width = len(self.columns)
-        evidence, by_feature = 1.0, np.ones(width)
-        if self._scores:
-            latest = np.array(self._scores)[::-1]
-            values = mixture(np.cumsum(latest, axis=0), np.arange(1, len(latest) + 1)[:, None], self._offset)
+        evidence, by_feature, scores = 1.0, np.ones(width), np.full(2 * width, np.nan)
+        days = [one.scores for one in reversed(self._ended) if one.scores is not None]
+        offset = next((one.offset for one in reversed(self._ended) if one.offset is not None), None)
+        date = self._ended[-1].date if self._ended else None
+        if offset is not None:
+            values = mixture(np.cumsum(days, axis=0), np.arange(1, len(days) + 1)[:, None], offset)
             values = np.where(np.isfinite(values), values, 1.0)
             evidence = float(values.mean(axis=1).max())
             by_feature = values.reshape(-1, 2, width).mean(axis=1).max(axis=0)
+            scores = scores if self._ended[-1].scores is None else self._ended[-1].scores
         return DriftReport(
             date,
             self._judged,

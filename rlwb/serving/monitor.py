@@ -232,7 +232,9 @@ class Monitor:
         self._actions: dict[float | None, str] = {None: "none"}
         self._days: dict[np.datetime64, list[float]] = {}  # sum and number of the PA of its orders
         self._today: np.datetime64 | None = None
-        self._parts: dict[str, list[float]] = {}  # share and share times advantage, by who decided
+        self._since: np.datetime64 | None = None
+        # Share and share times advantage, by day and by who decided.
+        self._parts: dict[np.datetime64, dict[str, list[float]]] = {}
         self._without_pa = 0
         self._shadow = [0.0, 0.0]
         self._clock, self._begin = clock, clock()
@@ -343,16 +345,19 @@ class Monitor:
         """
         self.orders_live = max(self.orders_live - 1, 0)
         self._count["rlwb_orders_finished"][()] += 1
+        date = date.astype("datetime64[D]")
         self._reach(date)
+        if self._since is not None and date < self._since:
+            return
         for source, (share, advantage) in (parts or {}).items():
             if math.isfinite(advantage):
-                sums = self._parts.setdefault(source, [0.0, 0.0])
+                sums = self._parts.setdefault(date, {}).setdefault(source, [0.0, 0.0])
                 sums[0] += share
                 sums[1] += share * advantage
         if not math.isfinite(pa_bp):
             self._without_pa += 1
             return
-        day = self._days.setdefault(date.astype("datetime64[D]"), [0.0, 0.0])
+        day = self._days.setdefault(date, [0.0, 0.0])
         day[0] += pa_bp
         day[1] += 1
 
@@ -364,6 +369,35 @@ class Monitor:
         if self._today is not None:
             self._today += np.timedelta64(1, "D")
         return ended
+
+    def state(self, before: np.datetime64, judged: np.datetime64 | None = None) -> dict[str, Any]:
+        """Return the results of the days before one, as values that JSON holds, for `restore`.
+
+        Evidence of drift is that of the days before `judged`: the features of a day are the same again only where the
+        day before it is told again too.
+        """
+        return {
+            "before": str(before.astype("datetime64[D]")),
+            "bundle": self.bundle,
+            "days": {str(date): sums for date, sums in self._days.items() if date < before},
+            "parts": {str(date): parts for date, parts in self._parts.items() if date < before},
+            "drift": None if self.drift is None else self.drift.state(judged or before),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state` after a restart; what is told again of the days before it is not counted twice.
+
+        Evidence of drift is taken over if the bundle is the same.
+        """
+        self._since = np.datetime64(state["before"], "D")
+        self._days = {np.datetime64(date, "D"): list(sums) for date, sums in state["days"].items()}
+        self._parts = {
+            np.datetime64(date, "D"): {source: list(sums) for source, sums in parts.items()}
+            for date, parts in state["parts"].items()
+        }
+        self._reach(self._since)
+        if self.drift is not None and state["drift"] is not None and state["bundle"] == self.bundle:
+            self.drift.restore(state["drift"])
 
     def _reach(self, date: np.datetime64) -> None:
         date = date.astype("datetime64[D]")
@@ -563,11 +597,21 @@ class Monitor:
             ],
         }
 
+    def _sums(self) -> dict[str, list[float]]:
+        """Return share and share times advantage of all finished orders, by who decided."""
+        sums: dict[str, list[float]] = {}
+        for parts in self._parts.values():
+            for source, (share, advantage) in parts.items():
+                before = sums.get(source, [0.0, 0.0])
+                sums[source] = [before[0] + share, before[1] + advantage]
+        return sums
+
     def _advantages(self) -> dict[str, dict[str, float | None]]:
-        total = sum(share for share, _ in self._parts.values())
+        sums = self._sums()
+        total = sum(share for share, _ in sums.values())
         return {
             source: {"share": share / total if total else None, "bp": advantage / share if share else None}
-            for source, (share, advantage) in self._parts.items()
+            for source, (share, advantage) in sums.items()
         }
 
     def fallback_cost(self) -> float:
@@ -577,14 +621,15 @@ class Monitor:
         NaN before the policy has decided in any. Orders fall back for a reason, so the two parts may have had other
         markets: it is a comparison of what was, not of what would have been.
         """
-        if not self._parts:
+        sums = self._sums()
+        if not sums:
             return math.nan
-        schedule, policy = self._parts.get("schedule", [0.0, 0.0]), self._parts.get("policy", [0.0, 0.0])
+        schedule, policy = (sums.get(source, [0.0, 0.0]) for source in ("schedule", "policy"))
         if not schedule[0]:
             return 0.0
         if not policy[0]:
             return math.nan
-        total = sum(share for share, _ in self._parts.values())
+        total = sum(share for share, _ in sums.values())
         return schedule[0] / total * (policy[1] / policy[0] - schedule[1] / schedule[0])
 
     def render(self) -> bytes:

@@ -721,11 +721,17 @@ class Service:
         days = self.journal.days()
         used = [entry.day for entry in self._entries.values() if entry.status in ("open", "over")]
         if len(days) > KEPT_DAYS:
-            self.journal.forget_before(min([days[-KEPT_DAYS], *used]))
+            first = min([days[-KEPT_DAYS], *used])
+            then = min(day for day in days if day > first)
+            state = self.monitor.state(*(np.datetime64(date_of(day)) for day in (first, then)))
+            self.journal.note("monitor", json.dumps(state))
+            self.journal.forget_before(first)
 
     def _come_back(self) -> None:
         """Apply the events of the journal; afterwards let it forget the days that are done."""
         self._check_record()
+        if (kept := self.journal.noted("monitor")) is not None:
+            self.monitor.restore(json.loads(kept))
         began, count = time.perf_counter(), 0
         for count, (_, event) in enumerate(self.journal.events(), 1):  # noqa: B007
             self._play(event)

@@ -297,3 +297,29 @@ def test_another_bundle_begins_its_drift_anew_and_keeps_the_counts() -> None:
     assert samples(monitor)["rlwb_orders_finished_total", ()] == 1
     assert monitor.should_fall_back("A", side=-1) == "side"
     assert monitor.bundle["name"] == "c"
+
+
+def test_a_restored_monitor_goes_on_as_if_there_had_been_no_restart() -> None:
+    rng = np.random.default_rng(4)
+    told = [(DAY + day, rng.normal(), rng.normal(5.0, 20.0)) for day in range(12)]
+
+    def tell(monitor: Monitor, days: slice) -> None:
+        for date, level, pa in told[days]:
+            for tick in range(2):
+                monitor.observe(["A"], date, np.array([tick]), np.array([[level + 0.01 * tick]]))
+            monitor.finished(date, pa, {"policy": (0.75, pa), "schedule": (0.25, 0.0)})
+
+    whole = Monitor(STATISTICS)
+    tell(whole, slice(0, 12))
+    kept = Monitor(STATISTICS)
+    tell(kept, slice(0, 10))
+    state = json.loads(json.dumps(kept.state(DAY + 7), allow_nan=False))
+    again = Monitor(STATISTICS)
+    again.restore(state)
+    tell(again, slice(5, 12))  # two of the days are told twice
+    for part in ("pa", "drift", "fallback"):
+        assert json.dumps(again.overview()[part]) == json.dumps(whole.overview()[part])
+    other = Monitor(STATISTICS, bundle={"name": "another"})
+    other.restore(state)
+    assert other.overview()["drift"]["days"] == 0
+    assert other.overview()["pa"]["days"] == 7

@@ -355,3 +355,25 @@ def test_results_and_drift_are_there_after_a_restart(bundle: Bundle, desk: Desk,
     after = watched().monitor.overview()
     for name in ("orders", "pa", "drift", "fallback"):
         assert after[name] == before[name]
+
+
+def test_results_outlive_the_days_that_the_journal_forgets(bundle: Bundle, desk: Desk, tmp_path: Path) -> None:
+    def watched() -> Service:
+        return started(bundle, tmp_path / "j.db", monitor=Monitor(bundle.spec.statistics, bundle={"name": "main"}))
+
+    days = [str(day) for day in np.busday_offset(DAY, np.arange(7))]
+    service = watched()
+    for day in days:
+        service.register([desk.order(day, date=day)])
+        service.fills([FillIn(fill_id=day, order_id=day, amount=1000.0, price=100.0)])
+        service.bars(desk.bars("AAA", 0, desk.ticks, day))
+    assert len(service.journal.days()) < len(days) - 1
+    before = service.monitor.overview()
+    assert before["pa"]["days"] == before["drift"]["days"] == len(days) - 1
+    service.journal._held.close()
+    again = watched()
+    after = again.monitor.overview()
+    assert after["pa"] == before["pa"]
+    assert after["drift"] == before["drift"]
+    assert after["fallback"]["parts"] == before["fallback"]["parts"]
+    again.close()
