@@ -151,7 +151,7 @@ class Service:
         self._entries: dict[str, _Entry] = {}
         self._fills: dict[str, FillIn] = {}
         self._done: deque[str] = deque()
-        self._by_instrument: dict[str, set[str]] = {}
+        self._by_instrument: dict[str, dict[int, set[str]]] = {}  # orders that are not ended, by day
         self._to_shadow: deque[_Asked] = deque()
         self._calendar = policy.bundle.calendar
         self._zone = ZoneInfo(self._calendar.timezone) if self._calendar.timezone else None
@@ -270,8 +270,7 @@ class Service:
     def _over_until(self, until: datetime, columns: Mapping[str, Any]) -> tuple[int, int, list[str]]:
         """Return the day and tick of a time, and the instruments of the bars and of the day's orders."""
         day, tick = until.toordinal() - EPOCH, self._ticks_over(until)
-        open_ = self._by_instrument.items()
-        names = {name for name, ids in open_ if any(self._entries[order].day == day for order in ids)}
+        names = {name for name, days in self._by_instrument.items() if day in days}
         return day, tick, sorted({*names, *columns["instrument"]})
 
     def load_history(self, bars: Mapping[str, Any]) -> ArrivalsOut:
@@ -625,7 +624,8 @@ class Service:
     def _enter(self, name: str, content: OrderIn, order: Order) -> None:
         state = self.policy.state(name)
         self._entries[name] = _Entry(order, content, day_of(content.date), state.start, state.end, state.latest_end)
-        self._by_instrument.setdefault(content.instrument, set()).add(name)
+        days = self._by_instrument.setdefault(content.instrument, {})
+        days.setdefault(self._entries[name].day, set()).add(name)
 
     def _fill(self, fill: FillIn) -> None:
         entry = self._entries[fill.order_id]
@@ -639,18 +639,18 @@ class Service:
 
         Those of an earlier day than `day` are finished, if the instrument has a session on it.
         """
-        market, has_later = self.policy.market, None
-        for name in list(self._by_instrument.get(instrument, ())):
-            entry = self._entries[name]
-            row = market.row(instrument, entry.order.date)
-            if entry.status == "open" and (row < 0 or int(market.reached(np.array([row]))[0]) >= entry.latest_end):
-                entry.status = "over"
-            if entry.day < day:
-                has_later = market.row(instrument, date_of(day)) >= 0 if has_later is None else has_later
-            if entry.day < day and has_later:
-                self._finish(name)
-            else:
-                self._settle(name)
+        market, entries = self.policy.market, self._entries
+        for own, names in list(self._by_instrument.get(instrument, {}).items()):
+            row = market.row(instrument, date_of(own))
+            reached = int(market.reached(np.array([row]))[0]) if row >= 0 else self._calendar.num_ticks
+            over = [name for name in names if entries[name].latest_end <= reached]
+            is_past = own < day and market.row(instrument, date_of(day)) >= 0
+            for name in list(names) if is_past else over:
+                entries[name].status = "over"
+                if is_past:
+                    self._finish(name)
+                else:
+                    self._settle(name)
 
     def _settle(self, name: str) -> None:
         """Finish an order whose window is over and whose fills are complete."""
@@ -701,9 +701,11 @@ class Service:
 
     def _leave(self, name: str, instrument: str) -> None:
         """Take an order out of those of its instrument that are not ended."""
-        ids = self._by_instrument[instrument]
-        ids.discard(name)
-        if not ids:
+        days, day = self._by_instrument[instrument], self._entries[name].day
+        days[day].discard(name)
+        if not days[day]:
+            del days[day]
+        if not days:
             del self._by_instrument[instrument]
 
     def _begin_day(self, day: int) -> None:
