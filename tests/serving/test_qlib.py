@@ -350,3 +350,24 @@ def test_the_figures_that_are_told_of_say_that_all_are_equal() -> None:
     assert sum(case["decisions"] for case in told["cases"].values()) == told["decisions"]
     assert told["largest_difference"] <= 1e-9
     assert not any(case["only_in_qlib"] + case["refused_bars"] for case in told["cases"].values())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_inside_qlib_itself_decisions_are_those_of_the_backtest(
+    played: tuple[Any, pd.DataFrame, Any, Any], exported: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("qlib.strategy.base", reason="pyqlib is an extra: pip install 'rlwb[qlib]'")
+    from benchmarks.peer import strategy as job
+    from benchmarks.qlib_strategy import write_bars
+
+    bench, table, episodes, _ = played
+    freq = write_bars(tmp_path / "bars", bench.sessions)
+    (tmp_path / "bundle").symlink_to(exported)
+    kept = (table["date"] < table["date"].max()).to_numpy()  # Qlib's calendar must go on after the last step
+    table[kept].to_parquet(tmp_path / "orders.parquet")
+    assert job.run(tmp_path, freq)["refused_bars"] == 0
+    theirs = pd.read_parquet(tmp_path / "theirs.parquet").sort_values(["order_id", "step"])
+    requested = pd.DataFrame(episodes.details["requested"][kept], index=table["order_id"][kept]).sort_index()
+    length = pd.Series(episodes.length[kept], index=table["order_id"][kept]).sort_index()
+    wanted = np.concatenate([requested.loc[name].to_numpy()[:count] for name, count in length.items()])
+    np.testing.assert_allclose(theirs["amount"], wanted, rtol=0, atol=1e-9 * table["amount"].max())
