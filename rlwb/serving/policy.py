@@ -270,24 +270,24 @@ class BundlePolicy:
         """
         count = len(order_ids)
         made: list[Decision | RlwbError | None] = [None] * count
-        rows = np.empty(count, dtype=np.int64)
-        for place, name in enumerate(order_ids):
-            rows[place] = self._rows.get(name, -1)
-        for place in np.flatnonzero(rows < 0).tolist():
-            made[place] = unknown_order(order_ids[place])
-        is_distinct = len(set(order_ids)) == count
-        first = which = np.arange(count)
+        found = [self._rows.get(name, -1) for name in order_ids]
+        rows, first = np.array(found, dtype=np.int64), np.arange(count)
+        is_distinct, which = len(set(found)) == count, first
         if not is_distinct:
             _, first, which = np.unique(rows, return_index=True, return_inverse=True)
-        once = first[rows[first] >= 0]
+        once = first
+        if -1 in found:
+            once = first[rows[first] >= 0]
+            for place in np.flatnonzero(rows < 0).tolist():
+                made[place] = unknown_order(order_ids[place])
         asked, even = self._begin(rows, once, positions, at, by_schedule, made)
         if asked:
             self._finish(rows, np.asarray(asked), "policy", made)
         if even:
             self._finish(rows, np.asarray(even), "schedule", made)
         for place in () if is_distinct else np.flatnonzero(first[which] != np.arange(count)).tolist():
-            found = made[first[which[place]]]
-            made[place] = found._replace(repeated=True) if isinstance(found, Decision) else found
+            same = made[first[which[place]]]
+            made[place] = same._replace(repeated=True) if isinstance(same, Decision) else same
         return [one for one in made if one is not None]
 
     def predict(self, obs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -400,8 +400,7 @@ class BundlePolicy:
         if source == "policy":
             obs = self.state_interpreter.refer(known)
             if self._reads_market:
-                states = self.market.market_states(known.session, known.tick)
-                obs = {**obs, "market_states": np.asarray(states)}
+                obs = {**obs, "market_states": self.market.state_rows(known.session, known.tick)}
             actions = np.asarray(self._backend.act(obs))
             amounts = self.action_interpreter.interpret(known, actions)
             told = actions.tolist()
@@ -420,10 +419,11 @@ class BundlePolicy:
         """Return what is known of orders at their current steps."""
         table, engine = self._table, self.engine
         count = len(rows)
-        session, start, end, latest_end, num_steps, step, tick = table.whole[:, rows]
-        amount, requested, *forms = table.real[:, rows]
+        # take reads some rows in half the time of an index.
+        session, start, end, latest_end, num_steps, step, tick = table.whole.take(rows, axis=1)
+        amount, requested, *forms = table.real.take(rows, axis=1)
         most = int(step.max()) + 1
-        path = table.path[rows, :most]
+        path = table.path.take(rows, axis=0)[:, :most]
         position = path[np.arange(count), step]
         missing = np.full(count, np.nan)
         return Known(
@@ -437,7 +437,7 @@ class BundlePolicy:
             cost=missing,
             permanent_impact=np.zeros(count),
             untraded=missing,
-            side=table.side[rows],
+            side=table.side.take(rows),
             amount=amount,
             start=start,
             end=end,
@@ -447,7 +447,7 @@ class BundlePolicy:
             max_step=engine.max_step,
             complete_at_end=engine.rules.complete_at_end,
             forms=dict(zip(_NUMBERS, forms, strict=True)),
-            _steps=_Steps(table.decided[rows, : most - 1], path),
+            _steps=_Steps(table.decided.take(rows, axis=0)[:, : most - 1], path),
             _left=tuple(path.T),
             _sessions=self.market.panel,
         )
