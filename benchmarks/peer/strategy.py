@@ -57,7 +57,7 @@ def run(folder: Path, freq: str) -> dict[str, Any]:
         backtest(first, last, DayOrders(orders), executor, None, 1e9, exchange_kwargs=exchange, pos_type="InfPosition")
         ids = {f"{one.instrument} {one.date:%Y-%m-%d} {one.direction}": one.order_id for one in orders.itertuples()}
         for one in inner.decisions:
-            instrument, date, _, side = one.order_id.split(" ")
+            instrument, date, _, side, _ = one.order_id.split(" ")
             rows.append((ids[f"{instrument} {date} {side}"], one.step, one.tick, one.position, one.amount))
         refused += inner.refused.total()
     columns = ["order_id", "step", "tick", "position", "amount"]

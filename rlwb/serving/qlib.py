@@ -75,7 +75,8 @@ class BundleStrategy(BaseStrategy):
     Attributes
     ----------
     decisions
-        What was decided so far, in the order of the decisions. Ids of orders are instrument, start and direction.
+        What was decided so far, in the order of the decisions. The id of an order is its instrument, start, direction
+        and number in the outer strategy's decision.
     refused
         How many of Qlib's bars the market refused, by reason.
 
@@ -109,7 +110,7 @@ class BundleStrategy(BaseStrategy):
         """Take the orders of a new decision of the outer strategy; those of the one before are over."""
         super().reset(*args, outer_trade_decision=outer_trade_decision, **settings)
         if outer_trade_decision is not None:
-            self._forget()
+            self.post_upper_level_exe_step()
 
     def alter_outer_trade_decision(self, outer_trade_decision: Any) -> Any:
         """Refuse orders that are changed while they are executed."""
@@ -148,9 +149,6 @@ class BundleStrategy(BaseStrategy):
 
     def post_upper_level_exe_step(self) -> None:
         """Forget the orders of the outer step, which is over."""
-        self._forget()
-
-    def _forget(self) -> None:
         for work in self._working or ():
             self.policy.forget(work.order_id)
         self._working, self._read_until = None, None
@@ -181,13 +179,10 @@ class BundleStrategy(BaseStrategy):
         end = self._tick_after(*self.trade_calendar.get_step_time(final))
         self._read(sorted({order.stock_id for order in found}), begin)
         time_of, date = self.policy.bundle.calendar.time_of, begin.normalize()
-        seen: Counter[str] = Counter()
         working = []
-        for order in found:
+        for number, order in enumerate(found):
             side = Direction.BUY if order.direction == QlibOrder.BUY else Direction.SELL
-            name = f"{order.stock_id} {begin:%Y-%m-%d %H:%M} {side.name}"
-            seen[name] += 1
-            name += f" {seen[name]}" if seen[name] > 1 else ""
+            name = f"{order.stock_id} {begin:%Y-%m-%d %H:%M} {side.name} {number}"
             given = Order(order.stock_id, date, side, order.amount, time_of(start), time_of(end), order_id=name)
             self.policy.register([given])
             working.append(_Working(name, order, start, end, self.policy.market.row(order.stock_id, date)))
@@ -222,16 +217,18 @@ class BundleStrategy(BaseStrategy):
         market, fields = self.policy.market, list(self.policy.bundle.spec.bars.fields)
         columns = [f"${name}" for name in fields]
         frame = D.features(instruments, columns, since, until - _SECOND, freq=self.trade_exchange.freq)
-        frame = frame.dropna(subset=["$close"])
+        frame = frame.dropna(how="all")
         bars = pd.DataFrame({name: nearest_decimal(frame[f"${name}"].to_numpy()) for name in fields})
         for name in ("instrument", "datetime"):
             bars.insert(0, name, frame.index.get_level_values(name))
         for name in instruments:
-            market.open(
-                name, today
-            )  # before its history, which would else give way to bars of yesterday as far as known
+            market.open(name, today)
         earlier = (bars["datetime"] < today).to_numpy()
         for take, part in ((market.load_history, bars[earlier]), (market.add, bars[~earlier])):
-            if len(part):
+            if part.empty:
+                continue
+            try:
                 self.refused.update(reason for _, reason in take(part).refused)
+            except DataError:  # of none of these instruments is there a session with enough bars
+                self.refused["sparse_session"] += len(part)
         self._read_until = until

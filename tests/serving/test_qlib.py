@@ -172,7 +172,7 @@ def test_decisions_inside_a_nested_executor_are_those_of_the_backtest(
     for number, row in enumerate(table.itertuples()):
         name = f"{row.instrument} {row.date:%Y-%m-%d}"
         mine = [
-            one for one in inner.decisions if one.order_id.startswith(name) and one.order_id.endswith(row.direction)
+            one for one in inner.decisions if one.order_id.startswith(name) and f" {row.direction} " in one.order_id
         ]
         assert [one.step for one in mine] == list(range(episodes.length[number]))
         requested = episodes.details["requested"][number, : len(mine)]
@@ -267,6 +267,18 @@ def test_the_market_is_given_each_earlier_bar_once_and_in_its_part(fake: Any, mo
     days = [bars["datetime"].dt.normalize().unique().tolist() for bars in inner.policy.bars]
     assert days == [[DAY - pd.Timedelta("1d")], [DAY], [DAY]]
     assert [len(bars) for bars in inner.policy.bars] == [12, 6, 2]  # before 09:36, where the order and its step begin
+
+
+def test_a_history_without_a_session_is_counted_and_does_without(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, market = strategy(*fake, monkeypatch, share=0.5)
+
+    def nothing_left(bars: pd.DataFrame) -> Any:
+        raise DataError("no session is left")
+
+    inner.policy.market.load_history = nothing_left
+    done = execute(inner, market, DAY, [Order("A", 80.0, Order.BUY, None, None)], (0, 11))
+    assert sum(asked(done)) == pytest.approx(80.0)
+    assert inner.refused["sparse_session"] == 12
 
 
 def test_a_window_within_steps_begins_and_ends_there(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
