@@ -269,7 +269,8 @@ def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | 
 def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | None = None) -> None:
     """Check a learner: all that `check_policy` asks, finite figures of an update, and a state that goes through a file.
 
-    After ``learn``, loading ``state_dict`` into a second learner must make it act and learn the same from then on.
+    After ``learn``, loading ``state_dict`` into a second learner must make it act and learn the same from then on, and
+    loading ``weights`` into a third must make it act the same.
     """
     from rlwb.env import NativeVectorEnv
     from rlwb.execution import PAPenaltyReward
@@ -277,7 +278,7 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
 
     check_policy(make, sees=sees)
     on = stage()
-    learner, second = make(on), make(on)
+    learner, second, third = make(on), make(on), make(on)
     env = NativeVectorEnv(
         OrderExecution(on.engine),
         on.orders,
@@ -296,6 +297,8 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
     second.load_state_dict(copy.deepcopy(learner.state_dict()))  # as through a file
     obs = env.reset().obs
     _require(_equal(learner.act(obs), second.act(obs)), learner, "a loaded state acts otherwise")
+    third.load_weights(copy.deepcopy(learner.weights()))
+    _require(_equal(learner.act(obs), third.act(obs)), learner, "loaded weights act otherwise")
     _require(_equal(lesson(learner, 2), lesson(second, 2)), learner, "a loaded state learns otherwise")
 
 

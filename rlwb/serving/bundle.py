@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
     from rlwb.policy.encoder import MarketEncoder
 
+PLACES = (
+    *("features", "network", "head", "algorithm", "state_interpreter", "action_interpreter", "objective"),
+    *("execution", "seed", "train"),
+)
+"""Places of a run's configuration that its policy is built from; ``train`` is there for checks of the algorithm's."""
+
 #: What stands in place of a tensor, and of a dict with other names than text.
 _TENSOR, _ITEMS = "$tensor", "$items"
 
@@ -144,7 +150,9 @@ def read_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
         learner.load_weights(join_tensors(spec.weights, _tensors(path, spec.precision)))
     except (ConfigError, DataError, CheckpointError) as error:
         raise BundleError(f"{path}: {error}") from error
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except BundleError:
+        raise
+    except Exception as error:  # values that fit the schema and no network may raise anything
         raise BundleError(
             f"{path / SPEC} does not describe a policy of this version ({type(error).__name__}: {error}); export it "
             "again."
@@ -155,6 +163,8 @@ def read_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
 
 def config_of(path: Path, values: Mapping[str, Any]) -> RunConfig:
     """Return the configuration of a policy from the values in a bundle; files of code lie below `path`."""
+    if other := sorted(values.keys() - set(PLACES)):
+        raise BundleError(f"{path / SPEC}: config.{other[0]} is nothing that a policy is built from; export it again.")
     if "checkpoint" in (values.get("algorithm") or {}):
         raise BundleError(f"{path / SPEC} names a checkpoint, which no bundle holds; export it again.")
     return RunConfig.load(None, Layer(str(path / SPEC), values, path))

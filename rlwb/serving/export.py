@@ -26,7 +26,7 @@ from rlwb.parts import Part, complete
 from rlwb.reading import read_json
 from rlwb.record import TrainingRecord
 from rlwb.seeds import generator
-from rlwb.serving.bundle import open_bundle, own_parts_of, split_tensors
+from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, split_tensors
 from rlwb.serving.card import own_result, render_card
 from rlwb.serving.cases import record_cases, unpack_observations
 from rlwb.serving.conversion import convert_state, read_state
@@ -51,11 +51,6 @@ from rlwb.serving.spec import (
 if TYPE_CHECKING:
     from rlwb.experiment.workbench import Workbench
 
-#: Places of a run's configuration that its policy depends on; of ``train``, what the algorithm is checked against.
-_PLACES = (
-    *("features", "network", "head", "algorithm", "state_interpreter", "action_interpreter", "objective"),
-    *("execution", "seed", "train"),
-)
 _PACKAGES = ("torch", "numpy", "tianshou", "onnx", "onnxruntime", "safetensors")
 _LEVELS = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 _MOST_WINDOWS = 20
@@ -333,7 +328,7 @@ def served_config(config: RunConfig, learner: Learner) -> RunConfig:
     """Return the part of a run's configuration that its policy is built from, the rest at its defaults."""
     from rlwb.policy.qlib import QlibLearner, QlibRecurrent
 
-    values = {name: getattr(config, name) for name in _PLACES}
+    values = {name: getattr(config, name) for name in PLACES}
     values["train"] = config.train.model_copy(update={"device": "cpu", "env": "native"})
     if isinstance(learner, QlibLearner):  # the weights are in the bundle, and not in Qlib's checkpoint any more
         trunk = learner.network.trunk
@@ -377,7 +372,7 @@ def write_bundle(
             (folder / name).write_bytes(content)
         if code is not None:
             values = keep_code(code, folder)
-            spec = spec.model_copy(update={"config": {name: values[name] for name in _PLACES}})
+            spec = spec.model_copy(update={"config": {name: values[name] for name in PLACES}})
         files = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file())
         hashes = {name: sha256((folder / name).read_bytes()) for name in files if name != SPEC}
         write_spec(folder, spec.model_copy(update={"files": hashes}))

@@ -187,6 +187,8 @@ def test_another_version_is_told_as_such(copy: Path) -> None:
         ({"calendar": {"segments": 3}}, "calendar"),
         ({"config": {"network": {"name": "nowhere"}}}, "nowhere"),
         ({"config": {"algorithm": {"name": "qlib", "checkpoint": "x.pt", "trust": True}}}, "checkpoint"),
+        ({"config": {"reward": {"name": "sparse"}}}, "reward"),
+        ({"config": {"network": {"name": "mlp", "hidden": 10**12}}}, "hidden|memory|bytes|size"),
         ({"normaliser": {"columns": ["open"], "mean": [0.0], "scale": [1.0]}}, "open"),
         ({"weights": {"network": {}}}, "weight"),
         ({"files": {"../secret": "0" * 64}}, "secret"),
