@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,14 +24,17 @@ _VERSION = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS log (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, day INTEGER NOT NULL, body BLOB NOT NULL
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, day INTEGER NOT NULL, body BLOB NOT NULL
 );
-CREATE INDEX IF NOT EXISTS log_day ON log (day);
 CREATE TABLE IF NOT EXISTS answers (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, digest BLOB NOT NULL, status INTEGER NOT NULL,
     body BLOB NOT NULL
 );
 """
+#: Writes after which what SQLite holds beside the file is moved into it, by another thread: it waits for the disk.
+_MOVED_EVERY = 2000
+#: Bytes beside the file from which on the one who writes waits for it: under a steady load the other never catches up.
+_MOST_BESIDE = 64 * 2**20
 #: Bytes that an answer takes beside its content.
 _ROW = 200
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,6 +85,8 @@ class Journal:
     ) -> None:
         self.path = None if path is None else Path(path)
         self._answers = answers
+        self._writes = 0
+        self._mover: threading.Thread | None = None
         self._held = contextlib.ExitStack()
         try:
             if self.path is not None:
@@ -103,7 +109,7 @@ class Journal:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # orders are nobody else's business
             base = sqlite3.connect(":memory:" if self.path is None else self.path, isolation_level=None, timeout=0)
             self._held.callback(base.close)
-            for words in ("journal_mode=WAL", f"synchronous={sync}", "wal_autocheckpoint=4000", "trusted_schema=OFF"):
+            for words in ("journal_mode=WAL", f"synchronous={sync}", "wal_autocheckpoint=0", "trusted_schema=OFF"):
                 base.execute(f"PRAGMA {words}").fetchall()
             problem = base.execute("PRAGMA quick_check(1)").fetchone()[0]
             if problem != "ok":
@@ -162,13 +168,12 @@ class Journal:
             ) from None
 
     def forget_before(self, day: int) -> None:
-        """Remove the events of earlier days, those of the kind ``finished`` aside: results are kept."""
-        self._commit("DELETE FROM log WHERE day < ? AND kind != 'finished'", [(day,)])
+        """Remove the events of earlier days."""
+        self._commit("DELETE FROM log WHERE day < ?", [(day,)])
 
     def days(self) -> list[int]:
-        """Return the days that events beside results belong to, sorted."""
-        words = "SELECT DISTINCT day FROM log WHERE kind != 'finished' ORDER BY day"
-        return [row[0] for row in self._base.execute(words)]
+        """Return the days that events belong to, sorted."""
+        return [row[0] for row in self._base.execute("SELECT DISTINCT day FROM log ORDER BY day")]
 
     def answer(self, key: str) -> Answer | None:
         """Return what is kept under an idempotency key, or None."""
@@ -196,6 +201,9 @@ class Journal:
             base.execute("BEGIN IMMEDIATE")
             base.executemany(words, rows)
             base.execute("COMMIT")
+            self._writes += 1
+            if self._writes % _MOVED_EVERY == 0 and self.path is not None:
+                self._move()
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):
                 if base.in_transaction:
@@ -205,8 +213,26 @@ class Journal:
                 f"the journal {where} cannot be written ({error}); make room, and try again.", "journal"
             ) from None
 
+    def _move(self) -> None:
+        assert self.path is not None
+        if self._mover is not None and self._mover.is_alive():
+            return
+        beside = self.path.with_name(f"{self.path.name}-wal")
+        if beside.exists() and beside.stat().st_size > _MOST_BESIDE:
+            self._base.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        self._mover = threading.Thread(target=_checkpoint, args=(self.path,), name="journal")
+        self._mover.start()
+
     def close(self) -> None:
         """Write what SQLite still holds beside the file into it, and let it go."""
+        if self._mover is not None:
+            self._mover.join()
         with contextlib.suppress(sqlite3.Error):
             self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._held.close()
+
+
+def _checkpoint(path: Path) -> None:
+    """Move what SQLite holds beside a file into it, without keeping anybody from writing."""
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path, timeout=0)) as base:
+        base.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -57,12 +57,16 @@ def test_earlier_days_are_forgotten_and_numbers_go_on() -> None:
     assert journal.days() == [3, 4]
 
 
-def test_results_are_kept_for_good() -> None:
-    journal = Journal()
-    journal.write([Event("finished", 1, 1), Event("order", 1, 2), Event("order", 9, 3)])
-    journal.forget_before(9)
-    assert [event.body for _, event in journal.events()] == [1, 3]
-    assert journal.days() == [9]
+def test_what_lies_beside_the_file_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlwb.serving.journal._MOVED_EVERY", 100)
+    monkeypatch.setattr("rlwb.serving.journal._MOST_BESIDE", 2**20)
+    journal = Journal(tmp_path / "j.db")
+    for _ in range(4000):
+        journal.write([Event("a", 1, bytes(3000))])
+    assert sum(1 for _ in journal.events()) == 4000
+    assert (tmp_path / "j.db-wal").stat().st_size < 8 * 2**20
+    journal.close()
+    assert (tmp_path / "j.db").stat().st_size > 12e6
 
 
 def test_a_write_that_fails_leaves_nothing_of_it(tmp_path: Path) -> None:
