@@ -66,13 +66,27 @@ class OnnxBackend:
 
     def __init__(self, policy: bytes | str, head: bytes | str | None = None) -> None:
         self._policy = _Graph(policy)
-        self._head = _Graph(head) if head is not None else self._policy
+        self._head = None if head is None else _Graph(head)
 
     def act(self, obs: Mapping[str, Any]) -> np.ndarray:
-        action, scores = (self._head if "market_states" in obs else self._policy)(obs)
+        if self._head is not None and "market_states" in obs:
+            action, scores = self._head(obs)
+        else:
+            action, scores = self._policy(self._with_bars(obs))
         if not np.isfinite(scores).all():
             raise InterpreterError("the network answers NaN or infinity; look for missing numbers in the observations.")
         return action
+
+    def _with_bars(self, obs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return observations with the blocks that the graph reads, where they name sessions instead."""
+        if "session" not in obs or "data_processed" in obs:
+            return obs
+        panel, session, blocks = obs["features"], np.asarray(obs["session"]), {}
+        if "data_processed" in self._policy.names:
+            blocks["data_processed"] = panel.block(session, np.asarray(obs["cur_tick"]))
+        if "data_processed_prev" in self._policy.names:
+            blocks["data_processed_prev"] = panel.block_previous(session)
+        return {**obs, **blocks}
 
 
 class _Graph:
@@ -80,12 +94,12 @@ class _Graph:
 
     def __init__(self, graph: bytes | str) -> None:
         session = make_session(graph)
-        self._names = [one.name for one in session.get_inputs()]
+        self.names = [one.name for one in session.get_inputs()]
         self._run = session.run
 
     def __call__(self, obs: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         try:
-            feed = {name: np.asarray(obs[name]) for name in self._names}
+            feed = {name: np.asarray(obs[name]) for name in self.names}
         except KeyError as error:
             raise InterpreterError(
                 f"the observations lack {error.args[0]}, which the policy's graph reads; give those of its space."

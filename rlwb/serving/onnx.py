@@ -7,11 +7,11 @@ action and the scores that it follows from.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +49,7 @@ def export_graphs(learner: Learner, obs: Mapping[str, np.ndarray]) -> dict[str, 
     Returns
     -------
     dict
-        ``policy.onnx``, and ``head.onnx`` where the network makes a state of the market alone.
+        ``policy.onnx``, and ``head.onnx`` where the network takes the state of the market in place of the bars.
 
     Raises
     ------
@@ -65,7 +65,9 @@ def export_graphs(learner: Learner, obs: Mapping[str, np.ndarray]) -> dict[str, 
         states = trunk.market_states(given) if trunk is not None else None
     if states is not None:
         known = {name: part for name, part in given.items() if name not in BARS}
-        graphs[HEAD] = _export(learner, {**known, "market_states": states.numpy()})
+        # A network of one's own may make such states and yet want the bars.
+        with contextlib.suppress(BundleError):
+            graphs[HEAD] = _export(learner, {**known, "market_states": states.numpy()})
     return graphs
 
 
@@ -165,7 +167,7 @@ def _export(learner: Learner, obs: dict[str, np.ndarray]) -> bytes:
     return graph
 
 
-@contextmanager
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Leave out what torch tells of its exporter, and the whole graph that it prints where one cannot be made."""
     from torch import _C

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from rlwb.batch import join
 from rlwb.execution import FullHistoryStateInterpreter, PAPenaltyReward, step_terms
@@ -37,6 +38,18 @@ from rlwb.policy import (
 )
 from tests.trainer.small import ACTIONS, small, small_network
 
+
+class Averages(Network):
+    """A network of one's own: the mean of the bars so far, and the order's numbers."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(width=8)
+        self.join = nn.Linear(channels + 3, 8)
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        return torch.tanh(self.join(torch.cat([self.today(obs).mean(dim=1), self.scalars(obs)], dim=1)))
+
+
 NETWORKS: dict[str, Callable[[int], Network]] = {
     "mlp": lambda channels: MLP(8),
     "recurrent": lambda channels: Recurrent(channels, 8),
@@ -48,6 +61,7 @@ NETWORKS: dict[str, Callable[[int], Network]] = {
     "qlib": lambda channels: QlibRecurrent(channels, 8, 8),
     "informed": lambda channels: Informed(Recurrent(channels, 8), 7),
     "dialled": lambda channels: Dialled(Recurrent(channels, 8), 2),
+    "own": lambda channels: Averages(channels),
     "both": lambda channels: Dialled(Informed(MLP(8), 7), 2),
 }
 _SHARES = np.linspace(0.0, 1.0, ACTIONS)

@@ -26,17 +26,20 @@ def onnx_of(policy: Any) -> OnnxBackend:
     return OnnxBackend(graphs[POLICY], graphs.get(HEAD))
 
 
-@pytest.mark.parametrize("network", ["recurrent", "attention", "mlp", "qlib"])
+@pytest.mark.parametrize("network", ["recurrent", "attention", "mlp", "qlib", "own"])
 @pytest.mark.parametrize("algorithm", ["ppo", "pathwise"])
 def test_every_backend_and_form_of_observation_decides_alike(algorithm: str, network: str) -> None:
     policy, blocks, named = learner(algorithm, network), observations(), observations(refer=True)
     states = with_states(policy, named)
     expected = policy.act(named)
-    backend = TorchBackend(policy)
     for obs in (named, states):
-        np.testing.assert_array_equal(backend.act(obs), expected)
-    for obs in (blocks, states):
-        found = onnx_of(policy).act(obs)
+        np.testing.assert_array_equal(TorchBackend(policy).act(obs), expected)
+    graphs = export_graphs(policy, blocks)
+    for backend, obs in (
+        *((OnnxBackend(graphs[POLICY], graphs.get(HEAD)), one) for one in (blocks, states, named)),
+        (OnnxBackend(graphs[POLICY]), states),
+    ):
+        found = backend.act(obs)
         assert found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 

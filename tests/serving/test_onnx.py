@@ -11,13 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from rlwb.batch import take_rows
 from rlwb.errors import BundleError
 from rlwb.policy import PPO, ActorCritic, AllOne, Network, make_network
 from rlwb.serving.onnx import HEAD, OUTPUTS, POLICY, check_agreement, export_graphs, make_session
-from tests.serving.learners import NETWORKS, learner, observations, with_states
+from tests.serving.learners import NETWORKS, Averages, learner, observations, with_states
 from tests.trainer.small import ACTIONS, small
 
 PLAIN = [("ppo", "recurrent"), ("dqn", "recurrent"), ("opd", "mlp")]
@@ -30,12 +29,16 @@ def answers(graph: bytes, obs: dict[str, Any]) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("algorithm", "network"),
-    [*product(("ppo", "pathwise"), NETWORKS), ("dqn", "recurrent"), ("dqn", "both"), ("opd", "dialled")],
+    [
+        *product(["ppo"], NETWORKS),
+        *product(["pathwise"], ["recurrent, yesterday", "attention", "informed"]),
+        *(("dqn", "recurrent"), ("dqn", "both"), ("opd", "dialled")),
+    ],
 )
 def test_the_graphs_decide_as_the_learner(algorithm: str, network: str) -> None:
     policy, obs = learner(algorithm, network), observations()
     graphs = export_graphs(policy, obs)
-    assert set(graphs) == ({POLICY} if network in ("mlp", "both") else {POLICY, HEAD})
+    assert set(graphs) == ({POLICY} if network in ("mlp", "both", "own") else {POLICY, HEAD})
     expected = policy.act(obs)
     assert len(np.unique(expected)) > 2
     for graph in graphs.values():
@@ -129,17 +132,6 @@ def tianshou(name: str, options: dict[str, Any]) -> Any:
     return TianshouLearner(make, space, TianshouSettings(algorithm=name, options=options))
 
 
-class Averages(Network):
-    """A network of one's own: the mean of the bars so far, and the order's numbers."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(width=8)
-        self.join = nn.Linear(channels + 3, 8)
-
-    def forward(self, obs: Any) -> torch.Tensor:
-        return torch.tanh(self.join(torch.cat([self.today(obs).mean(dim=1), self.scalars(obs)], dim=1)))
-
-
 class Branching(Averages):
     """A network that torch traces to one of its branches."""
 
@@ -157,12 +149,6 @@ class Untraceable(Averages):
 
 def own(kind: type[Network]) -> PPO:
     return PPO(make_network(lambda: ActorCritic(kind(small().features.shape[2]), ACTIONS), 0))  # type: ignore[call-arg]
-
-
-def test_a_network_of_ones_own() -> None:
-    graphs = export_graphs(own(Averages), observations())
-    assert set(graphs) == {POLICY}
-    np.testing.assert_array_equal(answers(graphs[POLICY], observations())[0], own(Averages).act(observations()))
 
 
 @pytest.mark.parametrize("kind", [Branching, Untraceable])
