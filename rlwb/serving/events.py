@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rlwb.errors import OrderError
+from rlwb.errors import DataError, OrderError
 from rlwb.execution.order import Order
 from rlwb.serving.journal import Event
 from rlwb.serving.wire import BAR_FIELDS, OrderIn
@@ -26,7 +27,8 @@ EPOCH = date(1970, 1, 1).toordinal()
 def apply(policy: BundlePolicy, event: Event) -> None:
     """Do to a policy what an event of the journal did; decisions are restored at the end."""
     if event.kind == "bars":
-        policy.market.add(unpacked(event.body))
+        with contextlib.suppress(DataError):  # they were refused when they came, too
+            policy.market.add(unpacked(event.body))
     elif event.kind == "history":
         add_history(policy, unpacked(event.body))
     elif event.kind == "until":

@@ -201,9 +201,6 @@ class Journal:
             base.execute("BEGIN IMMEDIATE")
             base.executemany(words, rows)
             base.execute("COMMIT")
-            self._writes += 1
-            if self._writes % _MOVED_EVERY == 0 and self.path is not None:
-                self._move()
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):
                 if base.in_transaction:
@@ -212,16 +209,19 @@ class Journal:
             raise ServingError(
                 f"the journal {where} cannot be written ({error}); make room, and try again.", "journal"
             ) from None
+        self._writes += 1
+        if self._writes % _MOVED_EVERY == 0 and self.path is not None:
+            self._move(self.path)
 
-    def _move(self) -> None:
-        assert self.path is not None
+    def _move(self, path: Path) -> None:
         if self._mover is not None and self._mover.is_alive():
             return
-        beside = self.path.with_name(f"{self.path.name}-wal")
-        if beside.exists() and beside.stat().st_size > _MOST_BESIDE:
-            self._base.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-        self._mover = threading.Thread(target=_checkpoint, args=(self.path,), name="journal")
-        self._mover.start()
+        with contextlib.suppress(sqlite3.Error, OSError):  # what was written is safe in any case
+            if path.with_name(f"{path.name}-wal").stat().st_size > _MOST_BESIDE:
+                self._base.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            self._mover = threading.Thread(target=_checkpoint, args=(path,), name="journal")
+            self._mover.start()
 
     def close(self) -> None:
         """Write what SQLite still holds beside the file into it, and let it go."""

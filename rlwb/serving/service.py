@@ -22,10 +22,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 import numpy as np
 
-from rlwb.errors import BundleError, CheckpointError, RlwbError, ServingError
+from rlwb.errors import BundleError, CheckpointError, FileError, RlwbError, ServingError
 from rlwb.execution.kernel import TOLERANCE
 from rlwb.execution.order import Order
 from rlwb.execution.rules import tick_prices
+from rlwb.market.schema import REQUIRED
 from rlwb.record import ACTING, TrainingRecord, check_record
 from rlwb.serving.events import (
     EPOCH,
@@ -735,9 +736,13 @@ class Service:
         if (kept := self.journal.noted("monitor")) is not None:
             self.monitor.restore(json.loads(kept))
         began, count = time.perf_counter(), 0
-        for count, (_, event) in enumerate(self.journal.events(), 1):  # noqa: B007
-            self._play(event)
-            self._note(event)
+        for count, (number, event) in enumerate(self.journal.events(), 1):  # noqa: B007
+            try:
+                self._play(event)
+                self._note(event)
+            except (RlwbError, LookupError, TypeError, ValueError) as error:
+                told = f"event {number} ({event.kind}) of the journal {self.journal.path} cannot be applied ({error})"
+                raise FileError(f"{told}; restore it, or name another file.") from None
             self._beside(event.kind, partial(apply, event=event))
         for name, entry in self._entries.items():
             for policy in (self.policy, self.shadow):
@@ -817,7 +822,13 @@ class Service:
         else:
             names, stamps, count = [one.instrument for one in bars], [one.datetime for one in bars], len(bars)
             rows = {name: [getattr(one, name) for one in bars] for name in BAR_FIELDS}
-            given = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+            there = {
+                name for name, values in rows.items() if name in REQUIRED or any(one is not None for one in values)
+            }
+            given = {name: values for name, values in rows.items() if name in there}
+        needed = {name for one in self.policy.market.feature_list for name in one.needs}
+        if count and (missing := sorted(needed - given.keys())):
+            raise ServingError(f"the bars have no {missing[0]}, which the policy's features need.", "bad_bars")
         for name, values in {"instrument": names, **given}.items():
             if len(values) != count:
                 raise ServingError(f"{name} has {len(values)} values and datetime {count}; give one a bar.", "bad_bars")

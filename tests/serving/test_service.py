@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlwb.errors import BundleError, OrderError, RlwbError, ServingError
+from rlwb.errors import BundleError, DataError, FileError, OrderError, RlwbError, ServingError
 from rlwb.serving.bundle import Bundle, open_bundle
-from rlwb.serving.journal import Journal
+from rlwb.serving.journal import Event, Journal
 from rlwb.serving.monitor import FallbackSettings, Monitor
 from rlwb.serving.policy import BundlePolicy
 from rlwb.serving.service import Service
@@ -377,3 +377,41 @@ def test_results_outlive_the_days_that_the_journal_forgets(bundle: Bundle, desk:
     assert after["drift"] == before["drift"]
     assert after["fallback"]["parts"] == before["fallback"]["parts"]
     again.close()
+
+
+def test_bars_without_a_price_or_without_a_field_that_features_need_do_no_harm(
+    bundle: Bundle, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec
+
+    service = started(bundle, tmp_path / "j.db")
+    empty = dict.fromkeys(("open", "high", "low", "close", "volume"))
+    told = service.bars([msgspec.structs.replace(desk.bar("AAA", 0), **empty)])
+    assert told.accepted + len(told.refused) == 1
+
+    needs = type("Feature", (), {"needs": ("close", "vwap")})
+    with monkeypatch.context() as patch:
+        patch.setattr(service.policy.market, "feature_list", [needs])
+        with pytest.raises(ServingError, match="vwap"):
+            service.bars(desk.bars("AAA", 1, 2))
+    assert len(list(service.journal.events())) == 1
+
+    def refuse(bars: object) -> None:
+        raise DataError("close is of text; send numbers.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.policy.market, "add", refuse)
+        with pytest.raises(DataError):
+            service.bars(desk.bars("AAA", 1, 2))
+    service.close()
+    with monkeypatch.context() as patch:
+        patch.setattr("rlwb.serving.live.LiveMarket.add", lambda market, bars: refuse(bars))
+        started(bundle, tmp_path / "j.db").close()
+
+
+def test_an_event_that_makes_no_sense_is_named(bundle: Bundle, desk: Desk, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    journal.write([Event("order", 19_786, {"order_id": "x", "amount": -1})])
+    journal.close()
+    with pytest.raises(FileError, match="event 1"):
+        started(bundle, tmp_path / "j.db")
