@@ -72,9 +72,6 @@ def launch(
         service = front.api.service
         orders = service.counts["open"]
         log.info("listening address=%s port=%d bundle=%s orders=%d", address, number, service.name, orders)
-        # All that is there stays; a full collection would pass over it while requests wait, for 0.2 s.
-        gc.collect()
-        gc.freeze()
         serve(front, listener)
         log.info("stopped")
     finally:
