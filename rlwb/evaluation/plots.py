@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, PercentFormatter
 from scipy.special import ndtr
 
 from rlwb.errors import DataError
@@ -258,6 +258,36 @@ def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
     axis.set(xlabel="steps done", ylabel="amount left, share of the order", ylim=(-0.02, 1.04))
     axis.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     style.whole_ticks(axis)
+    return figure
+
+
+@style.styled
+def answer_times(seconds: np.ndarray) -> Figure:
+    """Draw how long the answers of a service took, on a logarithmic axis.
+
+    Parameters
+    ----------
+    seconds : float of shape (requests,)
+    """
+    title = "Time of an answer"
+    taken = 1e3 * np.asarray(seconds, dtype=np.float64)
+    taken = taken[np.isfinite(taken) & (taken > 0)]
+    if not len(taken):
+        return style.note_figure(title, "No request was answered.")
+    p50, p99 = np.quantile(taken, [0.5, 0.99])
+    subtitle = (
+        f"{len(taken):,} requests; half within {style.number(p50, '.3g')} ms, 99 % within {style.number(p99, '.3g')} ms"
+    )
+    figure, (axis,) = style.canvas(title, subtitle)
+    low, high = taken.min() / 1.1, taken.max() * 1.1
+    axis.hist(taken, bins=np.geomspace(low, high, 40), color=style.BLUE, alpha=0.6)
+    for value, dash in ((p50, style.DASHED), (p99, ":")):
+        axis.axvline(value, color=style.INK, linewidth=0.9, linestyle=dash)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set(xlim=(low, high), xlabel="milliseconds", ylabel="requests")
     return figure
 
 

@@ -5,25 +5,40 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
 
-    from rlwb.serving.app import Limits
+    from rlwb.serving.app import Front
     from rlwb.serving.service import Service
 
 
+@dataclass(frozen=True)
+class Running:
+    """A service that runs.
+
+    Attributes
+    ----------
+    url
+        Where it answers.
+    service
+        What answers; its thread changes it.
+    """
+
+    url: str
+    service: Service
+
+
 @contextmanager
-def serve_in_thread(make: Callable[[], Service], limits: Limits | None = None) -> Iterator[str]:
-    """Serve on a free port of the loopback address; yield the URL. At the end requests in flight are answered.
+def serve_in_thread(make: Callable[[], Front]) -> Iterator[Running]:
+    """Serve on a free port of the loopback address. At the end requests in flight are answered, and the journal closed.
 
     Parameters
     ----------
     make
-        Makes the service; called in the thread, to which all of it belongs.
-    limits
-        Limits of requests.
+        Makes the application (`rlwb.serving.process.make_front`); called in the thread, to which all of it belongs.
 
     Raises
     ------
@@ -32,13 +47,13 @@ def serve_in_thread(make: Callable[[], Service], limits: Limits | None = None) -
     """
     import uvicorn
 
-    from rlwb.serving.app import Api, Front
     from rlwb.serving.process import listen
 
     listener = listen("127.0.0.1", 0)
     failures: list[BaseException] = []
-    begun = threading.Event()
+    fronts: list[Front] = []
     servers: list[uvicorn.Server] = []
+    begun = threading.Event()
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -47,8 +62,8 @@ def serve_in_thread(make: Callable[[], Service], limits: Limits | None = None) -
 
     def run() -> None:
         try:
-            front = Front(Api(make(), limits=limits))
-            servers.append(Server(uvicorn.Config(front, ws="none", log_config=None, access_log=False)))
+            fronts.append(make())
+            servers.append(Server(uvicorn.Config(fronts[0], ws="none", log_config=None, access_log=False)))
             servers[0].run(sockets=[listener])
         except BaseException as error:
             failures.append(error)
@@ -61,7 +76,7 @@ def serve_in_thread(make: Callable[[], Service], limits: Limits | None = None) -
         begun.wait()
         if failures:
             raise failures[0]
-        yield "http://{}:{}".format(*listener.getsockname())
+        yield Running("http://{}:{}".format(*listener.getsockname()), fronts[0].api.service)
     finally:
         for server in servers:
             server.should_exit = True

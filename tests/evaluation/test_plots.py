@@ -57,6 +57,16 @@ def test_f07_every_figure_is_written_without_a_warning(case, tmp_path):
                 assert path.stat().st_size > 2_000
 
 
+def test_times_of_answers_are_drawn_by_their_quantiles():
+    figure = plots.answer_times(np.array([0.001] * 98 + [0.004, 0.1]))
+    assert "100 requests; half within 1 ms" in texts_of(figure)
+    assert "No request was answered" in texts_of(plots.answer_times(np.array([np.nan])))
+
+
+def texts_of(figure):
+    return " ".join(text.get_text() for text in figure.findobj(Text))
+
+
 def tick_labels(axis):
     return [label.get_text() for label in axis.get_ticklabels()]
 

@@ -102,6 +102,19 @@ def test_risk_of_a_run_that_is_there(tmp_path: Path, commanded: tuple[RunDirecto
     assert "costs: none" in printed(book)
 
 
+def test_serving_of_a_run_that_is_there(tmp_path: Path, commanded: tuple[RunDirectory, str]) -> None:
+    values = {"run_dir": str(commanded[0].path), "out_dir": str(tmp_path / "bundles"), "days": 1}
+    book = by_hand(NOTEBOOKS / "07_serving.ipynb", tmp_path / "out.ipynb", **values)
+    text = printed(book)
+    assert "every decision from raw bars is the one recorded" in text
+    assert re.search(r"in the first step, by the policy\n", text)
+    assert re.search(r"\d+ orders over HTTP, largest difference of a PA to the backtest 0 bp", text)
+    assert len(shown(book, "image/png")) == 2
+    (watched,) = (table for table in shown(book, "text/html") if "orders finished" in table)
+    assert re.search(r"<th>decisions by schedule</th>\s*<td>0\.0+</td>", watched)
+    assert {path.name for path in (tmp_path / "bundles").iterdir()} >= {"original", "paper-1"}
+
+
 def test_g15_data(tmp_path: Path) -> None:
     book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, instruments=4)
     text = printed(book)

@@ -22,7 +22,7 @@ ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONGEST_CELL = 12
 CERTIFICATE = "11_certificate.ipynb"
 COMPARISON = "12_comparison.ipynb"
-RISK = "08_risk.ipynb"
+SERVING, RISK = "07_serving.ipynb", "08_risk.ipynb"
 
 
 def parameters_of(path: Path) -> dict[str, object]:
@@ -33,7 +33,15 @@ def parameters_of(path: Path) -> dict[str, object]:
 
 def test_every_stage_has_its_notebook() -> None:
     names = {path.name for path in ALL}
-    alone = {"00_quickstart.ipynb", "05_data.ipynb", RISK, "10_synthetic_market.ipynb", CERTIFICATE, COMPARISON}
+    alone = {
+        "00_quickstart.ipynb",
+        "05_data.ipynb",
+        SERVING,
+        RISK,
+        "10_synthetic_market.ipynb",
+        CERTIFICATE,
+        COMPARISON,
+    }
     assert names == {*alone, *(stage.notebook for stage in STAGES)}
     assert set(SMALL) == {stage.notebook for stage in STAGES}
 

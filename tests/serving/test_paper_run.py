@@ -20,8 +20,7 @@ from rlwb.serving import paper_run
 from rlwb.serving.client import HTTPClient
 from rlwb.serving.feeds import SessionsFeed, line_of
 from rlwb.serving.paper_run import PaperResult, launch_paper, span_of
-from rlwb.serving.process import open_policy
-from rlwb.serving.service import Service
+from rlwb.serving.process import make_front
 from rlwb.serving.thread import serve_in_thread
 from tests.serving.test_feeds import sender
 
@@ -88,8 +87,8 @@ def test_the_folder_holds_the_tables_of_a_backtest_and_the_audit(whole: PaperRes
 def test_over_http_the_orders_of_a_whole_day_end_as_in_the_backtest(
     bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path: Path
 ) -> None:
-    with serve_in_thread(lambda: Service(open_policy(bundle_path))) as url:
-        result = play(bundle_path, finished_run, tmp_path / "http", dates=(test_days[0], test_days[0]), url=url)
+    with serve_in_thread(lambda: make_front(bundle_path)) as running:
+        result = play(bundle_path, finished_run, tmp_path / "http", dates=(test_days[0], test_days[0]), url=running.url)
     assert compared(result) <= 1e-9
     assert set(result.decisions["source"]) == {"policy"}
 
@@ -97,8 +96,8 @@ def test_over_http_the_orders_of_a_whole_day_end_as_in_the_backtest(
 def test_with_onnx_they_do_to_its_precision(
     bundle_path: Path, finished_run: RunDirectory, test_days: list[str], tmp_path: Path
 ) -> None:
-    with serve_in_thread(lambda: Service(open_policy(bundle_path, "onnx"))) as url:
-        result = play(bundle_path, finished_run, tmp_path / "onnx", dates=(test_days[0], test_days[0]), url=url)
+    with serve_in_thread(lambda: make_front(bundle_path, backend="onnx")) as running:
+        result = play(bundle_path, finished_run, tmp_path / "onnx", dates=(test_days[0], test_days[0]), url=running.url)
     assert compared(result) <= 1e-6
 
 
@@ -304,7 +303,7 @@ def test_the_client_of_the_page_gets_a_decision(
 ) -> None:
     instrument = str(Sessions.open(live / "bars").instruments[0])
     monkeypatch.chdir(live)
-    with serve_in_thread(lambda: Service(open_policy(bundle_path))) as url:
-        code = page_blocks()[1].replace("http://127.0.0.1:8000", url)
+    with serve_in_thread(lambda: make_front(bundle_path)) as running:
+        code = page_blocks()[1].replace("http://127.0.0.1:8000", running.url)
         exec(code, {"DATE": test_days[0], "INSTRUMENT": instrument})
     assert re.fullmatch(r"trade [\d.]+ in the first step, by the policy\n", capsys.readouterr().out)
