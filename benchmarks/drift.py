@@ -1,9 +1,9 @@
 """How often the drift test is wrong when nothing changed, and how soon it sees a change: ``make bench-drift``.
 
 Beside it stands what is often used, the population stability index (PSI) over deciles of the training's bars, with an
-alarm at 0.2. Rows are ``{market, training, instruments, change, features, days, test, rate, lo, hi, repetitions}``: in
-what share of the repetitions there was an alarm within so many days, with a 95 % interval (Wilson). The index is taken
-over all bars of these days at once, the drift test is looked at on each of them.
+alarm at 0.2. Rows are ``{market, training, instruments, change, features, repetitions, drift, psi}``: the last two give
+by the number of days in how many of the repetitions there was an alarm. The index is taken over all bars of these days
+at once, the drift test is looked at on each of them.
 
 Real bars have no "nothing changed". Their days are put into another sequence, in blocks of five, so that what is left
 of a drift in them lies on both sides.
@@ -75,6 +75,7 @@ LAWS = {
     "correlated days": Law(repeat=0.8, repeat_own=0.5, volatility=0.2),
     "heavy tails": Law(repeat=0.5, repeat_own=0.2, tail=3.0, volatility=0.2),
 }
+_CASE = ("market", "training", "instruments", "change", "features")
 MARKETS = (*LAWS, "synthetic", *REAL)
 _FEATURES, _TICKS, _BURN = 8, 8, 60
 
@@ -227,7 +228,7 @@ def repetition(task: tuple[str, int, int, Path]) -> list[dict[str, Any]]:
                 bars = _bars(now[:days])
                 found.append({**about, "days": days, "test": "drift", "alarm": alarm <= days})
                 if len(bars):
-                    found.append({**about, "days": days, "test": "PSI", "alarm": index(bars) > THRESHOLD})
+                    found.append({**about, "days": days, "test": "psi", "alarm": index(bars) > THRESHOLD})
     return found
 
 
@@ -244,34 +245,34 @@ def year(task: tuple[str, int, int, Path]) -> list[dict[str, Any]]:
 
 
 def summary(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rate of alarms of each case, with its interval."""
-    cases: dict[tuple[Any, ...], list[bool]] = {}
-    names = ("market", "training", "instruments", "change", "features", "days", "test")
+    """Return the number of alarms of each case."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    seeds: dict[tuple[Any, ...], set[int]] = {}
     for one in found:
-        cases.setdefault(tuple(one[name] for name in names), []).append(one["alarm"])
-    rows = []
-    for case, alarms in cases.items():
-        number, rate, z = len(alarms), float(np.mean(alarms)), 1.96
-        middle, scale = (rate + z * z / (2 * number)) / (1 + z * z / number), 1 + z * z / number
-        half = z * np.sqrt(rate * (1 - rate) / number + z * z / (4 * number**2)) / scale
-        ends = {"lo": max(middle - half, 0.0), "hi": min(middle + half, 1.0)}
-        rows.append({**dict(zip(names, case, strict=True)), "rate": rate, **ends, "repetitions": number})
-    order = {name: at for at, name in enumerate(MARKETS)}
-    return sorted(rows, key=lambda row: (order[row["market"]], *(str(row[name]) for name in names[1:])))
+        case = tuple(one[name] for name in _CASE)
+        row = rows.setdefault(case, {**dict(zip(_CASE, case, strict=True)), "drift": {}, "psi": {}})
+        seeds.setdefault(case, set()).add(one["seed"])
+        row["repetitions"] = len(seeds[case])
+        counts = row["drift" if one["test"] == "drift" else "psi"]
+        counts[str(one["days"])] = counts.get(str(one["days"]), 0) + int(one["alarm"])
+    changes = [(name, which) for name, _, _, which in CHANGES]
+
+    def place(row: dict[str, Any]) -> tuple[int, ...]:
+        change = changes.index((row["change"], row["features"]))
+        return MARKETS.index(row["market"]), row["training"], row["instruments"], change
+
+    return sorted(rows.values(), key=place)
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """Return the rates in %, a row a case, with days in columns: the drift test and the index."""
-    cases: dict[tuple[Any, ...], dict[tuple[str, int], float]] = {}
-    for row in rows:
-        key = tuple(row[name] for name in ("market", "training", "instruments", "change", "features"))
-        cases.setdefault(key, {})[row["test"], row["days"]] = row["rate"]
-    places = [*(("drift", days) for days in (*DAYS, YEAR)), *(("PSI", days) for days in DAYS)]
+    places = [*(("drift", days) for days in (*DAYS, YEAR)), *(("psi", days) for days in DAYS)]
     head = ["market", "training days", "instruments", "change", "of features", *(f"{t} {d} d" for t, d in places)]
     lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
-    for key, rates in cases.items():
-        cells = [f"{100 * rates[place]:.1f}" if place in rates else "" for place in places]
-        lines.append(f"| {' | '.join([*map(str, key), *cells])} |")
+    for row in rows:
+        alarms = [row[test].get(str(days)) for test, days in places]
+        cells = ["" if number is None else f"{100 * number / row['repetitions']:.1f}" for number in alarms]
+        lines.append(f"| {' | '.join([*(str(row[name]) for name in _CASE), *cells])} |")
     return "\n".join(lines)
 
 
