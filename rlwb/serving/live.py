@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import zoneinfo
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ import torch
 
 from rlwb.errors import ConfigError, DataError, ServingError
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Report, Sessions, build_sessions
-from rlwb.market.calendar import day_of
+from rlwb.market.calendar import day_of, span_of
 from rlwb.market.catalogue import Block
 from rlwb.market.cleaning import place, usable
 from rlwb.market.features import ComputedFeatures, carry, check_normaliser, features_of
@@ -34,6 +34,8 @@ NAME_LENGTH = 64
 _PASTS = 4
 #: Dates of the market that are kept, of which features count back.
 _DAYS = 400
+#: Dates that stamps in nanoseconds reach.
+_FIRST_DAY, _LAST_DAY = np.datetime64("1678-01-01"), np.datetime64("2261-12-31")
 #: How far factors of one session may lie apart, as a share (`rlwb.market.actions`).
 _ROUNDING = 1e-5
 #: Instruments that are opened at once, which bounds the memory that this takes.
@@ -178,6 +180,7 @@ class _Batch:
     """Bars on the clock."""
 
     names: list[Any]
+    stamp: np.ndarray  # local, microseconds since 1970
     day: np.ndarray  # since 1970
     tick: np.ndarray
     values: dict[str, np.ndarray]
@@ -323,7 +326,10 @@ class LiveMarket:
         else:
             batch = self._read(bars)
             total = len(batch.names)
-            frame = pd.DataFrame({name: list(bars[name]) for name in KEYS} | batch.values)[batch.fine]
+            frame = pd.DataFrame(
+                {"instrument": batch.names, "datetime": batch.stamp.view("datetime64[us]")} | batch.values
+            )
+            frame = frame[batch.fine]
             sessions = build_sessions(frame, self.calendar, min_coverage=self._min_coverage)
             counts |= {kind: sessions.report.counts.get(kind, 0) for kind in counts}
             at = sessions.rows(batch.names, batch.day.astype("datetime64[D]"))
@@ -364,7 +370,7 @@ class LiveMarket:
         except ConfigError as error:
             raise DataError(str(error)) from None
         if not _is_name(instrument):
-            raise DataError(f"instrument {instrument!r} is not text of 1 to {NAME_LENGTH} characters.")
+            raise DataError(f"instrument {instrument!r} is not text of 1 to {NAME_LENGTH} printable characters.")
         slot = self._slots.get((instrument, day), -1)
         if slot < 0:
             reason, _ = self._clock(day)
@@ -510,9 +516,10 @@ class LiveMarket:
         """Return why there is no session on a day, empty where there is one, and its ticks."""
         if day not in self._ticks_on:
             date, covers = np.array([day], dtype="datetime64[D]"), self.calendar.covers
+            first, last = span_of(*(covers or (None, None)))
+            if not max(first, _FIRST_DAY) <= date[0] <= min(last, _LAST_DAY):
+                return "outside_calendar", 0
             reason = "" if self.calendar.is_open(date)[0] else "closed_day"
-            if covers is not None and not np.datetime64(covers[0]) <= date[0] <= np.datetime64(covers[1]):
-                reason = "outside_calendar"
             if len(self._ticks_on) > _DAYS:
                 self._ticks_on.clear()
             self._ticks_on[day] = reason, int(self.calendar.ticks_on(date)[0])
@@ -608,11 +615,12 @@ class LiveMarket:
         """Add sessions to an instrument's earlier ones, and drop what nothing looks back to."""
         past = self._past[name].joined(more) if name in self._past else more
         keep = np.arange(len(past.dates)) >= len(past.dates) - self._past_days
-        # References go back to the last session that has a close, and to the last that has a volume.
+        # References go back to the last session that has a close, and to the last that has a volume; yesterday's own
+        # to those before it.
         close, volume = (past.fields[:, self._fields.index(field)] for field in ("close", "volume"))
         for values in (close, volume):
             there = np.flatnonzero((values > 0).any(axis=1))
-            keep[there[-1:]] = True
+            keep[there[-2:]] = True
         self._past[name] = past.take(keep)
         self._past.move_to_end(name)
         while len(self._past) > _PASTS * self.capacity:
@@ -733,17 +741,17 @@ class LiveMarket:
         missing = [*lacking(list(bars)), *sorted(needed - set(bars))]
         if missing:
             raise DataError(f"the bars lack the columns {', '.join(dict.fromkeys(missing))}; send them too.")
-        names = bars["instrument"].tolist() if hasattr(bars["instrument"], "tolist") else list(bars["instrument"])
+        names, stamps = (_listed(bars[name], name) for name in KEYS)
         count = len(names)
         values = {name: np.full(count, np.nan) for name in self._fields}
         for name in (*self._fields, "factor"):
             if name in bars:
                 values[name] = _numbers(bars[name], name, count)
-        stamp = _local(bars["datetime"], self.calendar.timezone)
-        if len(stamp) != count:
-            raise DataError(f"the column datetime has {len(stamp)} values, the column instrument {count}.")
+        if len(stamps) != count:
+            raise DataError(f"the column datetime has {len(stamps)} values, the column instrument {count}.")
+        stamp = _local(stamps, self.calendar.timezone)
         at = place(stamp, self.calendar)
-        batch = _Batch(names, at.day, at.tick, values, np.ones(count, dtype=bool), {})
+        batch = _Batch(names, stamp, at.day, at.tick, values, np.ones(count, dtype=bool), {})
         batch.refuse(np.fromiter((not _is_name(name) for name in names), dtype=bool, count=count), "instrument")
         batch.refuse(stamp == _NEVER, "datetime")
         ends = np.zeros(count, dtype=np.int64)
@@ -926,13 +934,22 @@ def _whole(factors: np.ndarray) -> np.ndarray:
 
 
 def _is_name(name: Any) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= NAME_LENGTH
+    return isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable()
+
+
+def _listed(column: Any, name: str) -> Any:
+    """Return a column whose values can be gone through: text as a list, arrays of stamps as they are."""
+    if isinstance(column, np.ndarray | pd.Series | pd.DatetimeIndex):
+        return column.tolist() if column.dtype == object or name != "datetime" else column
+    if isinstance(column, str) or not isinstance(column, Iterable):
+        raise DataError(f"the column {name} is {column!r}, no list of values; send one value a bar.")
+    return list(column)
 
 
 def _numbers(column: Any, name: str, count: int) -> np.ndarray:
     try:
         values = np.asarray(column, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"the column {name} holds values that are no numbers; send numbers, or null.") from None
     if values.shape != (count,):
         raise DataError(f"the column {name} has the shape {values.shape}, the column instrument {count} values.")

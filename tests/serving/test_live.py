@@ -64,7 +64,7 @@ def random_bars(seed: int = 0, keep: float = 0.8, factors: bool = False) -> pd.D
             frame = pd.DataFrame({"instrument": name, "datetime": pd.Timestamp(date) + pd.to_timedelta(seconds, "s")})
             frame["open"], frame["close"] = path[:, 0], path[:, 3]
             frame["high"], frame["low"] = path.max(axis=1), path.min(axis=1)
-            frame["volume"] = rng.integers(0, 5000, len(ticks)).astype(float)
+            frame["volume"] = rng.integers(0, 5000, len(ticks)) * float(rng.random() < 0.7)  # some days have none
             frame["bid"], frame["ask"] = path[:, 3] * 0.999, path[:, 3] * 1.001
             frame["bid_size"], frame["ask_size"] = rng.integers(0, 100, (2, len(ticks))).astype(float)
             frame["vwap"] = path.mean(axis=1)
@@ -316,6 +316,9 @@ def plain(capacity: int = 8, columns: tuple[str, ...] = ("close", "volume"), **o
         (bar(name=""), "instrument"),
         (bar(name="A" * 65), "instrument"),
         (bar(name=600000), "instrument"),
+        (bar(name="A\0"), "instrument"),
+        (bar("9999-01-08 09:40"), "outside_calendar"),
+        (bar("0001-01-08T09:40Z"), "outside_calendar"),
         (bar("2024-01-09 09:40"), "earlier_date"),
     ],
     ids=str,
@@ -396,6 +399,9 @@ def test_stamps_are_local_unless_they_name_a_zone(stamp: Any, form: str) -> None
         (bar(close="ten"), "close"),
         (bar() | {"close": [1.0, 2.0]}, "close"),
         (bar() | {"datetime": []}, "datetime"),
+        (bar() | {"datetime": "2024-01-10 09:40"}, "datetime"),
+        (bar() | {"instrument": 5}, "instrument"),
+        (bar(close=10**400), "close"),
     ],
 )
 def test_a_batch_that_is_no_table_of_bars_is_refused_whole(bars: dict[str, list[Any]], named: str) -> None:
@@ -546,7 +552,13 @@ def test_a_feature_of_ones_own_says_how_far_it_looks_back() -> None:
 
 def test_sessions_that_cannot_be_are_not_opened() -> None:
     live = plain()
-    for name, date in (("A", "2024-01-13"), ("A", "soon"), ("", "2024-01-10"), ("A" * 65, "2024-01-10")):
+    for name, date in (
+        ("A", "2024-01-13"),
+        ("A", "9999-01-08"),
+        ("A", "soon"),
+        ("", "2024-01-10"),
+        ("A" * 65, "2024-01-10"),
+    ):
         with pytest.raises(DataError):
             live.open(name, date)
     live.open("A", "2024-01-10")
