@@ -146,6 +146,8 @@ def compare_pa(
     """
     from rlwb.experiment.backtest import play
 
+    if run is None and not bundle.spec.cases.orders:
+        raise ConfigError(f"{bundle.path} has no recorded orders to compare on; name a run, by --run.")
     bench, orders, on = _market(bundle) if run is None else _market_of(run, bundle, trust_code)
     sees = bench.state_interpreter(bench.features(normaliser=bundle.normaliser))
     learner.trained_for = bundle.learner.trained_for
@@ -253,6 +255,8 @@ def decisions(bundle: Bundle, learner: Learner) -> dict[str, np.ndarray]:
     """
     from rlwb.serving.cases import case_decisions
 
+    if not bundle.spec.cases.orders:
+        return {}
     bench, orders, _ = _market(bundle)
     sees, acts = bench.state_interpreter(bench.features(normaliser=bundle.normaliser)), bench.action_interpreter
     table = case_decisions(bundle)

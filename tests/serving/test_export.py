@@ -16,6 +16,7 @@ from torch import nn
 from rlwb import cli
 from rlwb.env import make_env
 from rlwb.errors import BundleError, CheckpointError, ConfigError
+from rlwb.execution import TwapRelativeActionInterpreter
 from rlwb.experiment.backtest import play
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
@@ -24,6 +25,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.learner import Learner
 from rlwb.serving.bundle import Bundle, join_tensors, open_bundle, split_tensors
+from rlwb.serving.cases import _orders_to_record
 from rlwb.serving.export import Exported, export_policy, export_run, find_checkpoint
 from rlwb.serving.spec import CASES, Origin, read_spec, sha256, write_spec
 from rlwb.trainer import load_checkpoint, record_of, save_checkpoint
@@ -293,3 +295,23 @@ def test_weights_of_any_plain_form_go_apart_and_together_again() -> None:
             split_tensors(wrong)
     with pytest.raises(BundleError, match=r"a\.b"):
         split_tensors({"a.b": torch.ones(1), "a": {"b": torch.ones(1)}})
+
+
+def test_an_even_share_is_recorded_only_where_every_tick_has_a_price() -> None:
+    found = untrained()
+    bench, rng = found.bench, np.random.default_rng(0)
+    acts = TwapRelativeActionInterpreter(bench.engine)
+    price = np.array(bench.engine.price)
+    kept = found.test.session[0]
+    price[np.arange(len(price)) != kept, 3] = np.nan
+    bench.engine.market = bench.engine.market._replace(price=price)
+    numbers, note = _orders_to_record(bench, (None, None, acts), found.test, rng)  # type: ignore[arg-type]
+    assert set(found.test.session[numbers]) == {kept}
+    assert note is None
+    price[kept, 3] = np.nan
+    numbers, note = _orders_to_record(bench, (None, None, acts), found.test, rng)  # type: ignore[arg-type]
+    assert len(numbers) == 0
+    assert note is not None
+    own = bench.action_interpreter
+    numbers, note = _orders_to_record(bench, (None, None, own), found.test, rng)  # type: ignore[arg-type]
+    assert len(numbers) == 4, "a choice of shares does not ask which ticks have a price"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rlwb.serving.export import write_bundle
 from rlwb.serving.onnx import check_agreement, export_graphs
 from rlwb.serving.precision import expanded, reduced, shrunk
 from rlwb.serving.quantise import Limits, decisions, pa_difference, quantise_bundle
-from rlwb.serving.spec import CARD, WEIGHTS, read_spec
+from rlwb.serving.spec import CARD, WEIGHTS, read_spec, write_spec
 from tests.serving.learners import learner, observations, with_states
 
 WEIGHT = arrays(np.float32, array_shapes(min_dims=1, max_dims=3, max_side=6), elements=st.floats(-64, 64, width=32))
@@ -202,3 +203,11 @@ def test_limits_are_checked() -> None:
 def test_shares_of_the_position_are_equal_up_to_a_hundredth() -> None:
     assert share_equal(np.array([0.5, 0.5, 0.5, 0.0]), np.array([0.5, 0.505, 0.52, 0.0])) == 0.75
     assert share_equal(np.array([1, 2]), np.array([1, 3])) == 0.5
+
+
+def test_without_recorded_orders_a_run_is_asked_for(bundle_path: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(bundle_path, tmp_path / "original"))
+    spec = read_spec(path)
+    write_spec(path, spec.model_copy(update={"cases": spec.cases.model_copy(update={"orders": []})}))
+    with pytest.raises(ConfigError, match="--run"):
+        quantise_bundle(path, tmp_path / "out", "float16")
