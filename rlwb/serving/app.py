@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 import rlwb
-from rlwb.errors import BundleError, DataError, OrderError, RlwbError, ServingError
+from rlwb.errors import DataError, OrderError, RlwbError, ServingError
 from rlwb.serving import wire
 from rlwb.serving.batching import MicroBatcher
 from rlwb.serving.journal import Answer
@@ -292,11 +292,13 @@ class Api:
             try:
                 policy = await asyncio.to_thread(self.bundles[name])
                 self.service.check_takes(policy)
-            except BundleError as error:
+                events = list(self.service.journal.events())
+                await asyncio.to_thread(self.service.bring_up, policy, events)
+                before = self.service.take_over(policy, name, events[-1][0] if events else 0)
+            except ServingError:
+                raise
+            except RlwbError as error:
                 raise ServingError(str(error), "bundle_differs") from None
-            events = list(self.service.journal.events())
-            await asyncio.to_thread(self.service.bring_up, policy, events)
-            before = self.service.take_over(policy, name, events[-1][0] if events else 0)
             watch(self.service.monitor, policy, name, self.backend)
             return wire.BundleOut(name, before)
 

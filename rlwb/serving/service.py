@@ -12,11 +12,11 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -97,14 +97,28 @@ class _Entry:
         return left if left > TOLERANCE * self.content.amount else 0.0
 
 
-class _Asked(NamedTuple):
-    """Decisions for the shadow to make as well."""
+@dataclass
+class _Questions:
+    """What a policy is asked: of each order what is left, ticks over by the caller's clock, and why by schedule."""
 
-    ids: list[str]
-    positions: list[float]
-    at: list[int | None]
-    by_schedule: list[bool]
-    made: list[Decision]
+    ids: list[str] = field(default_factory=list)
+    positions: list[float] = field(default_factory=list)
+    at: list[int | None] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
+
+    def add(self, order_id: str, position: float, at: int | None, reason: str | None) -> None:
+        self.ids.append(order_id)
+        self.positions.append(position)
+        self.at.append(at)
+        self.reasons.append(reason)
+
+    def take(self, places: Iterable[int]) -> _Questions:
+        rows = list(places)
+        return _Questions(*([values[row] for row in rows] for values in vars(self).values()))
+
+    def put_to(self, policy: BundlePolicy) -> list[Decision | RlwbError]:
+        by_schedule = [reason is not None for reason in self.reasons]
+        return policy.decide_many(self.ids, self.positions, at=self.at, by_schedule=by_schedule)
 
 
 class Service:
@@ -153,7 +167,7 @@ class Service:
         self._fills: dict[str, FillIn] = {}
         self._done: deque[str] = deque()
         self._by_instrument: dict[str, dict[int, set[str]]] = {}  # orders that are not ended, by day
-        self._to_shadow: deque[_Asked] = deque()
+        self._to_shadow: deque[tuple[_Questions, list[Decision]]] = deque()
         self._calendar = policy.bundle.calendar
         self._zone = ZoneInfo(self._calendar.timezone) if self._calendar.timezone else None
         self._tick_ends = self._calendar.tick_start + self._calendar.tick_seconds
@@ -202,6 +216,8 @@ class Service:
                 self._enter(name, content, order)
             self.monitor.registered(len(new))
             self._beside("orders", lambda shadow: shadow.register(made))
+            for instrument in {content.instrument for content, _ in new.values()}:
+                self._look_at(instrument)
         return ids
 
     def bars(self, bars: BarsIn | Sequence[BarIn]) -> ArrivalsOut:
@@ -280,7 +296,10 @@ class Service:
         columns["datetime"] = columns["datetime"].astype("datetime64[us]")
         if len(columns["datetime"]):
             day = int(columns["datetime"].max().astype("datetime64[D]").astype(np.int64))
-            self.journal.write([Event("history", day, packed(columns))])
+            event = Event("history", day, packed(columns))
+            if any(known == event for _, known in self.journal.events()):  # of an earlier start
+                return ArrivalsOut(0, len(columns["datetime"]), 0, [])
+            self.journal.write([event])
         arrivals = add_history(self.policy, columns)
         self._beside("history", lambda shadow: add_history(shadow, columns))
         return _told(arrivals)
@@ -337,11 +356,7 @@ class Service:
         began = time.perf_counter()
         answers: list[DecisionOut | RlwbError | None] = [None] * len(questions)
         asked: list[int] = []
-        ids: list[str] = []
-        positions: list[float] = []
-        at: list[int | None] = []
-        even: list[bool] = []
-        reasons: list[str | None] = []
+        put = _Questions()
         for index, question in enumerate(questions):
             entry = self._entries.get(question.order_id)
             if entry is None:
@@ -355,22 +370,19 @@ class Service:
             except ServingError as error:
                 answers[index] = error
                 continue
-            reason = self._reason(entry)
+            position = entry.position if question.position is None else question.position
+            put.add(question.order_id, position, now, self._reason(entry))
             asked.append(index)
-            ids.append(question.order_id)
-            positions.append(entry.position if question.position is None else question.position)
-            at.append(now)
-            reasons.append(reason)
-            even.append(reason is not None)
-        made = self._ask(ids, positions, at, even, reasons)
-        self._fall_back(ids, positions, at, even, reasons, made)
-        told = self._written(ids, reasons, made)
+        made = self._ask(put) if asked else []
+        self._fall_back(put, made)
+        told = self._written(put, made)
         for index, one in zip(asked, told, strict=True):
             answers[index] = one
         decisions = [one for one in made if isinstance(one, Decision)]
         self.monitor.decided(time.perf_counter() - began, decisions)
         if self.shadow is not None:
-            self._give_shadow(ids, positions, at, even, made)
+            new = [place for place, one in enumerate(made) if isinstance(one, Decision) and not one.repeated]
+            self._to_shadow.append((put.take(new), [one for one in decisions if not one.repeated]))
         return [one for one in answers if one is not None]
 
     def predict(self, observations: Mapping[str, Any]) -> list[Any]:
@@ -460,7 +472,7 @@ class Service:
     def run_shadow(self) -> None:
         """Let the second bundle decide what was decided since; its failures are counted and change nothing."""
         while self._to_shadow:
-            self._compare(self._to_shadow.popleft())
+            self._compare(*self._to_shadow.popleft())
 
     def close(self) -> None:
         """Finish the shadow's work and close the journal."""
@@ -469,64 +481,38 @@ class Service:
 
     # How it works
 
-    def _ask(
-        self,
-        ids: list[str],
-        positions: list[float],
-        at: list[int | None],
-        even: list[bool],
-        reasons: list[str | None],
-    ) -> list[Decision | RlwbError]:
+    def _ask(self, put: _Questions) -> list[Decision | RlwbError]:
         """Ask the policy; an order for which it fails follows the schedule, and the others do not suffer."""
-        if not ids:
-            return []
         try:
-            return self.policy.decide_many(ids, positions, at=at, by_schedule=even)
+            return put.put_to(self.policy)
         except Exception as error:
-            if len(ids) > 1:
-                made: list[Decision | RlwbError] = []
-                for index in range(len(ids)):
-                    one, why = slice(index, index + 1), reasons[index : index + 1]
-                    made += self._ask(ids[one], positions[one], at[one], even[one], why)
-                    reasons[index], even[index] = why[0], why[0] is not None
+            made: list[Decision | RlwbError] = []
+            if len(put.ids) > 1:
+                for place in range(len(put.ids)):
+                    alone = put.take([place])
+                    made += self._ask(alone)
+                    put.reasons[place] = alone.reasons[0]
                 return made
-            log.error("policy failed order_id=%s error=%r", ids[0], error, exc_info=error)
-            self.monitor.alert("policy_failed", f"order {ids[0]}: {error}")
-            reasons[0] = "policy_failed"
-            return self.policy.decide_many(ids, positions, at=at, by_schedule=[True])
+            log.error("policy failed order_id=%s error=%r", put.ids[0], error, exc_info=error)
+            self.monitor.alert("policy_failed", f"order {put.ids[0]}: {error}")
+            put.reasons[0] = "policy_failed"
+            return put.put_to(self.policy)
 
-    def _fall_back(
-        self,
-        ids: list[str],
-        positions: list[float],
-        at: list[int | None],
-        even: list[bool],
-        reasons: list[str | None],
-        made: list[Decision | RlwbError],
-    ) -> None:
+    def _fall_back(self, put: _Questions, made: list[Decision | RlwbError]) -> None:
         """Let orders whose bars are late by their caller's clock follow the schedule, where the monitor says so."""
         late: list[int] = []
-        for index, one in enumerate(made):
-            if isinstance(one, ServingError) and one.reason == "late_bars" and at[index] is not None:
-                reason = self._reason(self._entries[ids[index]], late=True)
-                if reason is not None:
-                    reasons[index], even[index] = reason, True
-                    late.append(index)
+        for place, one in enumerate(made):
+            if isinstance(one, ServingError) and one.reason == "late_bars" and put.at[place] is not None:
+                put.reasons[place] = self._reason(self._entries[put.ids[place]], late=True)
+                if put.reasons[place] is not None:
+                    late.append(place)
         if late:
-            again = self.policy.decide_many(
-                [ids[index] for index in late],
-                [positions[index] for index in late],
-                at=[at[index] for index in late],
-                by_schedule=[True] * len(late),
-            )
-            for index, one in zip(late, again, strict=True):
-                made[index] = one
+            for place, one in zip(late, put.take(late).put_to(self.policy), strict=True):
+                made[place] = one
 
-    def _written(
-        self, ids: list[str], reasons: list[str | None], made: list[Decision | RlwbError]
-    ) -> list[DecisionOut | RlwbError]:
+    def _written(self, put: _Questions, made: list[Decision | RlwbError]) -> list[DecisionOut | RlwbError]:
         """Return the answers when new decisions are in the journal; take them back when they cannot be written."""
-        entries = self._entries
+        entries, ids = self._entries, put.ids
         rows: dict[int, list[tuple[Any, ...]]] = {}
         new: list[int] = []
         for index, one in enumerate(made):
@@ -536,7 +522,7 @@ class Service:
             is_new = not entry.decisions or entry.decisions[-1].step < one.step
             made[index] = one = one._replace(repeated=not is_new)
             if is_new:
-                reason = reasons[index] if one.source == "schedule" else None
+                reason = put.reasons[index] if one.source == "schedule" else None
                 rows.setdefault(entry.day, []).append((*one[:7], reason))
                 new.append(index)
                 entry.decisions.append(one)
@@ -558,36 +544,15 @@ class Service:
             for one in made
         ]
 
-    def _give_shadow(
-        self,
-        ids: list[str],
-        positions: list[float],
-        at: list[int | None],
-        even: list[bool],
-        made: list[Decision | RlwbError],
-    ) -> None:
-        new = [(i, one) for i, one in enumerate(made) if isinstance(one, Decision) and not one.repeated]
-        if new:
-            rows = [i for i, _ in new]
-            self._to_shadow.append(
-                _Asked(
-                    [ids[i] for i in rows],
-                    [positions[i] for i in rows],
-                    [at[i] for i in rows],
-                    [even[i] for i in rows],
-                    [one for _, one in new],
-                )
-            )
-
-    def _compare(self, asked: _Asked) -> None:
+    def _compare(self, put: _Questions, made: Sequence[Decision]) -> None:
         try:
             assert self.shadow is not None
-            theirs = self.shadow.decide_many(asked.ids, asked.positions, at=asked.at, by_schedule=asked.by_schedule)
+            theirs = put.put_to(self.shadow)
         except Exception:
             self.shadow_failures += 1
-            log.exception("shadow failed orders=%d", len(asked.ids))
+            log.exception("shadow failed orders=%d", len(put.ids))
             return
-        for mine, other in zip(asked.made, theirs, strict=True):
+        for mine, other in zip(made, theirs, strict=True):
             if not isinstance(other, Decision):
                 self.shadow_failures += 1
                 log.warning("shadow failed order_id=%s error=%s", mine.order_id, other)

@@ -64,8 +64,6 @@ class Book(RuleBasedStateMachine):
         reason = None if known in (None, (instrument, amount)) else "conflict"
         self.attempt(reason, lambda: self.service.register([self.desk.order(name, instrument, amount=amount)]))
         self.amounts.setdefault(name, (instrument, amount))
-        if self.ticks[instrument] == self.desk.ticks and known is None:
-            self.service.bars([self.desk.bar(instrument, 0)])  # which makes it look at the clock
 
     @rule(name=NAMES, number=st.integers(0, 5), amount=st.sampled_from([40.0, 60.0, 300.0]))
     def fill(self, name: str, number: int, amount: float) -> None:
