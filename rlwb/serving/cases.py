@@ -362,7 +362,7 @@ def _replay_graphs(bundle: Bundle) -> str:
     import torch
 
     from rlwb.serving.backend import make_backend
-    from rlwb.serving.onnx import HEAD, POLICY
+    from rlwb.serving.onnx import HEAD, POLICY, ROWS
 
     if find_spec("onnxruntime") is None:
         return "the ONNX files were not run, as the package onnxruntime is not installed"
@@ -371,9 +371,11 @@ def _replay_graphs(bundle: Bundle) -> str:
     if HEAD in bundle.spec.onnx:
         with torch.no_grad():
             states = bundle.learner.trunk.market_states(obs)  # type: ignore[attr-defined]
-        ways[HEAD] = {**obs, "market_states": states}
+        ways[HEAD] = {**obs, "market_states": states.numpy()}
     for name, given in ways.items():
-        rows = differing(backend.act(given), wanted, bundle.spec.cases.tolerance)
+        parts = [np.arange(low, min(low + ROWS, len(wanted))) for low in range(0, len(wanted), ROWS)]
+        found = np.concatenate([backend.act(take_rows(given, part)) for part in parts])
+        rows = differing(found, wanted, bundle.spec.cases.tolerance)
         if len(rows):
             raise BundleError(
                 f"{bundle.path}: {name} answers {len(rows)} of {len(wanted)} observations otherwise than recorded, the "
