@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rlwb.cli import main
 from rlwb.errors import ConfigError, OrderError, ServingError
 from rlwb.execution import write_orders
+from rlwb.experiment import backtest
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 from rlwb.serving import paper_run
+from rlwb.serving.bundle import open_bundle
 from rlwb.serving.client import HTTPClient
 from rlwb.serving.feeds import SessionsFeed, line_of
+from rlwb.serving.paper import PanelBench
 from rlwb.serving.paper_run import PaperResult, launch_paper, span_of
 from rlwb.serving.process import make_front
 from rlwb.serving.thread import serve_in_thread
@@ -307,3 +312,62 @@ def test_the_client_of_the_page_gets_a_decision(
         code = page_blocks()[1].replace("http://127.0.0.1:8000", running.url)
         exec(code, {"DATE": test_days[0], "INSTRUMENT": instrument})
     assert re.fullmatch(r"trade [\d.]+ in the first step, by the policy\n", capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def holes(finished_run: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A panel of the run's market in which bars are missing: single ones, the first and last of a day, a whole day."""
+    panel, rng = workbench(finished_run).sessions, np.random.default_rng(5)
+    missing = rng.random(panel.fields["close"].shape) < 0.2
+    missing[::3, :3] = missing[1::3, -2:] = True
+    missing[4] = True
+    fields = {name: np.where(missing, np.nan, values) for name, values in panel.fields.items()}
+    fields["volume"][~missing & (rng.random(missing.shape) < 0.1)] = 0.0
+    spoilt = Sessions(panel.calendar, panel.instruments, panel.dates, panel.num_ticks, fields)
+    return spoilt.save(tmp_path_factory.mktemp("holes") / "bars")
+
+
+@pytest.mark.parametrize("way", ["local", "http", "live"])
+def test_where_bars_are_missing_it_decides_as_a_backtest_does(
+    bundle_path: Path, holes: Path, tmp_path: Path, way: str
+) -> None:
+    bundle, panel = open_bundle(bundle_path), Sessions.open(holes)
+    bench = PanelBench(bundle.config, panel)
+    days = np.unique(panel.dates)[-2:]
+    table = bench.all_orders[bench.all_orders["date"].isin(days)]
+    write_orders(tmp_path / "orders.parquet", table)
+    orders = bench.align(table)
+    sees = bench.state_interpreter(bench.features(normaliser=bundle.normaliser))
+    there = backtest.judged(bench, "there", "checkpoint", (bundle.learner, sees, bench.action_interpreter), orders)
+    with ExitStack() as stack:
+        bars: str | Path = holes
+        how: dict[str, Any] = {}
+        if way == "http":
+            how["url"] = stack.enter_context(serve_in_thread(lambda: make_front(bundle_path))).url
+        if way == "live":
+            lines = b"".join(map(line_of, SessionsFeed(panel, days))) + b'{"end": true}\n'
+            bars, how["history"] = stack.enter_context(sender(lines)), holes
+        made = launch_paper(
+            bundle_path, bars, order_file=tmp_path / "orders.parquet", speed=0, out=tmp_path / "p", echo=quiet, **how
+        )
+    assert set(made.decisions["source"]) == {"policy"}
+    own = made.results[0].orders.set_index("order_id")["pa"]
+    wanted = there.orders.set_index("order_id")["pa"]
+    assert np.isfinite(wanted).any()
+    np.testing.assert_allclose(own[wanted.index], wanted, rtol=0, atol=1e-9)
+
+
+def test_the_command_does_it(
+    bundle_path: Path, finished_run: RunDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--run", str(finished_run.path), "--speed", "0", "--out", str(tmp_path / "p")]
+    with pytest.raises(SystemExit) as caught:
+        main(["paper", str(bundle_path), *words])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    assert "TWAP" in said
+    assert "whose PA differ by 0 bp at most" in said
+    with pytest.raises(SystemExit) as caught:
+        main(["paper", str(bundle_path), *words])
+    assert caught.value.code == 2
+    assert "--resume" in capsys.readouterr().err
