@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from rlwb.parts import Part, complete
 from rlwb.reading import read_json
 from rlwb.record import TrainingRecord
 from rlwb.seeds import generator
-from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, split_tensors
+from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, require_package, split_tensors
 from rlwb.serving.card import own_result, render_card
 from rlwb.serving.cases import record_cases, unpack_observations
 from rlwb.serving.conversion import convert_state, read_state
@@ -130,7 +129,7 @@ def export_run(
     """
     import torch
 
-    _require("safetensors")
+    require_package()
     check_out(out, force=force)
     if weights is not None and path.is_file():
         found = _from_config(path, weights)
@@ -409,11 +408,6 @@ def safetensors_of(arrays: Mapping[str, Any]) -> bytes:
         }
     )
     return content
-
-
-def _require(package: str) -> None:
-    if find_spec(package) is None:
-        raise ConfigError(f"a bundle needs the package {package}; pip install 'rlwb[export]'.")
 
 
 def _versions() -> dict[str, str]:

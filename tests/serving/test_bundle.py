@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from rlwb.errors import BundleError
+from rlwb.errors import BundleError, ConfigError
 from rlwb.execution import Order
 from rlwb.experiment.backtest import checkpoint_policy, play
 from rlwb.experiment.orders import load_orders, workbench
@@ -114,6 +115,12 @@ def test_the_schema_is_reachable_and_names_every_value() -> None:
     assert json.loads(SCHEMA.read_text()) == schema, "write it anew: see docs/serving/bundle.md"
     assert {"checksum", "format", "normaliser", "calendar", "seen", "files"} <= schema["properties"].keys()
     assert schema["additionalProperties"] is False
+
+
+def test_a_package_that_is_not_installed_is_named(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ConfigError, match=r"safetensors.*rlwb\[serve\]"):
+        open_bundle(bundle_path)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "cases.safetensors", "card.md", "policy.onnx"])
