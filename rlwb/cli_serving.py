@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from rlwb.errors import ConfigError
+
 bundle = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bundles: trained policies to serve.")
 
 BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The directory of a bundle.")]
@@ -133,6 +135,7 @@ def serve(
     """
     import logging
 
+    require_packages("a service", "serve", "fastapi", "httptools", "msgspec", "uvicorn", "uvloop")
     from rlwb.serving.process import fallback_of, launch, limits_of, named_bundles
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -210,3 +213,12 @@ def paper(
         trust_code=trust_code,
         echo=typer.echo,
     )
+
+
+def require_packages(what: str, extra: str, *names: str) -> None:
+    """Raise `ConfigError` naming the first of these packages that is not installed, and the extra that has it."""
+    from importlib.util import find_spec
+
+    for name in names:
+        if find_spec(name) is None:
+            raise ConfigError(f"{what} needs the package {name}; pip install 'rlwb[{extra}]'.")

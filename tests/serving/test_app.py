@@ -372,6 +372,14 @@ def test_a_stopping_service_says_so(web: Web) -> None:
     assert (answer.status_code, problem(answer)) == (503, "stopping")
 
 
+def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
+    from rlwb.cli_serving import require_packages
+
+    require_packages("a service", "serve", "fastapi", "uvicorn")
+    with pytest.raises(ConfigError, match=r"no_such_package.*rlwb\[serve\]"):
+        require_packages("a service", "serve", "fastapi", "no_such_package")
+
+
 def test_options_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RLWB_SERVE_TOKEN", raising=False)
     assert token_of(None) is None
