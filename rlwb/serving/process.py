@@ -66,7 +66,7 @@ def launch(
         raise ConfigError(f"{host} is reached from other machines; give --token-file, or --no-token to let all in.")
     listener = listen(host, port)
     try:
-        security = Security(token, LOOPBACK if is_loopback(host) else frozenset[str]())
+        security = Security(token, hosts_of(host))
         front = make_front(bundle, security=security, **settings)
         address, number = listener.getsockname()[:2]
         service = front.api.service
@@ -318,6 +318,13 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ConfigError(f"cannot listen on {host}:{port} ({error}); choose another --host or --port.") from None
     return listener
+
+
+def hosts_of(host: str) -> frozenset[str]:
+    """Return the names by which a service that listens on an address may be called; none means any."""
+    if not is_loopback(host):
+        return frozenset()
+    return LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
 
 
 def is_loopback(host: str) -> bool:

@@ -24,7 +24,16 @@ from rlwb.serving.bundle import Bundle, open_bundle
 from rlwb.serving.journal import Journal
 from rlwb.serving.monitor import FallbackSettings
 from rlwb.serving.policy import BundlePolicy
-from rlwb.serving.process import LOOPBACK, fallback_of, is_loopback, limits_of, listen, named_bundles, token_of
+from rlwb.serving.process import (
+    LOOPBACK,
+    fallback_of,
+    hosts_of,
+    is_loopback,
+    limits_of,
+    listen,
+    named_bundles,
+    token_of,
+)
 from rlwb.serving.service import Service
 from tests.serving.desk import DAY, Desk
 
@@ -402,6 +411,9 @@ def test_options_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [is_loopback(host) for host in ("localhost", "127.1.2.3", "::1", "0.0.0.0", "10.0.0.1", "a.b")] == [
         *(True, True, True, False, False, False)
     ]
+    assert hosts_of("127.0.0.2") == {*LOOPBACK, "127.0.0.2"}
+    assert hosts_of("::1") == LOOPBACK
+    assert hosts_of("0.0.0.0") == frozenset()
     taken = listen("127.0.0.1", 0)
     with pytest.raises(ConfigError, match="--port"):
         listen("127.0.0.1", taken.getsockname()[1])
