@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,8 @@ def quantise_bundle(
     limits = limits or Limits()
     check_out(out, force=force)
     original = open_bundle(path, trust_code=trust_code)
+    if original.spec.onnx and find_spec("onnx") is None:
+        raise ConfigError("the ONNX files of a bundle need the package onnx; pip install 'rlwb[export]'.")
     if original.spec.precision != "float32":
         raise BundleError(f"{path} is of precision {original.spec.precision}; give the original.")
     stored = reduced(original.read_arrays(WEIGHTS), to)
