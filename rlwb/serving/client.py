@@ -89,6 +89,7 @@ class LocalClient:
 
     def __init__(self, policy: BundlePolicy) -> None:
         self.policy = policy
+        self._sessions: dict[str, tuple[str, pd.Timestamp]] = {}
 
     def load_history(self, bars: pd.DataFrame) -> list[str]:
         """Tell bars of whole earlier sessions."""
@@ -96,7 +97,9 @@ class LocalClient:
 
     def register(self, orders: Sequence[Order]) -> list[str]:
         """Take orders into flight and return their ids."""
-        return self.policy.register(orders)
+        names = self.policy.register(orders)
+        self._sessions |= {name: (one.instrument, one.date) for name, one in zip(names, orders, strict=True)}
+        return names
 
     def add_bars(self, bars: pd.DataFrame, until: pd.Timestamp | None = None) -> list[str]:
         """Tell bars, and until when all ticks are over."""
@@ -106,9 +109,8 @@ class LocalClient:
             return refused
         seconds = (until - until.normalize()).total_seconds()
         tick = int(policy.bundle.calendar.end_ticks(np.array(seconds)))
-        orders = [policy.state(name).order for name in policy.order_ids]
-        for instrument in {order.instrument for order in orders if order.date == until.normalize()}:
-            policy.market.reach(policy.market.row(instrument, until.normalize()), tick)
+        for instrument, date in {session for session in self._sessions.values() if session[1] == until.normalize()}:
+            policy.market.reach(policy.market.row(instrument, date), tick)
         return refused
 
     def decide(self, order_ids: Sequence[str], positions: Sequence[float]) -> list[Answer]:
@@ -127,6 +129,7 @@ class LocalClient:
     def forget(self, order_ids: Iterable[str]) -> None:
         """Let go of orders."""
         for name in order_ids:
+            self._sessions.pop(name, None)
             if name in self.policy:
                 self.policy.forget(name)
 

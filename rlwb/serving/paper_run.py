@@ -20,7 +20,7 @@ from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders
-from rlwb.experiment.origin import WARNING, refuse_training_changes
+from rlwb.experiment.origin import WARNING, refuse_training_changes, seen_in_training
 from rlwb.experiment.own_code import require_trust, trust
 from rlwb.experiment.pipeline import check_config
 from rlwb.experiment.run import RunDirectory
@@ -150,8 +150,8 @@ def launch_paper(
     table = _orders(bundle, bench, origin, order_file, dates)
     orders = None if bench is None else bench.align(table, bench.objective.middle)
     days = table["date"].to_numpy().astype("datetime64[D]")
-    seen, notes = bundle.spec.seen, list[str]()
-    if str(days.min()) <= seen.last:
+    seen, notes = bundle.spec.seen, [] if origin is None else seen_in_training(origin, table)
+    if origin is None and str(days.min()) <= seen.last:
         notes.append(f"{WARNING}the policy was trained on days up to {seen.last}, so this is no test of it.")
     folder = out or next(one for number in count(1) if not (one := _named(bundle_path, number)).exists())
     asked = table.to_csv(index=False).encode()

@@ -139,16 +139,26 @@ def test_what_was_stopped_goes_on_after_the_days_that_are_done(
         play(bundle_path, finished_run, tmp_path / "q", dates=days, resume=True)
 
 
+@pytest.mark.parametrize("form", ["panel", "csv"])
 def test_bars_of_a_file_and_orders_of_a_table_need_no_run(
-    bundle_path: Path, finished_run: RunDirectory, test_days: list[str], whole: PaperResult, tmp_path: Path
+    form: str, bundle_path: Path, finished_run: RunDirectory, test_days: list[str], whole: PaperResult, tmp_path: Path
 ) -> None:
     bench = workbench(finished_run)
     orders = load_orders(finished_run, bench, "test")
     first = orders[orders["date"] == test_days[0]]
     write_orders(tmp_path / "orders.parquet", first)
-    bench.sessions.save(tmp_path / "bars")
+    if form == "panel":
+        bench.sessions.save(tmp_path / "bars")
+    else:
+        pd.concat([one.bars for one in SessionsFeed(bench.sessions)]).to_csv(tmp_path / "bars", index=False)
+        (tmp_path / "bars").rename(tmp_path / "bars.csv")
     made = launch_paper(
-        bundle_path, tmp_path / "bars", order_file=tmp_path / "orders.parquet", speed=0, out=tmp_path / "p", echo=quiet
+        bundle_path,
+        next(tmp_path.glob("bars*")),
+        order_file=tmp_path / "orders.parquet",
+        speed=0,
+        out=tmp_path / "p",
+        echo=quiet,
     )
     own = made.results[0].orders.set_index("order_id")["pa"]
     there = whole.results[0].orders.set_index("order_id")["pa"]
