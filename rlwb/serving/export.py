@@ -18,11 +18,11 @@ from rlwb.execution import OrderBatch
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.run import RunDirectory
-from rlwb.files import put_in_place, temporary_folder
+from rlwb.files import new_folders, put_in_place, temporary_folder
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures
 from rlwb.parts import Part, complete
-from rlwb.reading import read_json
+from rlwb.reading import read_json, reading
 from rlwb.record import TrainingRecord
 from rlwb.seeds import generator
 from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, require_package, split_tensors
@@ -198,6 +198,8 @@ def _from_run(run: RunDirectory, checkpoint: str, weights: Path | None) -> Expor
     summary, origin = read_summary(run), _origin(run, config, file)
     rows = summary[summary["kind"].isin(["checkpoint", "last"]) & (summary["iteration"] == origin.iteration)]
     own = own_result(config, rows.iloc[0].to_dict()) if len(rows) else ""
+    with reading(run.backtest / "headline.md", "the table of the backtest"):
+        headline = (run.backtest / "headline.md").read_text(encoding="utf-8")
     conversion = None
     if weights is not None:
         conversion = convert_state(read_state(weights), learner, str(weights))
@@ -210,7 +212,7 @@ def _from_run(run: RunDirectory, checkpoint: str, weights: Path | None) -> Expor
         train,
         test,
         origin,
-        (run.backtest / "headline.md").read_text(encoding="utf-8"),
+        headline,
         own,
         tuple(read_json(run.backtest / "caveats.json")["caveats"]),
         conversion,
@@ -365,19 +367,22 @@ def write_bundle(
     out = out.absolute()
     if source is not None:
         contents = {**{name: (source / name).read_bytes() for name in read_spec(source).files}, **contents}
-    with temporary_folder(out.parent, out.name) as folder:
-        for name, content in contents.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        if code is not None:
-            values = keep_code(code, folder)
-            spec = spec.model_copy(update={"config": {name: values[name] for name in PLACES}})
-        files = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file())
-        hashes = {name: sha256((folder / name).read_bytes()) for name in files if name != SPEC}
-        write_spec(folder, spec.model_copy(update={"files": hashes}))
-        check(folder)
-        folder.chmod(0o777 & ~_umask())
-        put_in_place(out, folder)
+    try:
+        with new_folders(out.parent), temporary_folder(out.parent, out.name) as folder:
+            for name, content in contents.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+            if code is not None:
+                values = keep_code(code, folder)
+                spec = spec.model_copy(update={"config": {name: values[name] for name in PLACES}})
+            files = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file())
+            hashes = {name: sha256((folder / name).read_bytes()) for name in files if name != SPEC}
+            write_spec(folder, spec.model_copy(update={"files": hashes}))
+            check(folder)
+            folder.chmod(0o777 & ~_umask())
+            put_in_place(out, folder)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written ({error.strerror}); choose another place.") from error
 
 
 def _umask() -> int:

@@ -236,8 +236,11 @@ def test_nothing_is_left_of_an_export_that_fails(
 
     monkeypatch.setattr("rlwb.serving.export.open_bundle", fails)
     with pytest.raises(BundleError):
-        export_run(finished_run.path, tmp_path / "bundle")
+        export_run(finished_run.path, tmp_path / "new" / "bundle")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file"):
+        export_run(finished_run.path, tmp_path / "file" / "bundle")
 
 
 def test_the_command_line_exports_checks_and_refuses_in_a_sentence(
