@@ -274,6 +274,7 @@ class LiveMarket:
         self._done = np.zeros(capacity, dtype=np.int32)  # ticks whose features are made
         self._encoded = np.full(capacity, -1, dtype=np.int32)  # ticks that states know of; -1 before the first state
         self._owed = np.zeros(capacity, dtype=np.int32)  # bars that were there when the session was given up
+        self._followed = np.zeros(capacity, dtype=bool)  # whether a later session of the instrument was opened
         self._stated = np.full(capacity, np.nan)  # factor of today, as bars say
         self._used = np.zeros(capacity, dtype=np.int64)
         self._holds = np.zeros(capacity, dtype=np.int32)
@@ -432,7 +433,7 @@ class LiveMarket:
                 rows, slots = np.delete(rows, turn), np.delete(slots, turn)
         touched = np.flatnonzero(self._used == self._turn)
         if len(touched):
-            self._follow(touched)
+            self._follow(touched[self._followed[touched]])
             self._advance(touched)
         return Arrivals(**counts, refused=tuple(sorted(batch.reasons.items())), late=late)
 
@@ -550,6 +551,7 @@ class LiveMarket:
                 continue
             if name in self._current:
                 self._fold(self._current[name])
+                self._followed[self._current[name]] = True
             rows = slice(slot * self._depth, (slot + 1) * self._depth)
             today = rows.stop - 1
             for values in self._bars.values():
@@ -559,7 +561,7 @@ class LiveMarket:
             self._arrays["dates"][rows] = "NaT"
             self._arrays["dates"][today] = np.datetime64(day, "D")
             self._arrays["num_ticks"][rows] = self._clock(day)[1]
-            self._present[slot] = False
+            self._present[slot] = self._followed[slot] = False
             self._reached[slot] = self._holds[slot] = 0
             self._stated[slot] = np.nan
             self._owed[slot] = self._lost.pop((name, day), 0)
@@ -571,11 +573,8 @@ class LiveMarket:
     def _allocate(self) -> int:
         """Return a free slot, given up by another session if need be; -1 where there is none."""
         if not self._free:
-            newest = np.fromiter(self._current.values(), dtype=np.int64)
-            age = self._used.copy()
-            over = np.ones(self.capacity, dtype=bool)
-            over[newest] = False
-            age[over] -= self._turn  # sessions that later ones of their instrument followed go first
+            # Sessions that later ones of their instrument followed go first.
+            age = np.where(self._followed, self._used - self._turn, self._used)
             age[(self._holds > 0) | (self._used == self._turn)] = self._turn
             slot = int(np.argmin(age))
             if age[slot] == self._turn:
@@ -651,10 +650,10 @@ class LiveMarket:
         return True
 
     def _follow(self, slots: np.ndarray) -> None:
-        """Tell later sessions of the same instruments that bars of earlier ones came."""
+        """Tell later sessions of the same instruments that bars of these came."""
         for slot in slots.tolist():
             name, day = self._key(slot)
-            if self._current[name] != slot and self._fold(slot):
+            if self._fold(slot):
                 later = [other for (of, date), other in self._slots.items() if of == name and date > day]
                 self._fill(np.array(later, dtype=np.int64))
 
