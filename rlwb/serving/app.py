@@ -22,7 +22,7 @@ from rlwb.serving import wire
 from rlwb.serving.batching import MicroBatcher
 from rlwb.serving.journal import Answer
 from rlwb.serving.openapi import KEY_PATTERN, Operation, Request, describe
-from rlwb.serving.page import page
+from rlwb.serving.page import operations_page, page
 from rlwb.serving.wire import Problem, as_bytes
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _RETRY = {429: b"60", 503: b"1"}
 #: Seconds in which the content of a request must have come.
 _SLOW = 30.0
 #: Paths that need no token: they show nothing of orders.
-_OPEN = ("/", "/health", "/docs", "/docs/oauth2-redirect", "/openapi.json")
+_OPEN = ("/", "/health", "/docs", "/openapi.json")
 _JSON = (b"content-type", b"application/json")
 _SAFE = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
@@ -587,7 +587,7 @@ def _without_port(host: str) -> str:
 
 
 def make_pages(api: Api) -> FastAPI:
-    """Return the pages: the interactive description of the operations, and ``/``."""
+    """Return the pages: ``/``, the operations at ``/docs``, and their description for programs."""
     from fastapi import FastAPI
     from fastapi.responses import Response
     from starlette.exceptions import HTTPException
@@ -600,7 +600,7 @@ def make_pages(api: Api) -> FastAPI:
             await asyncio.sleep(0.001)
         api.service.close()
 
-    pages = FastAPI(title="rlwb", version=rlwb.__version__, redoc_url=None, lifespan=lifespan)
+    pages = FastAPI(title="rlwb", version=rlwb.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
 
     @pages.exception_handler(HTTPException)
     async def refuse(request: Any, error: HTTPException) -> Response:
@@ -612,7 +612,14 @@ def make_pages(api: Api) -> FastAPI:
         content, headers = page()
         return Response(content, headers=headers)
 
-    pages.add_route("/", front)
     description = describe(api.operations)
+    operations = operations_page(description)
+
+    async def listed(request: Any) -> Response:
+        content, headers = operations
+        return Response(content, headers=headers)
+
+    pages.add_route("/", front)
+    pages.add_route("/docs", listed)
     pages.openapi = lambda: description  # type: ignore[method-assign]
     return pages

@@ -1,4 +1,4 @@
-"""The page of a service for people: one file, which asks the service for its figures."""
+"""The pages of a service for people: one that asks it for its figures, and one that lists its operations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import base64
 import functools
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _FILE = Path(__file__).with_name("static") / "page.html"
+_HEADERS = {
+    "content-type": "text/html; charset=utf-8",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
 
 
 @functools.cache
@@ -24,10 +32,44 @@ def page() -> tuple[bytes, dict[str, str]]:
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
         rules.append(f"{tag}-src 'sha256-{digest}'")
-    return text.encode(), {
-        "content-type": "text/html; charset=utf-8",
-        "content-security-policy": "; ".join([*rules, "frame-ancestors 'none'"]),
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "cache-control": "no-cache",
+    return text.encode(), {**_HEADERS, "content-security-policy": "; ".join([*rules, "frame-ancestors 'none'"])}
+
+
+def operations_page(description: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
+    """Return a page of all operations, made from their OpenAPI description, and its headers; it needs no script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    templates = Environment(
+        loader=PackageLoader("rlwb.serving"), autoescape=select_autoescape(), undefined=StrictUndefined
+    )
+    templates.filters["told"] = _told
+    text = templates.get_template("operations.html").render(about=description)
+    rules = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return text.encode(), {**_HEADERS, "content-security-policy": rules}
+
+
+def _told(schema: Mapping[str, Any]) -> str:
+    """Return a JSON schema in a few words: ``number, above 0``, ``OrderIn or array of OrderIn``."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[-1]
+    for name in ("anyOf", "oneOf"):
+        if name in schema:
+            return " or ".join(dict.fromkeys(_told(each) for each in schema[name]))
+    if "enum" in schema:
+        return " or ".join(repr(each) for each in schema["enum"])
+    kind = schema.get("type", "anything")
+    parts = [f"array of {_told(schema['items'])}" if kind == "array" and "items" in schema else str(kind)]
+    words = {
+        "format": "{}",
+        "pattern": "matching {}",
+        "exclusiveMinimum": "above {}",
+        "minimum": "at least {}",
+        "exclusiveMaximum": "below {}",
+        "maximum": "at most {}",
+        "minLength": "at least {} characters",
+        "maxLength": "at most {} characters",
+        "minItems": "at least {} of them",
+        "maxItems": "at most {} of them",
+        "default": "default {}",
     }
+    return ", ".join([*parts, *(text.format(schema[name]) for name, text in words.items() if name in schema)])
