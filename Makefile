@@ -6,7 +6,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data bench-drift agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,15 @@ bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the
 
 bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, and whether Qlib's reader agrees
 	$(BIN)/python -m benchmarks.data --python $(PYTHON) $(ARGS)
+
+bench-serving: $(VENV)/.installed ## decisions in process and over HTTP, beside plain Flask and FastAPI handlers (ARGS="--quick")
+	$(BIN)/python -m benchmarks.serving --python $(PYTHON) $(ARGS)
+
+soak: $(VENV)/.installed ## some minutes of load, garbage and kills for a real service (ARGS="--minutes 5")
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+faults: $(VENV)/.installed ## 2,000 schedules of faults for the service (ARGS="--first 17 --schedules 1" replays one)
+	$(BIN)/python -m benchmarks.faults $(ARGS)
 
 agreement: $(VENV)/.installed ## 3,300 orders beside Qlib's own, order by order (ARGS="--quick", ARGS="--record")
 	$(BIN)/python -m benchmarks.agreement --python $(PYTHON) $(ARGS)

@@ -146,6 +146,8 @@ def drive(
                 now = clock() - began
             if now >= seconds:
                 count = following
+                if not waiting:
+                    break
             pause: Any = None
             if free and following < count:
                 pause = max(dues[following] - now - _POLL, 0.0)

@@ -26,7 +26,7 @@ from benchmarks.load import Load, drive, request
 from benchmarks.measure import context, run_job
 from benchmarks.run import results_file
 from benchmarks.serving_parts import SMALL, Day, as_json, make_bundle, process
-from benchmarks.table import number
+from benchmarks.table import RESULTS, insert, number
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import write_json, write_text
 
@@ -322,15 +322,18 @@ def sound(found: Load) -> Load:
     return found
 
 
-def highest(make: Callable[[int], list[bytes]], port: int, start: float, seconds: float, bound: float) -> Load:
+def highest(
+    make: Callable[[int], list[bytes]], port: int, start: float, seconds: float, bound: float, least: int = 200
+) -> Load:
     """Return the load with the highest rate, arriving at random times, whose p99 stays below a bound in ms.
 
-    The rate goes up or down by a quarter until it has crossed the bound, then by half of that, twice.
+    The rate goes up or down by a quarter until it has crossed the bound, then by half of that, twice. Each is tried for
+    so many seconds, and with so many requests at least.
     """
     best: Load | None = None
     rate, factor, went = start, 1.25, 0
-    for _ in range(12):
-        count = int(max(rate * seconds, 200))
+    for _ in range(14):
+        count = int(max(rate * seconds, least))
         found = drive(port, make(count), 64, rate=rate, seed=int(rate))
         good = found.is_sound and found.ms(0.99) <= bound and found.rate >= 0.9 * rate
         if good and (best is None or found.rate > best.rate):
@@ -496,7 +499,7 @@ def _over_http(
     quick: bool,
 ) -> None:
     seconds, orders, most = (0.3, 2000, 1000) if quick else (2.0, 20_000, 8000)
-    bound = 500.0 if quick else BOUND_MS
+    bound, least = (500.0, 20) if quick else (BOUND_MS, 200)
     amounts = np.random.default_rng(2).uniform(100, 10_000, 20 * shape[0]).tolist()
     asked = [request("POST", "/decide", json.dumps(one).encode()) for one in plain_requests(day, amounts, *shape)]
     theirs: dict[str, dict[Any, Load]] = {}
@@ -509,7 +512,7 @@ def _over_http(
                 found[connections] = sound(drive(port, cycle, connections, seconds=seconds))
             start = found[1].rate * 0.6
             span = max(seconds, 0.5) if quick else 3.0
-            found["best"] = highest(lambda count, cycle=cycle: cycle[:count], port, start, span, bound)
+            found["best"] = highest(lambda count, cycle=cycle: cycle[:count], port, start, span, bound, least)
             theirs[kind] = found
             told = ", ".join(
                 f"{key}: {one.rate:.0f}/s p50 {one.ms(0.5):.1f} p99 {one.ms(0.99):.1f} ms" for key, one in found.items()
@@ -527,7 +530,7 @@ def _over_http(
             base = found_
         moderate = sound(drive(ours.port, ours.singles(int(MODERATE * seconds)), 16, rate=MODERATE))
         rows.add(f"HTTP, {MODERATE:,.0f} requests/s at random times", "ms", latency(moderate), goal=1.0, goal_p99=5.0)
-        best = highest(ours.singles, ours.port, base.rate * 0.7, min(seconds, 1.5), bound)
+        best = highest(ours.singles, ours.port, base.rate * 0.7, min(seconds, 1.5), bound, least)
         for title, kind in (("", faster), *((f", beside {kind}", kind) for kind in theirs)):
             goal, other = None if title else 3000, rate(theirs[kind]["best"])
             rows.add(f"single request{title}", "requests/s", rate(best), other, against=kind, goal=goal, goal_ratio=10)
@@ -559,13 +562,37 @@ def _over_http(
         rows.add("the generator's ceiling, a server that does nothing", "requests/s", rate(found_))
 
 
+def markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a table, with the machine and the date under it."""
+    lines = [
+        "| figure | unit | rlwb | p99, ms | plain handler | p99, ms | ratio | goal |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
+    ]
+    for row in rows:
+        signs = ("≤", " ms") if row["unit"] == "ms" else ("≥", "")
+        goals = [] if row["goal"] is None else [f"{signs[0]} {row['goal']:,.0f}{signs[1]}"]
+        goals += [] if row["goal_p99"] is None else [f"p99 ≤ {row['goal_p99']:g} ms"]
+        goals += [] if row["goal_ratio"] is None else [f"≥ {row['goal_ratio']:g}×"]
+        goals += [] if row["met"] is None else ["met" if row["met"] else "missed"]
+        ratio = "–" if row["ratio"] is None else f"{number(row['ratio'])}×"
+        figures = [number(row[name]) for name in ("rlwb", "p99_rlwb", "plain_handler", "p99_plain")]
+        unit = "ms, median" if row["unit"] == "ms" else row["unit"]
+        lines.append("| " + " | ".join([row["figure"], unit, *figures, ratio, ", ".join(goals)]) + " |")
+    return "\n".join([*lines, "", f"{rows[0]['machine']}; {rows[0]['date']}."])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short loads, to see that all runs")
     parser.add_argument("--python", default="python3.11", help="what makes the environment of the Flask handler")
     parser.add_argument("--plain", type=Path, help="an interpreter that has Flask and waitress, in place of that")
     parser.add_argument("--out", type=Path, help="where the figures go; a file in results/ by default")
+    parser.add_argument("--into", type=Path, help="measure nothing; write the table of the results into a document")
     args = parser.parse_args(arguments)
+    if args.into:
+        rows = json.loads((args.out or RESULTS.with_name("serving.json")).read_text(encoding="utf-8"))
+        write_text(args.into, insert(args.into.read_text(encoding="utf-8"), markdown(rows), "serving"))
+        return
     python, out = plain_python(args), results_file(args, "serving")
     about = context(", the server on one core, the generator on the other, on the same machine")
     with tempfile.TemporaryDirectory(prefix="rlwb-serving-", ignore_cleanup_errors=True) as work:

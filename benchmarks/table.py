@@ -13,7 +13,6 @@ from typing import Any
 from rlwb.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "speed.json"
-_BEGIN, _END = "<!-- speed -->", "<!-- /speed -->"
 
 
 def number(value: float | None) -> str:
@@ -66,18 +65,19 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def insert(text: str, table: str) -> str:
-    """Return a document with `table` between its two marks."""
-    if _BEGIN not in text or _END not in text:
-        raise SystemExit(f"the document lacks the marks {_BEGIN} and {_END}; put them where the table belongs.")
-    pattern = re.escape(_BEGIN) + ".*?" + re.escape(_END)
-    return re.sub(pattern, lambda _: f"{_BEGIN}\n{table}\n{_END}", text, count=1, flags=re.DOTALL)
+def insert(text: str, table: str, name: str = "speed") -> str:
+    """Return a document with `table` between its two marks of a name."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if begin not in text or end not in text:
+        raise SystemExit(f"the document lacks the marks {begin} and {end}; put them where the table belongs.")
+    pattern = re.escape(begin) + ".*?" + re.escape(end)
+    return re.sub(pattern, lambda _: f"{begin}\n{table}\n{end}", text, count=1, flags=re.DOTALL)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--into", type=Path, help=f"a document with the marks {_BEGIN} and {_END}; prints otherwise")
+    parser.add_argument("--into", type=Path, help="a document with the marks of the table; prints otherwise")
     args = parser.parse_args()
     if not args.results.exists():
         raise SystemExit(f"{args.results} does not exist; run make bench first.")

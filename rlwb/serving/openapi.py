@@ -59,7 +59,8 @@ def describe(operations: Sequence[Operation]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         kind = "text/plain" if each.gives is str else "application/json"
-        refusals = sorted({*each.refusals, 400, 401, 403, 503})
+        # 409 is a key that was used for another request.
+        refusals = sorted({*each.refusals, 400, 401, 403, 503, *((409,) if each.method == "POST" else ())})
         described: dict[str, Any] = {
             "summary": each.summary,
             "operationId": f"{each.method.lower()}{each.path.replace('/', '_').replace('{', '').replace('}', '')}",
