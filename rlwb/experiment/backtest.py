@@ -36,7 +36,7 @@ from rlwb.reading import read_array, read_json, read_table, reading
 from rlwb.record import TrainingRecord
 
 if TYPE_CHECKING:
-    from rlwb.evaluation import PolicyResult, Selection
+    from rlwb.evaluation import PolicyResult, Selection, Table
     from rlwb.simulator import Simulator
     from rlwb.trainer import Episodes
 
@@ -257,8 +257,10 @@ def write_headline(
     about: Sequence[str] = (),
     lost: Sequence[str] = (),
     dial: Mapping[float, PolicyResult] | None = None,
-) -> None:
+) -> Table:
     """Write the headline, the summary, their tidy form, and ``frontier.csv``: mean and risk against arrival.
+
+    The headline is returned.
 
     Parameters
     ----------
@@ -297,6 +299,7 @@ def write_headline(
     write_json(
         folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes, "risk": head.risk}
     )
+    return head
 
 
 def with_settings(

@@ -352,8 +352,6 @@ def _judge(
     notes: list[str],
 ) -> PaperResult:
     """Return what came of the decisions, beside the baselines; write it."""
-    from rlwb.evaluation import headline
-
     known = {"iteration": bundle.spec.origin.iteration, "validation_pa": np.nan}
     name = f"checkpoint-{bundle.spec.origin.iteration:04d}"
     own, ticks, steps = executed(bench, orders, decisions, name, **known)
@@ -368,7 +366,7 @@ def _judge(
     settings = bench.config.backtest.model_copy(update={"top": 1})
     config = bench.config.model_copy(update={"backtest": settings})
     backtest.write_results(folder, results)
-    backtest.write_headline(folder, results, config, about=notes)
+    table = backtest.write_headline(folder, results, config, about=notes)
     backtest.write_costs(folder, results, config)
     tables = {"decisions": decisions, "audit/ticks": ticks, "audit/steps": steps, "beside_backtest": compared}
     for file, frame in tables.items():
@@ -376,8 +374,6 @@ def _judge(
             with atomic_path(folder / f"{file}.parquet") as target:
                 frame.to_parquet(target, index=False)
     write_json(folder / "notes.json", {"notes": notes})
-    table = headline(results, requested=1, rules=config.execution.rules, **backtest.interval_of(config))
-    table = dataclasses.replace(table, notes=(*notes, *table.notes))
     return PaperResult(folder, table, results, decisions, ticks, steps, compared, notes)
 
 
