@@ -154,18 +154,25 @@ class BundlePolicy:
                 raise OrderError(f"order {name} is in flight already; give the new one another order_id.")
             if order.amount is None:
                 raise OrderError(f"order {name} states a notional; give its amount, since no arrival price is known.")
-        sessions = [self.market.open(order.instrument, order.date) for order in given]
-        length = np.asarray(self.market.panel.num_ticks)[sessions]
-        end, latest = np.minimum(end, length), np.minimum(latest, length)
-        for at, order in enumerate(given):
-            if not start[at] < end[at] or latest[at] < end[at]:
-                raise OrderError(f"{order}: its window holds no tick of the session; give a start before the end.")
+        sessions: list[int] = []
+        try:
+            for order in given:
+                sessions.append(self.market.open(order.instrument, order.date))
+                self.market.hold(sessions[-1])  # or opening the next one may give it up
+            length = np.asarray(self.market.panel.num_ticks)[sessions]
+            end, latest = np.minimum(end, length), np.minimum(latest, length)
+            for at, order in enumerate(given):
+                if not start[at] < end[at] or latest[at] < end[at]:
+                    raise OrderError(f"{order}: its window holds no tick of the session; give a start before the end.")
+        except RlwbError:
+            for session in sessions:
+                self.market.release(session)
+            raise
         rows = [self._free.pop() if self._free else self._grow() for _ in given]
         table = self._table
         for at, (row, name, order) in enumerate(zip(rows, ids, given, strict=True)):
             self._rows[name] = row
             self._names[row], self._orders[row], self._last[row] = name, order, None
-            self.market.hold(sessions[at])
             table.side[row], table.amount[row], table.session[row] = int(order.direction), order.amount, sessions[at]
             table.start[row], table.end[row], table.latest_end[row] = start[at], end[at], latest[at]
             table.num_steps[row] = self.engine.cell[latest[at] - 1] - self.engine.cell[start[at]] + 1
@@ -190,6 +197,7 @@ class BundlePolicy:
         row, table = self._row(order_id), self._table
         table.path[row], table.decided[row] = np.nan, np.nan
         table.path[row, 0], table.step[row], table.tick[row] = table.amount[row], 0, table.start[row]
+        table.requested[row] = sum(one.amount for one in decisions)
         self._last[row] = None
         for one in decisions:
             table.path[row, int(table.step[row]) + 1 : one.step] = one.position
@@ -223,7 +231,7 @@ class BundlePolicy:
             earlier days are the history that features refer to. Without a column ``instrument`` they are the order's.
         position
             Amount left now; or the positions before each step up to the one to decide, for an order that was traded
-            before it came here. None is the whole amount, at the first step.
+            before it came here. None is the whole amount, as long as nothing was decided.
 
         Raises
         ------
@@ -261,7 +269,7 @@ class BundlePolicy:
         order_ids
             Orders in flight; one that stands twice is decided once.
         positions
-            Amount left of each; None is the whole amount, at the first step alone.
+            Amount left of each; None is the whole amount, as long as nothing was decided.
         at
             Ticks that are over by the caller's clock, where it has one: then the step follows from it, and bars that
             it needs and that are not there are late. None goes by the market's own.

@@ -237,3 +237,39 @@ def test_many_orders_grow_the_tables(bundle: Bundle, bench: Workbench, orders: O
     assert policy.register([many[7]]) == ["o7"]
     assert policy.state("o150").position == 250.0
     assert len(policy) == 200
+
+
+def test_orders_of_one_call_keep_their_sessions_or_none_is_taken(
+    bundle: Bundle, bench: Workbench, orders: OrderBatch
+) -> None:
+    order, _ = one_order(orders, bench.sessions)
+    two = [Order(name, order.date, order.direction, 100.0, order_id=name) for name in ("A", "B")]
+    policy = BundlePolicy(bundle, capacity=1)
+    with pytest.raises(ServingError) as caught:
+        policy.register(two)
+    assert caught.value.reason == "full"
+    assert len(policy) == 0
+    assert policy.register(two[1:]) == ["B"]  # nothing holds the session any more
+    roomy = BundlePolicy(bundle, capacity=2)
+    roomy.register(two)
+    assert [roomy.market.panel.instruments[roomy.market.row(name, order.date)] for name in "AB"] == ["A", "B"]
+
+
+def test_what_was_asked_for_so_far_comes_back_with_the_decisions(
+    bundle: Bundle, bench: Workbench, orders: OrderBatch
+) -> None:
+    order, row = one_order(orders, bench.sessions)
+    policy, again = BundlePolicy(bundle), BundlePolicy(bundle)
+    for one in (policy, again):
+        with_history(one, bench.sessions, row)
+        one.register([order])
+    step = bundle.engine.ticks_per_step
+    decisions = []
+    for stop in (int(orders.start[0]), int(orders.start[0]) + step):
+        policy.market.add(bars_of(bench.sessions, row, 0, stop))
+        decisions.append(made(policy.decide_many([order.order_id], [order.amount])[0]))
+    again.restore(order.order_id, decisions)
+    known = again._known(np.array([0]))
+    assert known.requested.tolist() == [sum(one.amount for one in decisions)]
+    again.restore(order.order_id, decisions[:1])
+    assert again._known(np.array([0])).requested.tolist() == [decisions[0].amount]
