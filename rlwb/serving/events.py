@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 EPOCH = date(1970, 1, 1).toordinal()
 
 
-def apply(policy: BundlePolicy, event: Event) -> None:
-    """Do to a policy what an event of the journal did; decisions are restored at the end."""
+def apply(policy: BundlePolicy, event: Event) -> Arrivals | None:
+    """Do to a policy what an event of the journal did, and return what became of bars of the day.
+
+    Decisions are restored at the end.
+    """
     if event.kind == "bars":
         with contextlib.suppress(DataError):  # they were refused when they came, too
-            policy.market.add(unpacked(event.body))
+            return policy.market.add(unpacked(event.body))
     elif event.kind == "history":
         add_history(policy, unpacked(event.body))
     elif event.kind == "until":
@@ -39,6 +42,7 @@ def apply(policy: BundlePolicy, event: Event) -> None:
         name = event.body if event.kind == "cancelled" else event.body[0]
         if name in policy:  # results are kept for longer than their orders
             policy.forget(name)
+    return None
 
 
 def reach(policy: BundlePolicy, day: int, tick: int, instruments: Sequence[str]) -> None:

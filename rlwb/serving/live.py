@@ -298,6 +298,11 @@ class LiveMarket:
         """Return how many sessions are open."""
         return len(self._slots)
 
+    @property
+    def depth(self) -> int:
+        """Sessions of an instrument that features and states refer to, today's among them."""
+        return self._depth
+
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a live market cannot be copied or sent; open one of the same bundle and send it the bars.")
 

@@ -38,6 +38,7 @@ from rlwb.serving.events import (
     order_of,
     packed,
     reach,
+    unpacked,
 )
 from rlwb.serving.journal import Event, Journal
 from rlwb.serving.monitor import Monitor, advantage_by_source
@@ -65,7 +66,7 @@ log = logging.getLogger("rlwb.serving")
 
 #: What two bundles must agree in for orders in flight to go on under the other; features are normalised anew.
 _SAME = tuple(name for name in ACTING if name != "normaliser")
-#: Days of which the journal keeps the events: the last one, and those before it that features refer to.
+#: Days of which the journal keeps the events at least; more where features refer to more.
 KEPT_DAYS = 3
 
 
@@ -253,8 +254,8 @@ class Service:
         self._observe(names, day, before)
         for name in self._by_instrument.keys() & names:
             self._look_at(name, day)
-        if day > self._last_day and arrivals.accepted:
-            self._begin_day(day)
+        if (taken := _last_taken(columns["datetime"], arrivals)) > self._last_day:
+            self._begin_day(taken)
         return _told(arrivals)
 
     def _reached(self, instruments: Sequence[str], day: int) -> list[tuple[int, int]]:
@@ -686,10 +687,12 @@ class Service:
             log.error("journal not compacted error=%s", error)
 
     def _compact(self) -> None:
-        days = self.journal.days()
+        told = np.array([day for day in self.journal.days() if day <= self._last_day], dtype="datetime64[D]")
+        days = told[self._calendar.is_open(told)].astype(np.int64).tolist()  # bars of closed days were refused
         used = [entry.day for entry in self._entries.values() if entry.status in ("open", "over")]
-        if len(days) > KEPT_DAYS:
-            first = min([days[-KEPT_DAYS], *used])
+        kept = max(KEPT_DAYS, self.policy.market.depth)
+        if len(days) > kept:
+            first = min([days[-kept], *used])
             then = min(day for day in days if day > first)
             state = self.monitor.state(*(np.datetime64(date_of(day)) for day in (first, then)))
             self.journal.note("monitor", json.dumps(state))
@@ -727,7 +730,10 @@ class Service:
             told = event.body["instrument"] if event.kind == "bars" else event.body[2]
             names = [told] if isinstance(told, str) else sorted(set(told))
         before = self._reached(names, event.day)
-        apply(self.policy, event)
+        arrivals = apply(self.policy, event)
+        if arrivals is not None:
+            stamps = unpacked(event.body)["datetime"]
+            self._last_day = max(self._last_day, _last_taken(stamps, arrivals))
         self._observe(names, event.day, before)
 
     def _check_record(self) -> None:
@@ -767,8 +773,6 @@ class Service:
             self._note_end(name, "finished", pa)
             told = {by: (share, math.nan if bp is None else bp) for by, (share, bp) in parts.items()}
             self.monitor.finished(np.datetime64(date_of(event.day)), math.nan if pa is None else pa, told)
-        elif event.kind == "bars":
-            self._last_day = max(self._last_day, event.day)
 
     def _note_end(self, name: str, status: str, pa: float | None) -> None:
         entry = self._entries.get(name)
@@ -840,6 +844,12 @@ class Service:
 
 
 _FIRST, _LAST = np.datetime64("1970-01-01", "us"), np.datetime64("2100-01-01", "us")
+
+
+def _last_taken(stamps: np.ndarray, arrivals: Arrivals) -> int:
+    """Return the last day of bars that were not refused, counted since 1970; 0 where all were."""
+    taken = np.delete(stamps, [index for index, _ in arrivals.refused])
+    return int(taken.astype("datetime64[D]").astype(np.int64).max(initial=0))
 
 
 def _told(arrivals: Arrivals) -> ArrivalsOut:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from rlwb.errors import BundleError, DataError, FileError, OrderError, RlwbError, ServingError
 from rlwb.serving.bundle import Bundle, open_bundle
 from rlwb.serving.journal import Event, Journal
+from rlwb.serving.live import LiveMarket
 from rlwb.serving.monitor import FallbackSettings, Monitor
 from rlwb.serving.policy import BundlePolicy
 from rlwb.serving.service import Service
@@ -40,6 +43,12 @@ def started(bundle: Bundle, path: Path | None = None, **settings: object) -> Ser
     settings.setdefault("monitor", Monitor(fallback=FallbackSettings()))
     policy = BundlePolicy(bundle, capacity=16)
     return Service(policy, journal=Journal(path), **settings)  # type: ignore[arg-type]
+
+
+def desk_columns(desk: Desk, name: str, day: str) -> dict[str, list[Any]]:
+    """Return a day of bars as columns."""
+    bars = [msgspec.structs.asdict(bar) for bar in desk.bars(name, 0, desk.ticks, day)]
+    return {key: [bar[key] for bar in bars] for key in bars[0] if bars[0][key] is not None}
 
 
 def decide(service: Service, name: str, **fields: object) -> DecisionOut:
@@ -287,6 +296,38 @@ def test_done_days_leave_the_journal_and_open_orders_stay(bundle: Bundle, desk: 
     assert [one.order_id for one in again.orders(status="over").orders] == ["2024-03-08"]
     assert again.order("2024-03-07").status == "finished"
     again.close()
+
+
+def test_bars_that_are_refused_and_clocks_of_later_days_make_no_day_done(
+    bundle: Bundle, desk: Desk, tmp_path: Path
+) -> None:
+    service = started(bundle, tmp_path / "j.db")
+    service.bars(desk.bars("AAA", 0, desk.ticks))
+    service.register([desk.order("o", date=NEXT)])
+    for closed in ("2024-03-09", "2030-03-02", "2031-03-01"):
+        bar = msgspec.structs.replace(desk.bar("AAA", 0), datetime=desk.stamp(0, closed))
+        assert service.bars([bar]).refused[0].reason == "closed_day"
+    service.bars(BarsIn(until=desk.stamp(0, "2031-03-03")))
+    wanted = [*service.journal.events()]
+    service.close()
+    again = started(bundle, tmp_path / "j.db")
+    assert [*again.journal.events()] == wanted
+    again.bars(BarsIn(**desk_columns(desk, "AAA", NEXT), until=desk.stamp(0, "2031-03-04")))
+    assert again.order("o").status == "over"
+    again.bars(desk.bars("AAA", 0, desk.ticks, "2024-03-06"))
+    assert again.order("o").status == "finished"
+    again.close()
+
+
+def test_the_journal_keeps_as_many_days_as_features_refer_to(
+    bundle: Bundle, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveMarket, "depth", 4)
+    service = started(bundle, tmp_path / "j.db")
+    for day in ("2024-03-04", "2024-03-05", "2024-03-06", "2024-03-07", "2024-03-08"):
+        service.bars(desk.bars("AAA", 0, desk.ticks, day))
+    assert len(service.journal.days()) == 4
+    service.close()
 
 
 def test_another_bundle_takes_over_in_the_middle_of_an_order(bundle: Bundle, desk: Desk) -> None:
