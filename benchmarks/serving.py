@@ -34,7 +34,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 _PLAIN_VENV = _ROOT / ".bench-serving-venv"
 _REQUIREMENTS = Path(__file__).parent / "plain_requirements.txt"
 _SERVER, _GENERATOR = 0, 1
-#: The bound on p99 under which the highest loads are compared, in milliseconds.
+#: The bound on p99 under which the highest loads are compared, in milliseconds; more where a plain handler with one
+#: connection needs a third of it or more, as on a machine that does other work too.
 BOUND_MS = 25.0
 #: Requests a second at which latency is measured with a server that is not at its limit.
 MODERATE = 1000.0
@@ -498,7 +499,7 @@ def _over_http(
     shape: tuple[int, int],
     quick: bool,
 ) -> None:
-    seconds, orders, most = (0.3, 2000, 1000) if quick else (2.0, 20_000, 8000)
+    seconds, orders, most = (0.3, 6000, 1000) if quick else (2.0, 30_000, 8000)
     bound, least = (500.0, 20) if quick else (BOUND_MS, 200)
     amounts = np.random.default_rng(2).uniform(100, 10_000, 20 * shape[0]).tolist()
     asked = [request("POST", "/decide", json.dumps(one).encode()) for one in plain_requests(day, amounts, *shape)]
@@ -512,6 +513,7 @@ def _over_http(
                 found[connections] = sound(drive(port, cycle, connections, seconds=seconds))
             start = found[1].rate * 0.6
             span = max(seconds, 0.5) if quick else 3.0
+            bound = max(bound, 3 * found[1].ms(0.99))
             found["best"] = highest(lambda count, cycle=cycle: cycle[:count], port, start, span, bound, least)
             theirs[kind] = found
             told = ", ".join(
@@ -532,8 +534,16 @@ def _over_http(
         rows.add(f"HTTP, {MODERATE:,.0f} requests/s at random times", "ms", latency(moderate), goal=1.0, goal_p99=5.0)
         best = highest(ours.singles, ours.port, base.rate * 0.7, min(seconds, 1.5), bound, least)
         for title, kind in (("", faster), *((f", beside {kind}", kind) for kind in theirs)):
-            goal, other = None if title else 3000, rate(theirs[kind]["best"])
-            rows.add(f"single request{title}", "requests/s", rate(best), other, against=kind, goal=goal, goal_ratio=10)
+            goals: dict[str, Any] = {"goal": None if title else 3000, "goal_ratio": 10}
+            other = rate(theirs[kind]["best"])
+            rows.add(
+                f"single request{title}",
+                "requests/s",
+                rate(best),
+                other,
+                against=f"{kind}, p99 below {bound:.0f} ms",
+                **goals,
+            )
         for size in (64, 1024):
             some = sound(drive(ours.port, ours.batches(max(2, most // size), size), 2, seconds=seconds))
             goal = 50_000 if size == 1024 else None
