@@ -105,7 +105,7 @@ def serve(
         Path | None, typer.Option(metavar="BUNDLE", help="A second bundle, which decides beside and is compared.")
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Parquet or CSV of bars of earlier days, for features.")
+        Path | None, typer.Option(metavar="BARS", help="Bars of earlier days, which features refer to.")
     ] = None,
     token_file: Annotated[
         Path | None,

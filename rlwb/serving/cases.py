@@ -406,6 +406,7 @@ def check_recorded(bundle: Bundle, actions: np.ndarray) -> None:
 
 def _replay_orders(bundle: Bundle) -> str:
     """Have the recorded orders decided from raw bars, step by step."""
+    from rlwb.serving.feeds import bars_of
     from rlwb.serving.policy import BundlePolicy, Decision
 
     panel, decided = case_sessions(bundle), case_decisions(bundle)
@@ -417,10 +418,11 @@ def _replay_orders(bundle: Bundle) -> str:
             policy.market.load_history(panel.select(np.arange(panel.first[row], row)))
         (name,) = policy.register([order])
         live, sent = policy.market.row(order.instrument, order.date), 0
+        bars, at = bars_of(panel, np.array([row]))
         for wanted in decided[decided["order"] == place].itertuples():
             tick = int(wanted.tick)
             if tick > sent:
-                policy.market.add(bars_of(panel, row, sent, tick))
+                policy.market.add(bars[(at >= sent) & (at < tick)])
                 policy.market.reach(live, tick)
                 sent = tick
             (found,) = policy.decide_many([name], [float(wanted.position)])
@@ -435,25 +437,6 @@ def _replay_orders(bundle: Bundle) -> str:
                         f"{now!r}, recorded is {then!r}{_CHANGED}"
                     )
     return f"{len(bundle.spec.cases.orders)} orders: every decision from raw bars is the one recorded"
-
-
-def bars_of(sessions: Sessions, row: int, first: int, stop: int) -> pd.DataFrame:
-    """Return ticks ``first … stop - 1`` of a session as a table of raw bars; those without any value are left out."""
-    calendar = sessions.calendar
-    values = {name: field[row, first:stop] for name, field in sessions.fields.items()}
-    there = np.isfinite(np.stack([*values.values()])).any(axis=0)
-    shift = calendar.tick_seconds if calendar.label == "end" else 0
-    seconds = [calendar.seconds_at(tick) + shift for tick in range(first, stop)]
-    table = pd.DataFrame(
-        {
-            "instrument": str(sessions.instruments[row]),
-            "datetime": sessions.dates[row].astype("datetime64[s]") + np.array(seconds, "timedelta64[s]"),
-            **values,
-        }
-    )
-    if sessions.factor is not None:
-        table["factor"] = sessions.factor[row]
-    return table[there]
 
 
 def differing(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> np.ndarray:

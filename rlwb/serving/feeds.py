@@ -5,8 +5,10 @@ A feed of one's own, of a broker or a data vendor, is one class with one method;
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import operator
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -22,7 +24,9 @@ import pandas as pd
 from rlwb.code import Code
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Sessions, load_sessions
+from rlwb.market.dataset.state import is_dataset
 from rlwb.market.schema import COLUMNS
+from rlwb.market.store import is_panel
 
 #: Earlier sessions with a close that are told of each instrument, enough for yesterday's features and their reference.
 HISTORY = 3
@@ -116,7 +120,7 @@ class SessionsFeed(Feed):
         calendar = self._sessions.calendar
         for date in self.dates:
             rows = np.flatnonzero(self._is_played & (self._sessions.dates == date))
-            bars, tick = self._bars(rows)
+            bars, tick = bars_of(self._sessions, rows)
             order = np.argsort(tick, kind="stable")
             bars, stops = bars.iloc[order], np.searchsorted(tick[order], np.arange(calendar.num_ticks + 1))
             last = int(self._sessions.num_ticks[rows].max(initial=0))
@@ -139,28 +143,56 @@ class SessionsFeed(Feed):
         _, code = np.unique(sessions.instruments[early], return_inverse=True)
         later = pd.Series(has_close[::-1]).groupby(code[::-1]).cumsum().to_numpy()[::-1]  # with this one
         kept = early[later - has_close < HISTORY]
-        bars, _ = self._bars(kept)
+        bars, _ = bars_of(sessions, kept)
         return bars.sort_values(["datetime", "instrument"], kind="stable", ignore_index=True)
 
-    def _bars(self, rows: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
-        """Return the bars of sessions, and the tick of each, int64 of shape (bars,)."""
-        sessions, calendar = self._sessions, self._sessions.calendar
-        stated = np.zeros((len(rows), calendar.num_ticks), dtype=bool)
-        for values in sessions.fields.values():
-            stated |= np.isfinite(values[rows])
-        if sessions.halted is not None:
-            stated |= sessions.halted[rows]
-        i, tick = np.nonzero(stated)
-        row = rows[i]
-        seconds = calendar.tick_start[tick] + (calendar.tick_seconds if calendar.label == "end" else 0)
-        stamps = sessions.dates[row].astype("datetime64[s]") + seconds.astype("timedelta64[s]")
-        bars = {"instrument": sessions.instruments[row].astype(object), "datetime": stamps.astype("datetime64[ns]")}
-        bars |= {name: values[row, tick] for name, values in sessions.fields.items()}
-        if sessions.halted is not None:
-            bars["halted"] = sessions.halted[row, tick]
-        if sessions.factor is not None:
-            bars["factor"] = sessions.factor[row]
-        return pd.DataFrame(bars), tick
+
+def bars_of(sessions: Sessions, rows: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the bars of sessions in the schema's columns, and the tick of each, int64 of shape (bars,)."""
+    calendar = sessions.calendar
+    stated = np.zeros((len(rows), calendar.num_ticks), dtype=bool)
+    for values in sessions.fields.values():
+        stated |= np.isfinite(values[rows])
+    if sessions.halted is not None:
+        stated |= sessions.halted[rows]
+    i, tick = np.nonzero(stated)
+    row = rows[i]
+    seconds = calendar.tick_start[tick] + (calendar.tick_seconds if calendar.label == "end" else 0)
+    stamps = sessions.dates[row].astype("datetime64[s]") + seconds.astype("timedelta64[s]")
+    bars = {"instrument": sessions.instruments[row].astype(object), "datetime": stamps.astype("datetime64[ns]")}
+    bars |= {name: values[row, tick] for name, values in sessions.fields.items()}
+    if sessions.halted is not None:
+        bars["halted"] = sessions.halted[row, tick]
+    if sessions.factor is not None:
+        bars["factor"] = sessions.factor[row]
+    return pd.DataFrame(bars), tick
+
+
+def read_past(source: str | Path, calendar: Calendar) -> Sessions:
+    """Return earlier sessions of a file, folder, data set or saved panel, on a clock.
+
+    Raises
+    ------
+    ConfigError
+        When a data set or panel has another clock.
+    """
+    return on_clock(load_sessions(source, None if brings_clock(source) else calendar), calendar)
+
+
+def brings_clock(source: str | Path) -> bool:
+    """Tell whether bars have a calendar of their own."""
+    return is_dataset(source) or is_panel(Path(source))
+
+
+def on_clock(sessions: Sessions, calendar: Calendar) -> Sessions:
+    """Return sessions with the calendar of a bundle, whose clock theirs must be."""
+    clock_of = operator.attrgetter("segments", "tick_minutes")
+    if clock_of(sessions.calendar) != clock_of(calendar):
+        here, there = (f"{one.tick_minutes:g} min in {one.segments}" for one in (sessions.calendar, calendar))
+        raise ConfigError(
+            f"the bars are of {here}, those that the policy was trained on of {there}; play bars of the same clock."
+        )
+    return dataclasses.replace(sessions, calendar=calendar)
 
 
 class SocketFeed(Feed):

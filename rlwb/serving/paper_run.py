@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -26,15 +24,13 @@ from rlwb.experiment.pipeline import check_config
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
-from rlwb.market import Sessions, load_sessions
+from rlwb.market import Sessions
 from rlwb.market.calendar import day_of
-from rlwb.market.dataset.state import is_dataset
-from rlwb.market.store import is_panel
 from rlwb.reading import read_json, read_table, read_text
 from rlwb.serving.bundle import Bundle, open_bundle
 from rlwb.serving.client import Client, HTTPClient, LocalClient
 from rlwb.serving.exchange import Exchange, LiveExchange, PanelExchange, joined
-from rlwb.serving.feeds import Arrival, Feed, SessionsFeed, open_feed, paced
+from rlwb.serving.feeds import Arrival, Feed, SessionsFeed, brings_clock, on_clock, open_feed, paced, read_past
 from rlwb.serving.paper import DECISIONS, PanelBench, PaperTrading, executed
 from rlwb.serving.spec import SPEC, sha256
 
@@ -134,7 +130,8 @@ def launch_paper(
     bundle = open_bundle(bundle_path, trust_code=trust_code)
     origin = None if run is None else RunDirectory.open(run)
     client = _client(bundle, url, token_file, backend)
-    feed = None if bars is None or Path(bars).exists() else open_feed(bars, past=_past(history, bundle))
+    past = None if history is None else read_past(history, bundle.calendar)
+    feed = None if bars is None or Path(bars).exists() else open_feed(bars, past=past)
     config = _config(bundle, bars if feed is None else None, origin, changes)
     if bars is None and origin is None:
         raise ConfigError("there are no bars to play; name them by --bars, or a run by --run.")
@@ -208,14 +205,6 @@ def _named(bundle: Path, number: int) -> Path:
     return Path(f"{bundle.resolve().name}-paper{'' if number == 1 else f'-{number}'}")
 
 
-def _past(history: Path | None, bundle: Bundle) -> Sessions | None:
-    return None if history is None else load_sessions(history, None if _brings_clock(history) else bundle.calendar)
-
-
-def _brings_clock(bars: str | Path) -> bool:
-    return is_dataset(bars) or is_panel(Path(bars))
-
-
 def _config(bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None, changes: Sequence[str]) -> RunConfig:
     """Return the bundle's configuration with the bars, and with what a run says of its orders and baselines."""
     own = [Layer("bundle", bundle.config.as_dict(), bundle.path)]
@@ -228,7 +217,7 @@ def _config(bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None
     layers = [*own]
     if bars is not None:
         market: dict[str, Any] = {"market.source": str(bars)}
-        if not _brings_clock(bars):
+        if not brings_clock(bars):
             market["market.calendar"] = {n: value for n, value in bundle.spec.calendar.items() if n != "covers"}
         layers.append(Layer("--bars", market))
     config = RunConfig.load(None, *layers, parse_assignments(changes))
@@ -241,13 +230,7 @@ def _bench(bundle: Bundle, config: RunConfig, origin: RunDirectory | None, given
     if given is None:
         cache = None if origin is None else origin.path.parent / ".cache"
         given = Workbench(config, cache_dir=cache, is_elsewhere=True).sessions
-    clock_of = operator.attrgetter("segments", "tick_minutes")
-    if clock_of(given.calendar) != clock_of(bundle.calendar):
-        here, there = (f"{one.tick_minutes:g} min in {one.segments}" for one in (given.calendar, bundle.calendar))
-        raise ConfigError(
-            f"the bars are of {here}, those that the policy was trained on of {there}; play bars of the same clock."
-        )
-    return PanelBench(config, dataclasses.replace(given, calendar=bundle.calendar))
+    return PanelBench(config, on_clock(given, bundle.calendar))
 
 
 def _orders(

@@ -109,7 +109,7 @@ def make_front(
     sync
         See `Journal`.
     history
-        Parquet or CSV file of bars of earlier sessions, in the columns of `rlwb.market.schema`.
+        Bars of earlier sessions: a file, folder, data set or saved panel (`rlwb.market.load_sessions`).
     backend
         See `BundlePolicy`.
     limits
@@ -124,6 +124,9 @@ def make_front(
     BundleError, FileError, ConfigError
         When a bundle, the journal or the history will not do.
     """
+    import numpy as np
+
+    from rlwb.serving.feeds import bars_of, read_past
     from rlwb.serving.journal import Journal
     from rlwb.serving.monitor import Monitor
     from rlwb.serving.service import Service
@@ -140,7 +143,9 @@ def make_front(
     watch(monitor, policy, name, backend)
     service = Service(policy, name=name, journal=journal, monitor=monitor, shadow=beside)
     if history is not None:
-        told = service.load_history(read_history(history))
+        past = read_past(history, policy.bundle.calendar)
+        bars, _ = bars_of(past, np.arange(len(past)))
+        told = service.load_history({name: values.to_numpy() for name, values in bars.items()})
         log.info("history read accepted=%d refused=%d", told.accepted, len(told.refused))
     api = Api(service, bundles=make, limits=limits, shadow=None if shadow is None else str(shadow), backend=backend)
     return Front(api, security)
@@ -207,26 +212,6 @@ def open_policy(path: Path, backend: str = "torch", trust_code: bool = False) ->
     if backend not in ("torch", "onnx"):
         raise ConfigError(f"there is no backend {backend!r}; write torch or onnx.")
     return BundlePolicy(open_bundle(path, trust_code=trust_code), backend=backend)  # type: ignore[arg-type]
-
-
-def read_history(path: Path) -> dict[str, Any]:
-    """Return the bars of a Parquet or CSV file as columns.
-
-    Raises
-    ------
-    ConfigError
-        When it cannot be read or lacks a column.
-    """
-    import pandas as pd
-
-    try:
-        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"instrument": str})
-        stamps = pd.to_datetime(table["datetime"]).to_numpy("datetime64[us]")
-        names = table["instrument"].astype(str).tolist()
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"the bars {path} cannot be read ({error}); give Parquet or CSV as rlwb run takes.") from None
-    rest = table.drop(columns=["instrument", "datetime"]).select_dtypes("number")
-    return {"instrument": names, "datetime": stamps, **{name: rest[name].to_numpy(float) for name in rest}}
 
 
 def token_of(file: Path | None) -> str | None:

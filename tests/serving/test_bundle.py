@@ -23,8 +23,9 @@ from rlwb.experiment.backtest import checkpoint_policy, play
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.serving.bundle import open_bundle, read_bundle
-from rlwb.serving.cases import bars_of, case_decisions, case_observations, case_orders, case_sessions
+from rlwb.serving.cases import case_decisions, case_observations, case_orders, case_sessions
 from rlwb.serving.export import find_checkpoint
+from rlwb.serving.feeds import bars_of
 from rlwb.serving.onnx import export_graphs
 from rlwb.serving.spec import CASES, FORMAT, SPEC, BundleSpec, read_spec, sha256, write_spec
 
@@ -277,7 +278,7 @@ def test_the_script_of_the_page_decides(bundle_path: Path, capsys: pytest.Captur
     row, ticks = panel.row(order.instrument, order.date), bundle.config.execution.ticks_per_step
     earlier = panel.select(np.arange(panel.first[row], row))
     code = code.replace("bundles/mine", str(bundle_path)).replace("SYN000", order.instrument)
-    exec(code, {"earlier": earlier, "today": bars_of(panel, row, 0, ticks), "day": order.date})
+    exec(code, {"earlier": earlier, "today": bars_of(panel, np.array([row]))[0].head(ticks), "day": order.date})
     step, amount = capsys.readouterr().out.split()
     assert step == "1"
     assert 0 <= float(amount) <= 3000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import socket
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.market import Calendar, Sessions
-from rlwb.serving.feeds import HISTORY, Arrival, SessionsFeed, SocketFeed, no_bars, open_feed, paced
+from rlwb.serving.feeds import HISTORY, Arrival, SessionsFeed, SocketFeed, bars_of, no_bars, open_feed, paced, read_past
 from tests.execution.markets import sessions_of
 from tests.market.helpers import random_bars
 
@@ -270,3 +271,25 @@ def test_a_wrong_line_is_refused_by_its_number(content: bytes, named: str) -> No
 def test_a_wrong_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="address"):
         SocketFeed(address)
+
+
+def test_earlier_days_come_on_the_clock_of_the_bundle_whatever_zone_and_label_they_state(tmp_path: Path) -> None:
+    calendar = Calendar((("09:30", "09:32"),), timezone="America/New_York", label="end")
+    bars = pd.DataFrame(
+        {
+            "instrument": "0001",
+            "datetime": ["2024-03-01T14:31:00+00:00", "2024-03-01T14:32:00+00:00"],
+            **{name: [10.0, 11.0] for name in ("open", "high", "low", "close", "volume")},
+        }
+    )
+    bars.to_csv(tmp_path / "past.csv", index=False)
+    past = read_past(tmp_path / "past.csv", calendar)
+    past.save(tmp_path / "panel")
+    starts = dataclasses.replace(calendar, label="start")
+    for source, clock, first in (("past.csv", calendar, 31), ("panel", calendar, 31), ("panel", starts, 30)):
+        told, tick = bars_of(read_past(tmp_path / source, clock), np.arange(1))
+        assert told["datetime"].tolist() == [pd.Timestamp(f"2024-03-01 09:{first + at}") for at in (0, 1)]
+        assert told["instrument"].tolist() == ["0001", "0001"]
+        assert tick.tolist() == [0, 1]
+    with pytest.raises(ConfigError, match="clock"):
+        read_past(tmp_path / "panel", Calendar((("09:30", "09:33"),), timezone="America/New_York"))
