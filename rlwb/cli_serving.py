@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from rlwb.errors import ConfigError
-
 bundle = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bundles: trained policies to serve.")
 
 BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The directory of a bundle.")]
+Backend = Literal["torch", "onnx"]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code that it names.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -112,7 +111,7 @@ def serve(
         typer.Option(metavar="FILE", help="The token that requests must bear; without it $RLWB_SERVE_TOKEN."),
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody in, also from other machines.")] = False,
-    backend: Annotated[str, typer.Option(metavar="torch|onnx", help="What evaluates the network.")] = "torch",
+    backend: Annotated[Backend, typer.Option(help="What evaluates the network.")] = "torch",
     batch: Annotated[int, typer.Option(metavar="N", help="Most decisions of a micro-batch; 1 turns it off.")] = 256,
     window: Annotated[
         float, typer.Option(metavar="MS", help="Milliseconds to wait for more of a micro-batch; 0 takes what is there.")
@@ -134,6 +133,8 @@ def serve(
     For example: rlwb serve bundles/mine --state mine.journal
     """
     import logging
+
+    from rlwb.serving.packages import require_packages
 
     require_packages("a service", "serve", "fastapi", "httptools", "msgspec", "uvicorn", "uvloop")
     from rlwb.serving.process import fallback_of, launch, limits_of, named_bundles
@@ -181,7 +182,7 @@ def paper(
     speed: Annotated[float, typer.Option(metavar="N", help="60 plays a minute a second, 0 does not wait.")] = 60.0,
     url: Annotated[str | None, typer.Option(metavar="URL", help="A running service; else it decides here.")] = None,
     token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The token of the service.")] = None,
-    backend: Annotated[str, typer.Option(metavar="torch|onnx", help="What evaluates the network here.")] = "torch",
+    backend: Annotated[Backend, typer.Option(help="What evaluates the network here.")] = "torch",
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the result goes.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with DIR by its next day.")] = False,
     changes: Annotated[
@@ -213,12 +214,3 @@ def paper(
         trust_code=trust_code,
         echo=typer.echo,
     )
-
-
-def require_packages(what: str, extra: str, *names: str) -> None:
-    """Raise `ConfigError` naming the first of these packages that is not installed, and the extra that has it."""
-    from importlib.util import find_spec
-
-    for name in names:
-        if find_spec(name) is None:
-            raise ConfigError(f"{what} needs the package {name}; pip install 'rlwb[{extra}]'.")

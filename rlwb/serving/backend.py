@@ -120,7 +120,7 @@ class _Served(Protocol):
         """The policy, with its weights."""
 
 
-def make_backend(bundle: _Served, kind: Kind = "onnx") -> Backend:
+def make_backend(bundle: _Served, kind: Kind) -> Backend:
     """Return what computes the decisions of a bundle.
 
     Raises

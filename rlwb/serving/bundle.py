@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import Calendar, MarketFeatures, Normaliser
 from rlwb.record import ACTING, TrainingRecord, check_record
+from rlwb.serving.packages import require_packages
 from rlwb.serving.parts import ServedParts
 from rlwb.serving.precision import expanded
 from rlwb.serving.spec import SPEC, WEIGHTS, BundleSpec, OwnPart, check_files, read_spec
@@ -137,7 +137,7 @@ def open_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
 
 def read_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
     """Read a bundle as `open_bundle` does, without having its policy answer anything."""
-    require_package()
+    require_packages("a bundle", "serve", "safetensors")
     path = Path(path).absolute()
     spec = read_spec(path)
     check_files(path, spec)
@@ -161,12 +161,6 @@ def read_bundle(path: str | Path, *, trust_code: bool = False) -> Bundle:
         ) from error
     learner.trained_for = TrainingRecord.from_dict(spec.record)
     return Bundle(path, spec, config, parts, learner, normaliser, calendar, parts.engine, parts.action_interpreter)
-
-
-def require_package() -> None:
-    """Raise `ConfigError` where the package that reads and writes weights is not installed."""
-    if find_spec("safetensors") is None:
-        raise ConfigError("a bundle needs the package safetensors; pip install 'rlwb[export]' or 'rlwb[serve]'.")
 
 
 def config_of(path: Path, values: Mapping[str, Any]) -> RunConfig:

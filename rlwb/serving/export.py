@@ -25,11 +25,12 @@ from rlwb.parts import Part, complete
 from rlwb.reading import read_json, reading
 from rlwb.record import TrainingRecord
 from rlwb.seeds import generator
-from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, require_package, split_tensors
+from rlwb.serving.bundle import PLACES, open_bundle, own_parts_of, split_tensors
 from rlwb.serving.card import own_result, render_card
 from rlwb.serving.cases import record_cases, unpack_observations
 from rlwb.serving.conversion import convert_state, read_state
 from rlwb.serving.drift import training_statistics
+from rlwb.serving.packages import require_packages
 from rlwb.serving.spec import (
     CARD,
     CASES,
@@ -129,7 +130,7 @@ def export_run(
     """
     import torch
 
-    require_package()
+    require_packages("a bundle", "export", "safetensors")
     check_out(out, force=force)
     if weights is not None and path.is_file():
         found = _from_config(path, weights)

@@ -36,6 +36,7 @@ from rlwb.serving.spec import SPEC, sha256
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Table
+    from rlwb.serving.backend import Kind
 
 #: What paper trades are compared with where no run is named; none of it needs to know the training days.
 BESIDE = ("twap", "vwap", "pov", "hindsight")
@@ -88,7 +89,7 @@ def launch_paper(
     speed: float = 60.0,
     url: str | None = None,
     token_file: Path | None = None,
-    backend: str = "torch",
+    backend: Kind = "torch",
     out: Path | None = None,
     resume: bool = False,
     changes: Sequence[str] = (),
@@ -191,14 +192,12 @@ def span_of(text: str | None) -> tuple[str, str] | None:
     return first, last if colon else first
 
 
-def _client(bundle: Bundle, url: str | None, token_file: Path | None, backend: str) -> Client:
+def _client(bundle: Bundle, url: str | None, token_file: Path | None, backend: Kind) -> Client:
     if url is not None:
         return HTTPClient(url, token=None if token_file is None else read_text(token_file).strip())
-    if backend not in ("torch", "onnx"):
-        raise ConfigError(f"there is no backend {backend!r}; write torch or onnx.")
     from rlwb.serving.policy import BundlePolicy
 
-    return LocalClient(BundlePolicy(bundle, backend=backend))  # type: ignore[arg-type]
+    return LocalClient(BundlePolicy(bundle, backend=backend))
 
 
 def _named(bundle: Path, number: int) -> Path:

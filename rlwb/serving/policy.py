@@ -21,7 +21,7 @@ from rlwb.execution.state import Known
 from rlwb.execution.table import order_columns
 from rlwb.market import Sessions
 from rlwb.market.calendar import text_of
-from rlwb.serving.backend import make_backend
+from rlwb.serving.backend import Kind, make_backend
 from rlwb.serving.live import LiveMarket
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class BundlePolicy:
         Sessions kept at most (`LiveMarket`).
     """
 
-    def __init__(self, bundle: Bundle, *, backend: Literal["onnx", "torch"] = "torch", capacity: int = 4096) -> None:
+    def __init__(self, bundle: Bundle, *, backend: Kind = "torch", capacity: int = 4096) -> None:
         self.bundle = bundle
         self.engine: Engine = bundle.engine
         self.market = LiveMarket(

@@ -19,6 +19,7 @@ from rlwb.serving.app import Api, Front, Limits, Security, watch
 if TYPE_CHECKING:
     import socket
 
+    from rlwb.serving.backend import Kind
     from rlwb.serving.monitor import FallbackSettings
     from rlwb.serving.policy import BundlePolicy
 
@@ -87,7 +88,7 @@ def make_front(
     state: Path | None = None,
     sync: Literal["normal", "full"] = "normal",
     history: Path | None = None,
-    backend: str = "torch",
+    backend: Kind = "torch",
     limits: Limits | None = None,
     fallback: FallbackSettings | None = None,
     trust_code: bool = False,
@@ -204,14 +205,12 @@ def limits_of(*, batch: int, window: float, queue: int, deadline: float) -> Limi
     return Limits(batch=batch, window=window / 1e3, queue=queue, deadline=deadline / 1e3)
 
 
-def open_policy(path: Path, backend: str = "torch", trust_code: bool = False) -> BundlePolicy:
+def open_policy(path: Path, backend: Kind = "torch", trust_code: bool = False) -> BundlePolicy:
     """Open a bundle and return its policy."""
     from rlwb.serving.bundle import open_bundle
     from rlwb.serving.policy import BundlePolicy
 
-    if backend not in ("torch", "onnx"):
-        raise ConfigError(f"there is no backend {backend!r}; write torch or onnx.")
-    return BundlePolicy(open_bundle(path, trust_code=trust_code), backend=backend)  # type: ignore[arg-type]
+    return BundlePolicy(open_bundle(path, trust_code=trust_code), backend=backend)
 
 
 def token_of(file: Path | None) -> str | None:

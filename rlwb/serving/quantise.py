@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from rlwb.learner import Learner
 from rlwb.market import Sessions
 from rlwb.seeds import generator
 from rlwb.serving.bundle import Bundle, join_tensors, open_bundle
+from rlwb.serving.packages import require_packages
 from rlwb.serving.parts import ServedParts
 from rlwb.serving.precision import Precision, expanded, reduced, shrunk
 from rlwb.serving.spec import CARD, CASES, SPEC, WEIGHTS, sha256
@@ -97,8 +97,8 @@ def quantise_bundle(
     limits = limits or Limits()
     check_out(out, force=force)
     original = open_bundle(path, trust_code=trust_code)
-    if original.spec.onnx and find_spec("onnx") is None:
-        raise ConfigError("the ONNX files of a bundle need the package onnx; pip install 'rlwb[export]'.")
+    if original.spec.onnx:
+        require_packages("a bundle with ONNX files", "export", "onnx")
     if original.spec.precision != "float32":
         raise BundleError(f"{path} is of precision {original.spec.precision}; give the original.")
     stored = reduced(original.read_arrays(WEIGHTS), to)

@@ -88,7 +88,7 @@ def test_the_backend_of_a_bundle(tmp_path: Path) -> None:
     for name, graph in export_graphs(policy, observations()).items():
         (tmp_path / name).write_bytes(graph)
     states = with_states(policy, observations(refer=True))
-    np.testing.assert_array_equal(make_backend(bundle).act(states), policy.act(states))
+    np.testing.assert_array_equal(make_backend(bundle, "onnx").act(states), policy.act(states))
     with pytest.raises(ConfigError, match="jax"):
         make_backend(bundle, "jax")  # type: ignore[arg-type]
 
