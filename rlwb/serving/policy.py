@@ -366,7 +366,7 @@ class BundlePolicy:
             start, latest = int(table.start[row]), int(table.latest_end[row])
             amount, last = float(table.amount[row]), self._last[row]
             is_even = by_schedule is not None and bool(by_schedule[place])
-            step = int(self.engine.cell[min(max(over, start), latest - 1)] - self.engine.cell[start])
+            step = self._step_at(over, start, latest)
             tick = start if step == 0 else int(self._cell_start[self.engine.cell[start] + step])
             position = None if positions is None else positions[place]
             if position is None:
@@ -479,7 +479,8 @@ class BundlePolicy:
     def _set_path(self, order_id: str, positions: Sequence[float] | np.ndarray) -> float:
         """Take an order's positions before each step up to the current one; return the last."""
         row, table, path = self._row(order_id), self._table, np.asarray(positions, dtype=np.float64)
-        amount, steps = float(table.amount[row]), self.engine.max_step
+        amount, over = float(table.amount[row]), int(self.market.reached(table.session[[row]])[0])
+        steps = self._step_at(over, int(table.start[row]), int(table.latest_end[row])) + 1
         if path.ndim != 1 or not 1 <= len(path) <= steps or not ((path >= 0) & (path <= amount)).all():
             raise OrderError(
                 f"the positions {path.tolist()} of order {order_id} are not 1 to {steps} amounts from 0 to "
@@ -488,6 +489,10 @@ class BundlePolicy:
         table.path[row, : len(path)] = path
         table.step[row] = len(path) - 1
         return float(path[-1])
+
+    def _step_at(self, over: int, start: int, latest: int) -> int:
+        """Return the step of a window that begins or goes on when so many ticks are over."""
+        return int(self.engine.cell[min(max(over, start), latest - 1)] - self.engine.cell[start])
 
     def _row(self, order_id: str) -> int:
         if order_id not in self._rows:

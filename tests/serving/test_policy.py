@@ -273,3 +273,16 @@ def test_what_was_asked_for_so_far_comes_back_with_the_decisions(
     assert known.requested.tolist() == [sum(one.amount for one in decisions)]
     again.restore(order.order_id, decisions[:1])
     assert again._known(np.array([0])).requested.tolist() == [decisions[0].amount]
+
+
+def test_a_path_beyond_the_step_that_the_market_has_reached_changes_nothing(
+    bundle: Bundle, bench: Workbench, orders: OrderBatch
+) -> None:
+    order, row = one_order(orders, bench.sessions)
+    assert order.amount is not None
+    policy = BundlePolicy(bundle)
+    with_history(policy, bench.sessions, row)
+    bars = bars_of(bench.sessions, row, 0, int(orders.start[0]))
+    with pytest.raises(OrderError, match="1 to 1"):
+        policy.decide(order, bars, [order.amount, order.amount / 2])
+    assert policy.decide(order, bars, order.amount).step == 0
