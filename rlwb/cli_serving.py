@@ -10,7 +10,10 @@ import typer
 bundle = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bundles: trained policies to serve.")
 
 BundlePath = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The directory of a bundle.")]
-Backend = Literal["torch", "onnx"]
+Backend = Annotated[
+    Literal["torch", "onnx"],
+    typer.Option(help="What evaluates the network: torch, to the bits of the backtest, or onnx, several times faster."),
+]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code that it names.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -111,7 +114,7 @@ def serve(
         typer.Option(metavar="FILE", help="The token that requests must bear; without it $RLWB_SERVE_TOKEN."),
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let everybody in, also from other machines.")] = False,
-    backend: Annotated[Backend, typer.Option(help="What evaluates the network.")] = "torch",
+    backend: Backend = "torch",
     batch: Annotated[int, typer.Option(metavar="N", help="Most decisions of a micro-batch; 1 turns it off.")] = 256,
     window: Annotated[
         float, typer.Option(metavar="MS", help="Milliseconds to wait for more of a micro-batch; 0 takes what is there.")
@@ -182,7 +185,7 @@ def paper(
     speed: Annotated[float, typer.Option(metavar="N", help="60 plays a minute a second, 0 does not wait.")] = 60.0,
     url: Annotated[str | None, typer.Option(metavar="URL", help="A running service; else it decides here.")] = None,
     token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="The token of the service.")] = None,
-    backend: Annotated[Backend, typer.Option(help="What evaluates the network here.")] = "torch",
+    backend: Backend = "torch",
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the result goes.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with DIR by its next day.")] = False,
     changes: Annotated[
