@@ -361,6 +361,27 @@ class LiveMarket:
         accepted = total - len(reasons) - repeated - corrected
         return Arrivals(accepted, repeated, corrected, tuple(sorted(reasons.items())))
 
+    def past(self, before: np.datetime64) -> Sessions | None:
+        """Return the earlier sessions that are kept, of dates before one; None where there are none."""
+        newest = max((day for _, day in self._slots), default=0)
+        for name, slot in self._current.items():
+            if (name, newest) not in self._slots:
+                self._fold(slot)  # it is an earlier one, though none has followed it yet
+        parts = [(name, part.take(part.dates < before)) for name, part in sorted(self._past.items())]
+        parts = [(name, part) for name, part in parts if len(part.dates)]
+        if not parts:
+            return None
+        values = zip(*(vars(part).values() for _, part in parts), strict=True)
+        whole = _Past(*(np.concatenate(one) for one in values))
+        return Sessions(
+            self.calendar,
+            np.repeat([name for name, _ in parts], [len(part.dates) for _, part in parts]),
+            whole.dates,
+            whole.num_ticks,
+            {name: whole.fields[:, at] for at, name in enumerate(self._fields)},
+            factor=whole.factor if np.isfinite(whole.factor).any() else None,
+        )
+
     def open(self, instrument: str, date: Any) -> int:
         """Open a session before its first bar, or find it; return its row in `panel`.
 

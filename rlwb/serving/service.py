@@ -40,6 +40,7 @@ from rlwb.serving.events import (
     reach,
     unpacked,
 )
+from rlwb.serving.feeds import bars_of
 from rlwb.serving.journal import Event, Journal
 from rlwb.serving.monitor import Monitor, advantage_by_source
 from rlwb.serving.policy import Decision
@@ -293,8 +294,7 @@ class Service:
 
     def load_history(self, bars: Mapping[str, Any]) -> ArrivalsOut:
         """Take bars of earlier whole sessions, as columns, for features that refer to them."""
-        columns = {name: values if name == "instrument" else np.asarray(values) for name, values in bars.items()}
-        columns["datetime"] = columns["datetime"].astype("datetime64[us]")
+        columns = _plain_columns(bars)
         if len(columns["datetime"]):
             day = int(columns["datetime"].max().astype("datetime64[D]").astype(np.int64))
             event = Event("history", day, packed(columns))
@@ -696,6 +696,10 @@ class Service:
             then = min(day for day in days if day > first)
             state = self.monitor.state(*(np.datetime64(date_of(day)) for day in (first, then)))
             self.journal.note("monitor", json.dumps(state))
+            past = self.policy.market.past(np.datetime64(date_of(first)))
+            if past is not None:  # of instruments that had no bars for days
+                bars, _ = bars_of(past, np.arange(len(past)))
+                self.journal.write([Event("history", first, packed(_plain_columns(bars)))])
             self.journal.forget_before(first)
 
     def _come_back(self) -> None:
@@ -850,6 +854,13 @@ def _last_taken(stamps: np.ndarray, arrivals: Arrivals) -> int:
     """Return the last day of bars that were not refused, counted since 1970; 0 where all were."""
     taken = np.delete(stamps, [index for index, _ in arrivals.refused])
     return int(taken.astype("datetime64[D]").astype(np.int64).max(initial=0))
+
+
+def _plain_columns(bars: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of bars as arrays, names as a list, and stamps in microseconds."""
+    columns = {name: np.asarray(values) for name, values in bars.items()}
+    stamps = columns["datetime"].astype("datetime64[us]")
+    return {**columns, "instrument": columns["instrument"].tolist(), "datetime": stamps}
 
 
 def _told(arrivals: Arrivals) -> ArrivalsOut:

@@ -330,6 +330,31 @@ def test_the_journal_keeps_as_many_days_as_features_refer_to(
     service.close()
 
 
+def test_an_instrument_that_was_halted_for_days_has_its_yesterday_after_a_restart(
+    bundle: Bundle, desk: Desk, tmp_path: Path
+) -> None:
+    service = started(bundle, tmp_path / "j.db")
+    service.bars(desk.bars("AAA", 0, desk.ticks, "2024-03-01"))
+    for day in ("2024-03-04", "2024-03-05", "2024-03-06", "2024-03-07", "2024-03-08", "2024-03-11"):
+        service.bars(desk.bars("BBB", 0, desk.ticks, day))
+    assert len(service.journal.days()) == 3
+    told = [event.body["instrument"] for _, event in service.journal.events() if event.kind == "history"]
+    assert told == ["AAA"], "the bars of BBB that its features need are there"
+    service.close()
+    again = started(bundle, tmp_path / "j.db")
+    alone = started(bundle)
+    alone.bars(desk.bars("AAA", 0, desk.ticks, "2024-03-01"))
+    found = []
+    for each in (again, alone):
+        each.bars(desk.bars("AAA", 0, 3, "2024-03-11"))
+        market = each.policy.market
+        row = np.array([market.row("AAA", "2024-03-11")])
+        found.append((market.features.rows(row), market.features.block_previous(row)))
+        each.close()
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
 def test_another_bundle_takes_over_in_the_middle_of_an_order(bundle: Bundle, desk: Desk) -> None:
     swapped, steady = started(bundle), started(bundle)
     for each in (swapped, steady):
