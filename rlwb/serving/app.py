@@ -210,7 +210,10 @@ class Api:
             ]
 
         async def predict(request: Request) -> Any:
-            return wire.PredictOut(service.predict(observations.decode(request.body).observations))
+            given = observations.decode(request.body).observations
+            for rows in given.values():
+                _several(rows, wire.MOST_ROWS, "rows of observations")
+            return wire.PredictOut(service.predict(given))
 
         async def swap(request: Request) -> Any:
             return await self.swap(named.decode(request.body).name)
@@ -326,6 +329,7 @@ class Api:
                 "orders": wire.MOST_ORDERS,
                 "bars": wire.MOST_BARS,
                 "decisions": wire.MOST_DECISIONS,
+                "rows": wire.MOST_ROWS,
                 "waiting": self.limits.queue,
             },
         )
@@ -437,7 +441,7 @@ class Front:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
             raise ServingError("pages of other sites may not call this service.", "bad_origin")
-        if self._token is not None and path not in _OPEN and not path.startswith("/static/"):
+        if self._token is not None and path not in _OPEN:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, self._token):
                 raise ServingError(

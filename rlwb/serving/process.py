@@ -148,7 +148,7 @@ def make_front(
         bars, _ = bars_of(past, np.arange(len(past)))
         told = service.load_history({name: values.to_numpy() for name, values in bars.items()})
         log.info("history read accepted=%d refused=%d", told.accepted, len(told.refused))
-    api = Api(service, bundles=make, limits=limits, shadow=None if shadow is None else str(shadow), backend=backend)
+    api = Api(service, bundles=make, limits=limits, shadow=None if shadow is None else shadow.name, backend=backend)
     return Front(api, security)
 
 

@@ -158,6 +158,8 @@ def test_a_prediction_is_the_policys(web: Web, bundle: Bundle) -> None:
     for value in ([1, [2]], "text", [None], [{}], [1e300], [True]):
         wrong = {name: value for name in obs}  # noqa: C420
         assert problem(web.ask("POST", "/predict", {"observations": wrong})) == "bad_observation"
+    many = {"observations": dict.fromkeys(obs, [0.0] * 4097)}
+    assert problem(web.ask("POST", "/predict", many)) == "too_large"
     for wrong in ({}, {"x": [1]}):
         answer = web.ask("POST", "/predict", {"observations": wrong})
         assert (answer.status_code, problem(answer)) == (422, "bad_observation")
