@@ -99,7 +99,7 @@ def compare(folder: Path, run: RunDirectory, window: tuple[str, str] | None, pyt
     episodes = play(bench, checkpoint_policy(bench, path), orders)
     table.to_parquet(folder / "orders.parquet")
     freq = f"{bench.sessions.calendar.tick_minutes:g}min"
-    told = run_job("peer.strategy", "run", folder, python=python, freq=freq)
+    told = run_job("inside.qlib_executor", "run", folder, python=python, freq=freq)
     theirs = pd.read_parquet(folder / "theirs.parquet")
     amount = orders.amount[:, None]
     requested, left = episodes.details["requested"] / amount, episodes.details["inventory"][:, :-1]

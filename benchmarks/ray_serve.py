@@ -148,7 +148,7 @@ def main() -> None:
             for port, env in ((shared, {}), (quick, {"RAY_SERVE_ENABLE_HA_PROXY": "1"})):
                 own = folder / str(port)
                 own.mkdir()
-                command = [ray, "-m", "benchmarks.peer.ray_service", bundle, own, port, 2]
+                command = [ray, "-m", "benchmarks.inside.ray_service", bundle, own, port, 2]
                 stack.enter_context(running(command, port, paths, folder / f"{port}.log", **env))
             cases = {
                 "rlwb serve": Case(alone),
