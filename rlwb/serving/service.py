@@ -142,6 +142,9 @@ class Service:
         Most orders that may be open.
     finished
         Finished orders that are still shown; the oldest go first.
+    clock
+        Returns seconds since 1970: bars of a day that has begun nowhere yet are refused, since a later day ends the
+        sessions before it.
 
     Raises
     ------
@@ -159,6 +162,7 @@ class Service:
         shadow: BundlePolicy | None = None,
         orders: int = 100_000,
         finished: int = 10_000,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.policy, self.name, self.shadow = policy, name, shadow
         self.journal = journal or Journal()
@@ -174,6 +178,7 @@ class Service:
         self._zone = ZoneInfo(self._calendar.timezone) if self._calendar.timezone else None
         self._tick_ends = self._calendar.tick_start + self._calendar.tick_seconds
         self._last_day = 0
+        self._wall_clock = clock
         self._come_back()
 
     # What comes in
@@ -228,7 +233,8 @@ class Service:
         Raises
         ------
         ServingError
-            When columns differ in length (``bad_bars``), or a stamp cannot be brought to the calendar (``bad_time``).
+            When columns differ in length (``bad_bars``), or a stamp cannot be brought to the calendar or is of a day
+            to come (``bad_time``).
         """
         columns = self._columns_of(bars)
         until = None if not isinstance(bars, BarsIn) or bars.until is None else self._plain(bars.until)
@@ -243,6 +249,8 @@ class Service:
             over = self._over_until(until, columns)
             events.append(Event("until", over[0], over))
             day = max(day, over[0])
+        if day > self._wall_clock() // 86_400 + 1:  # a day ahead of UTC's is the furthest that a zone can be
+            raise ServingError(f"{date_of(day)} is a day to come; correct the date of the bars.", "bad_time")
         names = sorted({*columns["instrument"], *(over[2] if over else ())})
         self.journal.write(events)
         before = self._reached(names, day)

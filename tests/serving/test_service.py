@@ -304,19 +304,35 @@ def test_bars_that_are_refused_and_clocks_of_later_days_make_no_day_done(
     service = started(bundle, tmp_path / "j.db")
     service.bars(desk.bars("AAA", 0, desk.ticks))
     service.register([desk.order("o", date=NEXT)])
-    for closed in ("2024-03-09", "2030-03-02", "2031-03-01"):
+    for closed in ("2024-03-09", "2024-06-01", "2025-03-01"):
         bar = msgspec.structs.replace(desk.bar("AAA", 0), datetime=desk.stamp(0, closed))
         assert service.bars([bar]).refused[0].reason == "closed_day"
-    service.bars(BarsIn(until=desk.stamp(0, "2031-03-03")))
+    service.bars(BarsIn(until=desk.stamp(0, "2025-03-03")))
     wanted = [*service.journal.events()]
     service.close()
     again = started(bundle, tmp_path / "j.db")
     assert [*again.journal.events()] == wanted
-    again.bars(BarsIn(**desk_columns(desk, "AAA", NEXT), until=desk.stamp(0, "2031-03-04")))
+    again.bars(BarsIn(**desk_columns(desk, "AAA", NEXT), until=desk.stamp(0, "2025-03-04")))
     assert again.order("o").status == "over"
     again.bars(desk.bars("AAA", 0, desk.ticks, "2024-03-06"))
     assert again.order("o").status == "finished"
     again.close()
+
+
+def test_bars_of_a_day_that_has_begun_nowhere_are_refused_and_end_no_session(bundle: Bundle, desk: Desk) -> None:
+    now = np.datetime64(f"{DAY}T20:00").astype("datetime64[s]").astype(int)
+    service = started(bundle, clock=lambda: float(now))
+    service.register([desk.order("o")])
+    service.bars(desk.bars("AAA", 0, 3))
+    before = [*service.journal.events()]
+    for wrong in (desk.bars("AAA", 0, 1, "2024-03-06"), BarsIn(until=desk.stamp(0, "2025-03-03"))):
+        with pytest.raises(ServingError, match=r"202[45]-03-0[36]") as caught:
+            service.bars(wrong)  # type: ignore[arg-type]
+        assert caught.value.reason == "bad_time"
+    assert [*service.journal.events()] == before
+    assert service.order("o").status == "open"
+    assert service.bars(desk.bars("AAA", 0, 1, NEXT)).accepted == 1  # which has begun east of here
+    service.close()
 
 
 def test_the_journal_keeps_as_many_days_as_features_refer_to(
