@@ -25,6 +25,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.record", "rlwb.seeds"}
 PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner", "rlwb.objective"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
+EXPERIMENT = BASE | PRIMITIVES | PARTS | {"rlwb.limits", "rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution"}
+EXPERIMENT |= {"rlwb.policy", "rlwb.trainer", "rlwb.evaluation"}
 ALLOWED: dict[str, set[str]] = {
     "rlwb": set(),
     "rlwb.errors": set(),
@@ -47,35 +49,10 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},
     "rlwb.evaluation": BASE | {"rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
     "rlwb.certificate": BASE | PRIMITIVES | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer"},
-    "rlwb.experiment": BASE
-    | PRIMITIVES
-    | PARTS
-    | {
-        "rlwb.limits",
-        "rlwb.reading",
-        "rlwb.env",
-        "rlwb.market",
-        "rlwb.execution",
-        "rlwb.policy",
-        "rlwb.trainer",
-        "rlwb.evaluation",
-    },
+    "rlwb.experiment": EXPERIMENT,
     "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
-    "rlwb.serving": BASE
-    | PRIMITIVES
-    | PARTS
-    | {
-        "rlwb.limits",
-        "rlwb.reading",
-        "rlwb.env",
-        "rlwb.market",
-        "rlwb.execution",
-        "rlwb.policy",
-        "rlwb.trainer",
-        "rlwb.evaluation",
-        "rlwb.experiment",
-    },
+    "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_serving": BASE | {"rlwb.limits", "rlwb.market", "rlwb.execution", "rlwb.experiment", "rlwb.serving"},
     "rlwb.output": set(),
     "rlwb.cli": BASE

@@ -292,7 +292,7 @@ class TianshouLearner(Learner):
 
     @property
     def network(self) -> nn.Module:
-        """What the policy acts by."""
+        """Return the state of the acting policy alone."""
         policy: nn.Module = self.algorithm.policy
         return policy
 

@@ -1,4 +1,4 @@
-"""What computes a policy's decisions in service: torch, as in the backtest, or onnxruntime."""
+"""Backends, which compute a policy's decisions in service: torch, as in the backtest, or onnxruntime."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Graph:
 
 
 class _Served(Protocol):
-    """What of a bundle decides."""
+    """The parts of a bundle that a backend is made of."""
 
     @property
     def path(self) -> Path:

@@ -94,7 +94,7 @@ class Bundle:
 
     @property
     def encoder(self) -> MarketEncoder | None:
-        """What reads the bars, None where nothing does, or where a network reads them by other means."""
+        """The network's encoder of bars; None where no bars are read, or the network reads them by other means."""
         from rlwb.policy.encoder import MarketEncoder
 
         modules = [] if self.network is None else [*self.network.modules()]

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rlwb.serving.bundle import Bundle
 
 OBSERVATIONS = 128
-"""How many observations are recorded, at most."""
+"""Largest number of observations that are recorded."""
 ORDERS = 4
-"""How many orders are recorded, from raw bars to amounts."""
+"""Number of orders that are recorded, from raw bars to amounts."""
 TOLERANCE = 1e-5
 """Greatest difference, relative to 1 or to the action itself where that is larger, of an action that is no choice."""
 _NEAR = 0.01  # actions that are no choices count as equal up to this, of 1 or of the action where it is larger

@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """What was traded of an order: amount above 0 and average price, under an id by which it counts once."""
+    """A trade of part of an order: amount above 0 and average price, under an id by which it counts once."""
 
     fill_id: str
     order_id: str
@@ -56,7 +56,7 @@ class Fill(NamedTuple):
 
 
 class Client(Protocol):
-    """What a desk asks of a policy in service."""
+    """The requests of a desk to a policy in service, over HTTP or in the same process."""
 
     def load_history(self, bars: pd.DataFrame) -> list[str]:
         """Tell bars of whole earlier sessions, for what features say of yesterday; as `add_bars`."""

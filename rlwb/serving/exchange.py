@@ -1,4 +1,4 @@
-"""What executes the orders of paper trading: the engine, on a panel of the past or on bars as they come."""
+"""The exchange of paper trading: the engine, on a panel of the past or on bars as they come."""
 
 from __future__ import annotations
 

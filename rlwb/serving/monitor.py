@@ -1,4 +1,4 @@
-"""What a service watches of itself: figures for Prometheus, notebooks and its page, alerts, and when to fall back."""
+"""The monitor of a service: figures for Prometheus, notebooks and its page, alerts, and when to fall back."""
 
 from __future__ import annotations
 

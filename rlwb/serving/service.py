@@ -101,7 +101,7 @@ class _Entry:
 
 @dataclass
 class _Questions:
-    """What a policy is asked: of each order what is left, ticks over by the caller's clock, and why by schedule."""
+    """Questions to a policy: of each order what is left, ticks over by the caller's clock, and why by schedule."""
 
     ids: list[str] = field(default_factory=list)
     positions: list[float] = field(default_factory=list)

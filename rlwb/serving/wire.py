@@ -110,7 +110,7 @@ BAR_FIELDS = BarIn.__struct_fields__[2:]
 
 
 class FillIn(Message):
-    """What a broker has traded for an order; the same fill sent again changes nothing."""
+    """A trade of a broker for an order; the same fill sent again changes nothing."""
 
     fill_id: Name
     order_id: Name
