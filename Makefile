@@ -1,6 +1,7 @@
 # One command each. A fresh machine needs Python 3.11, make and git; the rest is made in ./.venv from pins.lock.
 PYTHON ?= python3.11
 VENV ?= .venv
+EXTRAS ?= .extras-venv
 BIN := $(VENV)/bin
 ARGS ?=
 TOOLS := build/tools
@@ -17,11 +18,12 @@ run: $(VENV)/.installed ## orders, training, backtest and report on the syntheti
 compare: $(VENV)/.installed ## every method of the field on the same orders, in one table (ARGS="--method ppo --method opd")
 	$(BIN)/rlwb compare $(ARGS)
 
-test: $(VENV)/.installed ## style, types and all tests
+test: $(EXTRAS)/.installed ## style, types and all tests, those of large extras in an environment of their own
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest -n 2 tests/extras)
 
 lab: $(VENV)/.installed ## JupyterLab on notebooks/
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
@@ -82,10 +84,12 @@ frontier: $(VENV)/.installed ## mean against risk: how near learners with a dial
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
 
-lock: $(TOOLS)/.installed ## lock the packages of pins.txt with the hashes of their files in pins.lock
-	rm -f pins.lock
-	$(TOOLS)/bin/uv pip compile pins.txt --no-deps --generate-hashes --python-version 3.11.9 --no-annotate --quiet \
-		--no-emit-package torch --custom-compile-command "make lock" --output-file pins.lock
+lock: $(TOOLS)/.installed ## lock the packages of pins.txt and pins-extras.txt with the hashes of their files
+	rm -f pins.lock pins-extras.lock
+	for pins in pins pins-extras; do \
+		$(TOOLS)/bin/uv pip compile $$pins.txt --no-deps --generate-hashes --python-version 3.11.9 --no-annotate --quiet \
+			--no-emit-package torch --custom-compile-command "make lock" --output-file $$pins.lock || exit; \
+	done
 
 supply: $(VENV)/.installed $(TOOLS)/.installed ## known vulnerabilities of the packages, and their bill of materials in build/
 	@mkdir -p build
@@ -107,6 +111,14 @@ $(VENV)/.installed: pins.txt pins.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# The extras lie on top of the environment, which they see by a line that Python reads at its start.
+$(EXTRAS)/.installed: pins-extras.txt pins-extras.lock $(VENV)/.installed
+	$(PYTHON) -m venv --clear $(EXTRAS)
+	$(BIN)/python -c "import sysconfig; print(f'import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})')" \
+		> $$($(EXTRAS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/base.pth
+	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r pins-extras.lock
+	@touch $@
+
 clean: ## remove the environment and caches; runs/ stays
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXTRAS) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

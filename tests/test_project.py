@@ -49,7 +49,12 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},
     "rlwb.evaluation": BASE | {"rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
     "rlwb.certificate": BASE | PRIMITIVES | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer"},
-    "rlwb.experiment": EXPERIMENT,
+    "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
+    "rlwb.experiment": EXPERIMENT | {"rlwb.tracking"},
+    "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
+    "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
+    "rlwb.cli_runs": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
+    "rlwb.cli_study": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},
@@ -57,20 +62,21 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.output": set(),
     "rlwb.cli": BASE
     | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.output"}
-    | {"rlwb.cli_data", "rlwb.cli_costs", "rlwb.cli_serving"},
+    | {"rlwb.cli_data", "rlwb.cli_costs", "rlwb.cli_runs", "rlwb.cli_serving", "rlwb.cli_study"},
 }
 
 
-def _pins() -> dict[str, Version]:
-    lines = [line for line in (ROOT / "pins.txt").read_text().splitlines() if line and not line.startswith("#")]
+def _pins(name: str = "pins") -> dict[str, Version]:
+    lines = [line for line in (ROOT / f"{name}.txt").read_text().splitlines() if line and not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines), "pins are 'name==version', nothing else"
     pairs = [line.split("==") for line in lines]
     assert len({canonicalize_name(name) for name, _ in pairs}) == len(pairs), "a package is pinned once"
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
-def test_the_lock_holds_every_pin_with_its_hashes() -> None:
-    entries = re.sub(r" \\\n", " ", (ROOT / "pins.lock").read_text()).splitlines()
+@pytest.mark.parametrize("pins", ["pins", "pins-extras"])
+def test_the_lock_holds_every_pin_with_its_hashes(pins: str) -> None:
+    entries = re.sub(r" \\\n", " ", (ROOT / f"{pins}.lock").read_text()).splitlines()
     locked = {}
     for entry in entries:
         if not entry.startswith("#"):
@@ -79,12 +85,23 @@ def test_the_lock_holds_every_pin_with_its_hashes() -> None:
             assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), pin
             name, version = pin.split("==")
             locked[canonicalize_name(name)] = Version(version)
-    assert locked == {name: version for name, version in _pins().items() if name != "torch"}, "run make lock"
+    assert locked == {name: version for name, version in _pins(pins).items() if name != "torch"}, "run make lock"
+
+
+def test_no_package_is_pinned_twice() -> None:
+    assert not _pins().keys() & _pins("pins-extras").keys()
+
+
+@pytest.mark.parametrize("extra", ["mlflow", "ray", "sb3", "slurm", "stats", "wandb"])
+def test_the_pins_of_large_extras_satisfy_the_project(extra: str) -> None:
+    pins = _pins("pins-extras")
+    for requirement in map(Requirement, PROJECT["project"]["optional-dependencies"][extra]):
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier, requirement
 
 
 def _installed_requirements() -> list[Requirement]:
     project = PROJECT["project"]
-    extras = [line for name in ("dev", "export", "serve") for line in project["optional-dependencies"][name]]
+    extras = [line for name in ("dev", "export", "search", "serve") for line in project["optional-dependencies"][name]]
     lines = project["dependencies"] + extras + PROJECT["build-system"]["requires"]
     return [Requirement(line) for line in lines]
 
@@ -145,12 +162,13 @@ def test_conda_users_get_the_pins() -> None:
 
 def test_heavy_optional_parts_stay_out_of_the_base() -> None:
     pins = _pins()
-    for name in ("ray", "mlflow", "wandb", "optuna", "arch", "rliable"):
+    for name in ("ray", "mlflow", "wandb", "arch", "rliable", "submitit", "stable-baselines3"):
         assert name not in pins, f"{name} belongs to an extra"
 
 
 def test_no_registry_address_stands_in_the_project() -> None:
-    for name in ("pyproject.toml", "pins.txt", "pins.lock", "environment.yml", "Makefile", ".ci/run"):
+    pins = ("pins.txt", "pins.lock", "pins-extras.txt", "pins-extras.lock")
+    for name in (*pins, "pyproject.toml", "environment.yml", "Makefile", ".ci/run"):
         assert not re.search(r"https?://|index-url|find-links|trusted-host", (ROOT / name).read_text()), name
 
 

@@ -1,0 +1,1 @@
+"""Many runs: sweeps over seeds and settings, searches, and tables across runs."""

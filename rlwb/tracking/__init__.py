@@ -1,0 +1,1 @@
+"""Trackers: writers of a run's figures, configuration and files for TensorBoard, MLflow and others."""
