@@ -105,11 +105,16 @@ BUILT_IN: dict[str, dict[str, str]] = {
         for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
+    "launcher": {"processes": "rlwb.study.launch:Processes"},
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 
 #: Kinds to which others than a run pass parameters, and which.
-PASSED_TO: dict[str, tuple[str, ...]] = {"reader": ("source", "instruments", "report"), "market": ("cache_dir",)}
+PASSED_TO: dict[str, tuple[str, ...]] = {
+    "reader": ("source", "instruments", "report"),
+    "market": ("cache_dir",),
+    "launcher": (),
+}
 #: Entry points' groups that are not called ``rlwb.<kind>``.
 _GROUPS = {"reader": "rlwb.readers"}
 

@@ -337,11 +337,16 @@ def _kernels(environment: Mapping[str, str]) -> type[AsyncKernelManager]:
 
 def kernel_environment(threads: int, **more: str) -> dict[str, str]:
     """Return environment variables that keep a kernel to `threads` threads, without bars and without a display."""
-    pools = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMEXPR_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
     return {
-        **{f"{pool}_THREADS": str(threads) for pool in pools},
+        **thread_environment(threads),
         "TQDM_DISABLE": "1",
         "MPLBACKEND": os.environ.get("MPLBACKEND", "module://matplotlib_inline.backend_inline"),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **more,
     }
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Return environment variables that keep the numerical libraries of a process to `threads` threads."""
+    pools = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "NUMEXPR_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+    return {f"{pool}_THREADS": str(threads) for pool in pools}
