@@ -63,6 +63,8 @@ RENAMED: dict[str, str] = {
 """Old name, or ``group.*``, to the form that takes its place; a ``*`` in it stands for the last part of the name."""
 _SOME_OLD_NAME = re.compile("|".join(f"{re.escape(old.removesuffix('.*'))}(\\.|$)" for old in RENAMED))
 
+#: In place of a value that nothing is said of.
+_NOTHING = object()
 #: Characters of a parameter's name at most.
 _LONGEST_NAME = 200
 #: Characters that no text has: controls but tab and line feed, and halves of a surrogate pair.
@@ -101,11 +103,68 @@ def parse_assignments(assignments: Sequence[str]) -> Layer:
     return Layer("--set", values)
 
 
-def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
-    """Return a layer's values as nested mappings: dotted names taken apart, parts as mappings, paths absolute.
+def is_search(value: Any) -> bool:
+    """Tell whether a value is a search space beside the value it replaces, as in ``{value: 3, search: [1, 3, 9]}``.
 
-    A name that is given twice or was renamed is a `ConfigError`; `slots` are the names of parts, with their kinds.
+    A mapping with a ``name`` is a part, which may have a setting of that name.
     """
+    return isinstance(value, Mapping) and "search" in value and "name" not in value
+
+
+def searches(tree: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place of every search space in nested values, as ``baselines[1].urgency``, and what stands there."""
+    if is_search(tree):
+        yield place, {name: tree[name] for name in ("value", "search") if name in tree}
+        tree = {name: one for name, one in tree.items() if name not in ("value", "search")}
+    for key, value in tree.items() if isinstance(tree, Mapping) else ():
+        yield from searches(value, f"{place}.{key}".lstrip("."))
+    for number, value in enumerate(tree if isinstance(tree, (list, tuple)) else ()):
+        yield from searches(value, f"{place}[{number}]")
+
+
+def settled(
+    tree: Any, origin: str, slots: Mapping[str, str], chosen: Mapping[str, Any] | None = None, place: str = ""
+) -> Any:
+    """Return nested values with one value in place of every search space: of `chosen` by place, else its ``value``.
+
+    A space without a value leaves its setting to what else is said of it. Further settings beside the space of a part
+    are those of whichever part is chosen.
+    """
+    if isinstance(tree, Mapping):
+        said = {}
+        for key, value in tree.items():
+            at = f"{place}.{key}".lstrip(".")
+            if not is_search(value):
+                said[key] = settled(value, origin, slots, chosen, at)
+                continue
+            more = {name: one for name, one in value.items() if name not in ("value", "search")}
+            if more and at not in slots:
+                raise ConfigError(f"{origin}: {at} has {next(iter(more))} beside value and search; keep these two.")
+            one = (chosen or {}).get(at, value.get("value", _NOTHING))
+            if one is not _NOTHING and at in slots and not isinstance(one, (Mapping, list)):
+                one = {"name": one}
+            if more:
+                one = {**({} if one is _NOTHING else one), **settled(more, origin, slots, chosen, at)}
+            if one is not _NOTHING:
+                said[key] = one
+        return said
+    if isinstance(tree, (list, tuple)):
+        return [_settled_item(one, origin, slots, chosen, f"{place}[{i}]") for i, one in enumerate(tree)]
+    return tree
+
+
+def _settled_item(
+    item: Any, origin: str, slots: Mapping[str, str], chosen: Mapping[str, Any] | None, place: str
+) -> Any:
+    if not is_search(item):
+        return settled(item, origin, slots, chosen, place)
+    if place not in (chosen or {}) and "value" not in item:
+        raise ConfigError(f"{origin}: {place} has a search and no value; say the value that a run takes.")
+    return (chosen or {}).get(place, item.get("value"))
+
+
+def unfolded(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
+    """Return a layer's values with dotted names taken apart, search spaces as they stand."""
     tree: dict[str, Any] = {}
     for dotted, value in layer.values.items():
         lengths = [len(part) for part in str(dotted).split(".")]
@@ -115,6 +174,16 @@ def nested(layer: Layer, slots: Mapping[str, str]) -> dict[str, Any]:
         for part in reversed(str(dotted).split(".")):
             value = {part: value}
         _add(tree, value, layer.origin, slots)
+    return tree
+
+
+def nested(layer: Layer, slots: Mapping[str, str], chosen: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a layer's values as nested mappings: dotted names taken apart, parts as mappings, paths absolute.
+
+    A name that is given twice or was renamed is a `ConfigError`; `slots` are the names of parts, with their kinds. Of
+    search spaces the value stays that `settled` takes.
+    """
+    tree = settled(unfolded(layer, slots), layer.origin, slots, chosen)
     for name in filter(_SOME_OLD_NAME.match, leaves(tree)):
         for old, new in RENAMED.items():
             if fnmatch(name, old) or name.startswith(f"{old}."):
@@ -227,15 +296,13 @@ def _groups(kind: str, part: Any) -> set[str]:
     return {one.name for one in known.settings if one.group or one.is_part} if known else set()
 
 
-def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) -> Tree:
-    """Return the tree of `owner` with the values of `layers`, a later layer winning over an earlier one.
+def merged(
+    defaults: BaseModel, layers: Sequence[Layer], slots: Mapping[str, str], chosen: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of `layers` laid on each other, unchecked, and the origin of each by its dotted name.
 
-    Raises
-    ------
-    ConfigError
-        For an unknown name, a wrong type or an impossible value, naming parameter, value and origin.
+    A later layer wins over an earlier one; `chosen` has values for the places of search spaces.
     """
-    defaults = owner()
     values: dict[str, Any] = {
         slot: {"name": part.name} for slot in slots if not isinstance(part := getattr(defaults, slot), tuple)
     }
@@ -244,11 +311,31 @@ def build(owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str]) 
         # An empty group, as in "train:" with nothing below, says nothing.
         given = {
             name: one
-            for name, one in nested(layer, slots).items()
+            for name, one in nested(layer, slots, chosen).items()
             if one is not None or not _is_group(getattr(defaults, name, None))
         }
         _merge(values, given, slots)
         origins |= dict.fromkeys(leaves(given), layer.origin)
+    return values, origins
+
+
+def build(
+    owner: type[Tree], layers: Sequence[Layer], slots: Mapping[str, str], chosen: Mapping[str, Any] | None = None
+) -> Tree:
+    """Return the tree of `owner` with the values of `layers`, a later layer winning over an earlier one.
+
+    Parameters
+    ----------
+    chosen
+        Values for search spaces, by their places; without, each is the value that stands beside the space.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown name, a wrong type or an impossible value, naming parameter, value and origin.
+    """
+    defaults = owner()
+    values, origins = merged(defaults, layers, slots, chosen)
     try:
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)

@@ -255,3 +255,40 @@ def test_an_unknown_name_in_a_group_is_named_with_the_nearest(name: str, said: s
         RunConfig.load(None, Layer("test", {name: 5}))
     assert f"there is no parameter {name}" in str(error.value)
     assert said in str(error.value)
+
+
+def test_a_run_takes_the_value_beside_a_search_space() -> None:
+    space = {"value": 0.5, "search": {"low": 0.1, "high": 1.0}}
+    assert tree(learn__decay=space).learn.decay == 0.5
+    assert layered({"learn": {"decay": space}}, {"learn.decay": 0.2}).learn.decay == 0.2
+    assert layered({"learn.decay": 0.2}, {"learn.decay.search": [1, 2]}).learn.decay == 0.2, "no value leaves it"
+    assert tree(reward={"value": "sparse", "search": ["sparse", "pa_penalty"]}).reward.name == "sparse"
+    beside = {"value": "pa_penalty", "search": ["pa_penalty"], "penalty": {"value": 7, "search": [7, 8]}}
+    assert tree(reward=beside).reward.settings["penalty"] == 7
+
+
+def test_a_choice_takes_the_place_of_a_space_in_every_layer() -> None:
+    layers = [
+        Layer("a", {"reward": {"value": "sparse", "search": ["sparse", "pa_penalty"]}, "learn.decay": {"search": [1]}}),
+        Layer("b", {"learn.decay": {"value": 3, "search": [4]}}),
+    ]
+    made = build(Tree, layers, SLOTS, {"reward": {"name": "pa_penalty", "penalty": 4}, "learn.decay": 5})
+    assert (made.reward.name, made.reward.settings["penalty"], made.learn.decay) == ("pa_penalty", 4, 5)
+
+
+def test_spaces_of_parts_in_a_list() -> None:
+    baselines = ["twap", {"name": "almgren_chriss", "urgency": {"value": 4, "search": [4, 8]}}]
+    config = RunConfig.load(None, Layer("test", {"baselines": baselines}))
+    assert config.baselines[1].settings["urgency"] == 4
+    with pytest.raises(ConfigError, match=r"baselines\[0\]"):
+        RunConfig.load(None, Layer("test", {"baselines": [{"search": ["twap"]}]}))
+
+
+def test_more_beside_a_space_than_its_value_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"learn\.decay has values"):
+        tree(learn__decay={"values": 1, "search": [1]})
+
+
+def test_a_setting_called_search_of_a_part_is_no_space() -> None:
+    with pytest.raises(ConfigError, match="no setting search"):
+        tree(reward={"name": "sparse", "search": 3})
