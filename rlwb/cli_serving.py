@@ -137,7 +137,7 @@ def serve(
     """
     import logging
 
-    from rlwb.serving.packages import require_packages
+    from rlwb.packages import require_packages
 
     require_packages("a service", "serve", "fastapi", "httptools", "msgspec", "uvicorn", "uvloop")
     from rlwb.serving.process import fallback_of, launch, limits_of, named_bundles

@@ -18,8 +18,8 @@ from rlwb.experiment.own_code import own_code
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import Calendar, MarketFeatures, Normaliser
+from rlwb.packages import require_packages
 from rlwb.record import ACTING, TrainingRecord, check_record
-from rlwb.serving.packages import require_packages
 from rlwb.serving.parts import ServedParts
 from rlwb.serving.precision import expanded
 from rlwb.serving.spec import SPEC, WEIGHTS, BundleSpec, OwnPart, check_files, read_spec

@@ -21,6 +21,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.files import new_folders, put_in_place, temporary_folder
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures
+from rlwb.packages import require_packages
 from rlwb.parts import Part, complete
 from rlwb.reading import read_json, reading
 from rlwb.record import TrainingRecord
@@ -30,7 +31,6 @@ from rlwb.serving.card import own_result, render_card
 from rlwb.serving.cases import record_cases, unpack_observations
 from rlwb.serving.conversion import convert_state, read_state
 from rlwb.serving.drift import training_statistics
-from rlwb.serving.packages import require_packages
 from rlwb.serving.spec import (
     CARD,
     CASES,

@@ -21,9 +21,9 @@ from rlwb.execution import Engine, ExecutionState, OrderBatch, align_orders
 from rlwb.execution.engine import Fills
 from rlwb.learner import Learner
 from rlwb.market import Sessions
+from rlwb.packages import require_packages
 from rlwb.seeds import generator
 from rlwb.serving.bundle import Bundle, join_tensors, open_bundle
-from rlwb.serving.packages import require_packages
 from rlwb.serving.parts import ServedParts
 from rlwb.serving.precision import Precision, expanded, reduced, shrunk
 from rlwb.serving.spec import CARD, CASES, SPEC, WEIGHTS, sha256

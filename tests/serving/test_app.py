@@ -386,7 +386,7 @@ def test_a_stopping_service_says_so(web: Web) -> None:
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
-    from rlwb.serving.packages import require_packages
+    from rlwb.packages import require_packages
 
     require_packages("a service", "serve", "fastapi", "uvicorn")
     with pytest.raises(ConfigError, match=r"no_such_package.*rlwb\[serve\]"):
