@@ -55,6 +55,13 @@ class ActionInterpreter(ABC, Generic[KnownT]):
     def interpret(self, known: KnownT, action: np.ndarray) -> np.ndarray:
         """Return the simulator's actions, of shape (N, …), for the policy's, likewise."""
 
+    def mask(self, known: KnownT) -> np.ndarray | None:
+        """Return which of n discrete actions are worth a choice, bool of shape (N, n), at least one a row.
+
+        None, as by default, where all are, or where the actions are not discrete.
+        """
+        return None
+
     def record(self) -> dict[str, Any]:
         """Return what checkpoints keep of what a policy's actions mean, by names of `rlwb.record.TrainingRecord`."""
         return {"action": {"interpreter": type(self).__qualname__, "space": repr(self.action_space)}}

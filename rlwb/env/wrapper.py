@@ -73,6 +73,8 @@ class EnvWrapper(gym.Env[Any, Any]):
         The reward; None is 0 at every step.
     aux_info_collector
         Gathers ``info["aux_info"]`` after each step.
+    render_mode
+        ``"ansi"`` lets `render` tell the episode as text.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class EnvWrapper(gym.Env[Any, Any]):
         What has happened in the current episode.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
     state: State
 
     def __init__(
@@ -93,7 +95,12 @@ class EnvWrapper(gym.Env[Any, Any]):
         seed_iterator: Iterable[Any] | Dataset[Any] | None = None,
         reward: Reward[Any] | None = None,
         aux_info_collector: AuxiliaryInfoCollector[Any] | None = None,
+        *,
+        render_mode: str | None = None,
     ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"render_mode is {render_mode!r}; an episode is told by 'ansi', or by None not at all.")
+        self.render_mode = render_mode
         self.simulator = simulator
         self.state_interpreter = state_interpreter
         self.action_interpreter = action_interpreter
@@ -142,6 +149,30 @@ class EnvWrapper(gym.Env[Any, Any]):
         if status.done:
             info["metrics"] = _first(self.state.metrics())
         return obs, reward, status.done, False, info
+
+    def action_masks(self) -> np.ndarray:
+        """Return which actions are worth a choice now, bool of shape (n,), as `ActionInterpreter.mask` has it.
+
+        This is the name by which ``MaskablePPO`` of sb3-contrib asks. Actions that are not discrete have none.
+        """
+        if not isinstance(self.action_space, gym.spaces.Discrete):
+            raise ConfigError(f"the actions {self.action_space} are not discrete, so there is nothing to mask.")
+        if self.status.initial_state is None:
+            raise ConfigError("no episode is running, so there is nothing to mask: call reset first.")
+        mask = self.action_interpreter.mask(self.state.known)
+        return np.ones(int(self.action_space.n), dtype=bool) if mask is None else np.asarray(mask)[0]
+
+    def render(self) -> str | None:
+        """Return the episode as text: the simulator's own words if its states have a method `text`."""
+        if self.render_mode is None:
+            gym.logger.warn('render needs a mode: make the environment with render_mode="ansi".')
+            return None
+        status = self.status
+        if status.initial_state is None:
+            return "no episode is running"
+        tell = getattr(self.state, "text", None)
+        own = tell() if tell is not None else describe(status.initial_state)
+        return f"{own}\n{status.cur_step} decisions, reward {sum(status.reward_history):.6g}"
 
     def _observe(self) -> Any:
         name = type(self.state_interpreter).__name__

@@ -11,6 +11,7 @@ from rlwb.execution.baselines.mpc import MPC
 from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.fills import fill_orders, fill_table, read_fills
+from rlwb.execution.flat import ArrayStateInterpreter, FlatStateInterpreter
 from rlwb.execution.generate import OrderSettings, SplitSettings, generate_orders, split_orders
 from rlwb.execution.interpreters import (
     AmountActionInterpreter,
@@ -37,6 +38,7 @@ __all__ = [
     "VWAP",
     "AlmgrenChriss",
     "AmountActionInterpreter",
+    "ArrayStateInterpreter",
     "Baseline",
     "Benchmarks",
     "BertsimasLo",
@@ -48,6 +50,7 @@ __all__ = [
     "ExecutionRules",
     "ExecutionState",
     "Fills",
+    "FlatStateInterpreter",
     "FullHistoryStateInterpreter",
     "HindsightOptimum",
     "ImpactParameters",

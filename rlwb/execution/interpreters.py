@@ -17,6 +17,8 @@ from rlwb.objective import Objective
 
 Observation = dict[str, Any]
 _BIG = np.finfo(np.float32).max
+#: Shares of the amount closer than this ask for the same, as in `rlwb.policy.ActionMask`.
+_SAME_SHARE = 1e-6
 _FAR = 10.0  # per cent from the last price, beyond which prices of forms are told as this far
 
 
@@ -207,6 +209,18 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
             )
         request = np.minimum(self.shares[chosen] * known.amount, known.position)
         return np.where(known.completes, known.position, request)
+
+    def mask(self, known: Known) -> np.ndarray:
+        """Return one action for each amount that can be asked for, as `rlwb.policy.ActionMask` leaves them.
+
+        Of the shares that cover the position the smallest stays, where `Known.completes` it alone, and of equal shares
+        the first.
+        """
+        distinct, first, rank = np.unique(self.shares, return_index=True, return_inverse=True)
+        covering = (distinct < (known.position / known.amount - _SAME_SHARE)[:, None]).sum(axis=1)
+        largest = np.minimum(covering, len(distinct) - 1)[:, None]
+        may = (rank <= largest) & (~known.completes[:, None] | (rank == largest))
+        return np.asarray(may & np.isin(np.arange(len(self.shares)), first))
 
 
 class TwapRelativeActionInterpreter(ActionInterpreter[Known]):

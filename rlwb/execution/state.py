@@ -346,6 +346,17 @@ class ExecutionState(Rows):
         """Return the given orders as a state of their own."""
         return self[rows]
 
+    def text(self, row: int = 0) -> str:
+        """Return how one order stands, for reading: the order, what is left when, and a line a step."""
+        known, order = self.known[[row]], self.orders[row]
+        left, count = float(known.position[0] / known.amount[0]), int(known.num_steps[0])
+        when = "done" if self.done[row] else f"step {int(known.step[0]) + 1} of {count}"
+        lines = [f"{order}", f"{when} at {pd.Timestamp(known.time[0]):%H:%M}, {100 * left:.1f} % left"]
+        steps = known.steps_table().drop(columns="order")
+        if len(steps):
+            lines.append(steps.to_string(index=False, float_format="{:,.6g}".format, na_rep="-"))
+        return "\n".join(lines)
+
     def metrics(self) -> dict[str, np.ndarray]:
         """Return the figures of the orders as they stand; see `order_metrics`."""
         return order_metrics(self.orders, self.now, self.benchmarks, self.engine.rules)
