@@ -158,8 +158,9 @@ def check_in_space(space: gym.Space[Any], value: Any, name: str) -> None:
             )
         if np.isnan(array).any():
             raise InterpreterError(f"{name} holds NaN; replace what is missing before it reaches a policy.")
-        for index in np.argwhere((array < space.low) | (array > space.high))[:1]:
-            at = tuple(index.tolist())
+        outside = (array < space.low) | (array > space.high)
+        if outside.any():
+            at = tuple(np.argwhere(outside)[0].tolist())
             raise InterpreterError(
                 f"{name} is {array[at]!s} at index {at}, outside [{space.low[at]!s}, {space.high[at]!s}]; "
                 "correct the value or the space."

@@ -111,9 +111,24 @@ def stream(states: Iterable[StateT] | Dataset[StateT]) -> Iterator[StateT]:
     A sequence is read by index up to its length, so an IndexError or StopIteration raised inside an item is an error.
     """
     if isinstance(states, Sized) and hasattr(states, "__getitem__") and not isinstance(states, Mapping):
-        return (states[index] for index in range(len(states)))
-    # A generator of its own, so that closing it leaves the caller's iterator open.
-    return (state for state in cast(Iterable[StateT], states))
+        return _Items(states)
+    return iter(cast(Iterable[StateT], states))
+
+
+class _Items(Iterator[StateT]):
+    """The items of a sequence, by index; unlike a generator it can be copied and pickled."""
+
+    def __init__(self, states: Dataset[StateT]) -> None:
+        self._states, self._next = states, 0
+
+    def __next__(self) -> StateT:
+        if self._next >= len(self._states):
+            raise StopIteration
+        self._next += 1
+        try:
+            return self._states[self._next - 1]
+        except StopIteration as error:  # here it would look like the end
+            raise DataError(f"Item {self._next - 1} raised StopIteration; raise another exception.") from error
 
 
 def take(states: Sequence[StateT], rows: np.ndarray) -> Sequence[StateT]:

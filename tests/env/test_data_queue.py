@@ -87,5 +87,5 @@ def test_stream_takes_only_the_real_end_for_the_end():
     assert list(stream({1: "a", 2: "b"})) == [1, 2]
     with pytest.raises(IndexError):
         list(stream(Bad(IndexError("inside"))))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(DataError, match="StopIteration"):
         list(stream(Bad(StopIteration("inside"))))

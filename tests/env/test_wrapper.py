@@ -1,3 +1,5 @@
+import copy
+import pickle
 import warnings
 
 import gymnasium as gym
@@ -99,6 +101,39 @@ def test_seed_decides_the_queue_and_the_noise():
     assert numbers(5) != numbers(6)
 
 
+def test_m04_the_spaces_are_built_once():
+    built = []
+
+    class Counting(ToyObservation):
+        @property
+        def observation_space(self):
+            built.append(1)
+            return ToyObservation.observation_space
+
+    env = EnvWrapper(EpisodeSimulator(ToySimulator), Counting(), ToyAction(), DataQueue(orders(3), repeat=-1))
+    for _ in range(3):
+        env.reset(seed=0)
+        while not env.step(0)[2]:
+            pass
+    assert sum(built) == 1
+
+
+@pytest.mark.parametrize("states", [DataQueue(orders(4), repeat=-1), orders(4)], ids=["queue", "list"])
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["copy", "pickle"])
+def test_m06_an_environment_with_a_stream_copies_and_pickles(states, again):
+    env = toy_env(states)
+    env.reset(seed=3)
+    other = again(env)
+    for one in (env, other):
+        one.np_random, _ = gym.utils.seeding.np_random(7)
+    for _ in range(3):
+        (obs, _), (expected, _) = env.reset(), other.reset()
+        assert {key: part.tobytes() for key, part in obs.items()} == {
+            key: part.tobytes() for key, part in expected.items()
+        }
+        assert env.step(2)[1] == other.step(2)[1]
+
+
 def test_misuse_is_explained():
     env = toy_env()
     with pytest.raises(ConfigError, match="call reset first"):
@@ -148,7 +183,7 @@ class Broken:
 
 @pytest.mark.parametrize("error", [IndexError("x"), KeyError("x"), StopIteration("x")])
 def test_error_of_the_data_set_is_not_the_end(error):
-    with pytest.raises((IndexError, KeyError, RuntimeError)) as caught:
+    with pytest.raises((IndexError, KeyError, DataError)) as caught:
         toy_env(Broken(error)).reset()
     assert not isinstance(caught.value, ExhaustedError)
     with pytest.raises((IndexError, KeyError, DataError)) as caught:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rlwb.env import DataQueue, EnvWrapper, NativeVectorEnv, vectorize_env
+from rlwb.env import DataQueue, EnvWrapper, GymVectorEnv, NativeVectorEnv, vectorize_env
 from rlwb.errors import ConfigError, InterpreterError
 from rlwb.execution import (
     AmountActionInterpreter,
@@ -239,3 +239,39 @@ class Several(ActionInterpreter[Any]):
 
     def interpret(self, known: Any, action: np.ndarray) -> np.ndarray:
         return np.asarray(known.position * action[:, 0] / 4)
+
+
+def test_m02_the_vector_environment_for_other_libraries_gives_the_same_orders_the_same_figures() -> None:
+    """Every order once, by the native environment and by the endless one that replaces them slot by slot."""
+    parts, seed = Parts(), 3
+    count = len(parts.orders)
+    env = GymVectorEnv(
+        parts.simulator,
+        parts.orders,
+        state_interpreter=parts.observe,
+        action_interpreter=parts.act,
+        reward=parts.reward,
+        num_envs=5,
+        seed=seed,
+    )
+    obs, infos = env.reset()
+    assert env.observation_space.contains(obs)
+    order, found = infos["initial_state"].copy(), np.full(count, np.nan)
+    total, running = np.zeros(count), np.zeros(5)
+    while np.isnan(found).any():
+        obs, reward, ended, truncated, infos = env.step(obs["cur_step"] % 4)
+        assert env.observation_space.contains(obs)
+        running += reward
+        for slot in np.flatnonzero(ended):
+            found[order[slot]], total[order[slot]], running[slot] = infos["metrics"]["pa"][slot], running[slot], 0.0
+        if "initial_state" in infos:
+            order = np.where(infos["_initial_state"], infos["initial_state"], order)
+        assert not truncated.any()
+
+    class Steps:
+        def act(self, obs: Any, noise: Any = None) -> np.ndarray:
+            return np.asarray(obs["cur_step"] % 4)
+
+    expected = collect(parts.native(), Steps())
+    np.testing.assert_array_equal(found, expected.metrics["pa"])
+    np.testing.assert_array_equal(total, expected.returns)
