@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlwb
-from rlwb import cli_costs, cli_data, cli_serving
+from rlwb import cli_costs, cli_data, cli_runs, cli_serving
 from rlwb.errors import RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
@@ -156,6 +156,7 @@ def columns(debug: Debug = False) -> None:
     typer.echo(as_markdown(), nl=False)
 
 
+app.command()(cli_runs.diff)
 app.command()(cli_costs.tca)
 app.command()(cli_serving.export)
 app.command()(cli_serving.quantise)

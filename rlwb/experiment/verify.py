@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
+from rlwb.experiment.cells import Disagreement, compare_tables, read_cells, read_csv
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.origin import COPIES
@@ -25,35 +24,7 @@ from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, fil
 from rlwb.files import strict_json
 from rlwb.reading import read_json
 
-ROUNDING = 1e-9
-"""Largest difference that counts as rounding: relative to the value, or absolute where that is below 1."""
-
 _SHOWN = 20
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """A value of a run that is not what it is when computed again.
-
-    Attributes
-    ----------
-    file
-        Its file, from the run's directory.
-    row, column
-        Its place in the file: id or number of the row, name of the column; None for the file as a whole.
-    stored, found
-        What the run says, and what is so.
-    """
-
-    file: str
-    row: str | None
-    column: str | None
-    stored: Any
-    found: Any
-
-    def __str__(self) -> str:
-        place = ", ".join(filter(None, (self.row and f"row {self.row}", self.column)))
-        return f"{self.file}{f', {place}' if place else ''}: {self.stored} there, {self.found} now"
 
 
 @dataclass
@@ -65,11 +36,11 @@ class Verification:
     run
         The run's directory.
     disagreements
-        All that differs by more than `ROUNDING`.
+        All that differs by more than rounding (`rlwb.experiment.cells.ROUNDING`).
     values
         How many values were compared.
     rounded
-        How many of them differ, but by no more than `ROUNDING`.
+        How many of them differ, but by no more than rounding.
     notes
         What could not be compared, and why.
     """
@@ -241,7 +212,7 @@ def _score_validation(run: RunDirectory, again: RunDirectory, result: Verificati
     valid = bench.align(load_orders(again, bench, "valid"))
     for metrics in sorted(run.metrics.rglob("validation.csv")):
         folder = metrics.parent.relative_to(run.metrics)
-        stored, rows = _read_csv(metrics).set_index("iteration"), {}
+        stored, rows = read_csv(metrics).set_index("iteration"), {}
         (again.checkpoints / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((run.checkpoints / folder).glob("[!.]*.pt")):
             name = path.relative_to(run.path).as_posix()
@@ -279,73 +250,16 @@ def _compare_folder(run: RunDirectory, again: RunDirectory, folder: str, result:
             continue
         paths = stored[name], found[name]
         try:
-            tables = [_read(path, one) for path, one in zip(paths, (run, again), strict=True)]
+            tables = [read_cells(path, one.path) for path, one in zip(paths, (run, again), strict=True)]
         except (ValueError, OSError) as error:
             _note(Disagreement(name, None, None, "a file", f"unreadable: {error}"), False, result)
         else:
             _compare_tables(name, *tables, result=result)
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, float_precision="round_trip")
-
-
-def _read(path: Path, run: RunDirectory) -> pd.DataFrame:
-    """Return a file of a run as a table: of JSON a row a value, of text a row a line, paths starting at the run."""
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
-    if path.suffix == ".npy":
-        return pd.DataFrame(np.load(path))
-    if path.suffix == ".csv":
-        return _read_csv(path)
-    text = path.read_text(encoding="utf-8").replace(f"{run.path}/", "")
-    if path.suffix != ".json":
-        return pd.DataFrame({"text": text.splitlines()}, dtype=object)
-    names, values = zip(*_leaves(json.loads(text)), strict=True)
-    numbers = [float(value) if isinstance(value, (int, float)) else np.nan for value in values]
-    texts = ["" if isinstance(value, (int, float)) else str(value) for value in values]
-    return pd.DataFrame({"name": names, "value": numbers, "text": texts})
-
-
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the place of each value in a tree of mappings and lists, and the value."""
-    pairs = [*(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())]
-    for key, one in pairs:
-        yield from _leaves(one, f"{name}.{key}".lstrip("."))
-    if not pairs:
-        yield name, value
-
-
 def _compare_tables(file: str, stored: pd.DataFrame, found: pd.DataFrame, *, result: Verification) -> None:
-    """Compare two tables cell by cell; rows are called by their first column if that names each."""
-    stored, found = (table.rename(columns=str) for table in (stored, found))
-    for column in sorted({*stored.columns} ^ {*found.columns}):
-        texts = ("a column", "none") if column in stored else ("none", "a column")
-        _note(Disagreement(file, None, column, *texts), False, result)
-    if len(stored) != len(found):
-        _note(Disagreement(file, None, None, f"{len(stored)} rows", f"{len(found)} rows"), False, result)
-        return
-    for column in [name for name in stored.columns if name in found.columns]:
-        one, two = stored[column], found[column]
-        if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(two):
-            a, b = (values.to_numpy(dtype=np.float64, na_value=np.nan) for values in (one, two))
-            same = (a == b) | (np.isnan(a) & np.isnan(b))
-            with np.errstate(invalid="ignore"):
-                near = np.abs(a - b) <= ROUNDING * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))
-            near &= np.isfinite(a) & np.isfinite(b)
-            result.rounded += int((near & ~same).sum())
-            wrong = ~(same | near)
-        else:
-            wrong = ~((one == two) | (one.isna() & two.isna())).to_numpy(dtype=bool)
-        result.values += len(one)
-        key = stored.iloc[:, 0]
-        names = key if key.is_unique and not pd.api.types.is_float_dtype(key) else stored.index
-        result.disagreements += [
-            Disagreement(file, str(names[row]), column, _plain(one.iloc[row]), _plain(two.iloc[row]))
-            for row in np.flatnonzero(wrong)
-        ]
-
-
-def _plain(value: Any) -> Any:
-    """Return a cell as JSON can hold it."""
-    return value.item() if isinstance(value, np.generic) else value if isinstance(value, (int, float)) else str(value)
+    """Compare two tables cell by cell, and add what differs to the result."""
+    compared = compare_tables(stored, found)
+    result.values += compared.values
+    result.rounded += compared.rounded
+    result.disagreements += compared.cells(file)

@@ -14,13 +14,14 @@ import pytest
 from rlwb import cli
 from rlwb.errors import ConfigError
 from rlwb.experiment.backtest import backtest_policies
+from rlwb.experiment.cells import Disagreement
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, recorded, run_stage
 from rlwb.experiment.training import train_policy
-from rlwb.experiment.verify import Disagreement, launch_verification, verify_run
+from rlwb.experiment.verify import launch_verification, verify_run
 from rlwb.files import write_json
 from rlwb.market import Calendar
 from rlwb.reading import read_json
