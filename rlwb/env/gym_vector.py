@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array
@@ -144,6 +145,20 @@ class GymVectorEnv(VectorEnv[Any, Any, np.ndarray]):
         self._free = np.zeros_like(ended) if at_once else ended.copy()
         self._obs = obs
         return obs, rewards, ended, np.zeros(self.num_envs, dtype=bool), infos
+
+    def action_masks(self) -> np.ndarray:
+        """Return which actions are worth a choice in each slot, bool of shape (num_envs, n).
+
+        See `ActionInterpreter.mask`; all are in a slot without an episode. Actions that are not discrete have no masks.
+        """
+        if not isinstance(self.single_action_space, gym.spaces.Discrete):
+            raise ConfigError(f"the actions {self.single_action_space} are not discrete, so there is nothing to mask.")
+        masks = np.ones((self.num_envs, int(self.single_action_space.n)), dtype=bool)
+        for slots, state in self._running:
+            mask = self.action_interpreter.mask(state.known)
+            if mask is not None:
+                masks[slots] = mask
+        return masks
 
     def _checked(self, actions: Any) -> np.ndarray:
         """Return the actions, of which those that are used are in the space."""

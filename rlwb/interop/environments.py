@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from gymnasium.envs.registration import EnvSpec
 
-from rlwb.env import DataQueue, EnvWrapper
+from rlwb.env import DataQueue, EnvWrapper, GymVectorEnv
 from rlwb.errors import ConfigError
 from rlwb.execution import OrderBatch
 from rlwb.execution.flat import observe_as
@@ -103,6 +103,30 @@ class OrderExecutionEnv(EnvWrapper):
         self._spec = value
         if value is not None and "config" in value.kwargs:
             value.kwargs["config"] = _plain(value.kwargs["config"])
+
+
+def order_executions(
+    num_envs: int = 64,
+    config: Config = None,
+    part: str = "train",
+    observation: str = "flat",
+    **options: Any,
+) -> GymVectorEnv:
+    """Return the native environment of many orders side by side; ``gymnasium.make_vec("rlwb/OrderExecution-v0", …)``.
+
+    Parameters
+    ----------
+    num_envs
+        Orders side by side; hundreds are fast.
+    config, part, observation
+        As of `OrderExecutionEnv`.
+    options
+        Further ones of `rlwb.env.GymVectorEnv`, such as ``autoreset_mode``.
+    """
+    one = problem(config, part, observation)
+    options = {"shuffle": part == "train", "seed": one.config.seed, **options}
+    parts = {name: getattr(one, name) for name in ("state_interpreter", "action_interpreter", "reward")}
+    return GymVectorEnv(one.simulator, one.orders, num_envs=num_envs, **parts, **options)
 
 
 def problem(config: Config = None, part: str = "train", observation: str = "flat") -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium as gym
 
 ORDER_EXECUTION = "rlwb/OrderExecution-v0"
-"""Order execution, one order after another."""
+"""Order execution in one environment, or by `gymnasium.make_vec` in the native one."""
 
 _PLACE = "rlwb.interop.environments"
 
@@ -13,4 +13,5 @@ _PLACE = "rlwb.interop.environments"
 def register_ids() -> None:
     """Register what is not registered yet."""
     if ORDER_EXECUTION not in gym.registry:
-        gym.register(ORDER_EXECUTION, f"{_PLACE}:OrderExecutionEnv")
+        places = {"entry_point": f"{_PLACE}:OrderExecutionEnv", "vector_entry_point": f"{_PLACE}:order_executions"}
+        gym.register(ORDER_EXECUTION, **places)

@@ -121,3 +121,23 @@ def test_m08_masks_of_the_single_environment() -> None:
     assert env.action_masks().tolist() == [True, True, True, False, False]
     with pytest.raises(ConfigError, match="discrete"):
         gym.make(ID, config={**SMALL, "action_interpreter": "position_share"}).unwrapped.action_masks()  # type: ignore[attr-defined]
+
+
+def test_m02_m03_the_id_makes_the_native_environment() -> None:
+    envs = gym.make_vec(ID, num_envs=6, config=SMALL, part="valid")
+    assert type(envs.unwrapped).__name__ == "GymVectorEnv"
+    assert envs.spec.id == ID  # type: ignore[union-attr]
+    obs, infos = envs.reset(seed=0)
+    assert obs.shape == (6, *envs.single_observation_space.shape)  # type: ignore[misc]
+    assert infos["initial_state"].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_m08_masks_of_the_native_environment() -> None:
+    envs = gym.make_vec(ID, num_envs=3, config=SMALL)
+    envs.reset(seed=0)
+    envs.step(np.array([2, 0, 4]))
+    assert envs.unwrapped.action_masks().tolist() == [  # type: ignore[attr-defined]
+        [True, True, True, False, False],
+        [True] * 5,
+        [True] * 5,  # the order is done, and the next not begun
+    ]
