@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -17,6 +17,23 @@ class Actor(Protocol):
 
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""
+
+
+class Cut(NamedTuple):
+    """The ends of episodes that were cut off from outside, for example by a time limit, though they were not over.
+
+    What would have come after is worth what the policy expects from the last observation on, not nothing.
+
+    Attributes
+    ----------
+    rows : int64 of shape (K,)
+        The last transition of each of K such episodes among N transitions, rising.
+    obs
+        What was seen after them, a batch of K observations.
+    """
+
+    rows: np.ndarray
+    obs: Any
 
 
 class Learner(ABC):
@@ -54,6 +71,9 @@ class Learner(ABC):
     @abstractmethod
     def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
         """Update on whole episodes laid end to end; return metrics of the update.
+
+        A learner that also trains where episodes are cut off has one more parameter, ``cut: Cut | None = None``; it is
+        given where there is such an end.
 
         Parameters
         ----------

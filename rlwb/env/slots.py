@@ -27,6 +27,7 @@ from rlwb.env.workers import CLOSE_SECONDS, SPAWN, SharedPickle, Worker
 from rlwb.env.wrapper import EnvFn, EnvWrapper, EpisodeFigures, describe
 from rlwb.errors import ConfigError, WorkerError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.learner import Cut
 from rlwb.reward import AuxiliaryInfoCollector, Reward
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator
@@ -49,12 +50,16 @@ class _Task(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """The answer of a slot to a reset or a step; `figures` are those of an episode that has ended."""
+    """The answer of a slot to a reset or a step.
+
+    `figures` are those of an episode that has ended; `cut` tells that it was cut off, though it was not over.
+    """
 
     obs: Any
     reward: float = 0.0
     done: bool = False
     figures: Mapping[str, float] = {}
+    cut: bool = False
 
 
 class _Slot:
@@ -75,7 +80,8 @@ class _Slot:
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._figures.add(info)
         done = bool(terminated or truncated)
-        return _Answer(self._laid_down(obs), float(reward), done, self._figures.finish(info) if done else {})
+        figures = self._figures.finish(info) if done else {}
+        return _Answer(self._laid_down(obs), float(reward), done, figures, bool(truncated and not terminated))
 
     def close(self) -> None:
         self.env.close()
@@ -127,6 +133,7 @@ class SlotVectorEnv(FiniteVectorEnv):
                 episode=np.array([task.episode for task in running.values()], dtype=np.int64),
                 reward=np.array([answer.reward for answer in answers], dtype=np.float64),
                 done=np.array([answer.done for answer in answers], dtype=bool),
+                cut=self._cut(list(running)),
             )
             free = [slot for slot in running if self._answers[slot].done]
             for slot in free:
@@ -165,6 +172,11 @@ class SlotVectorEnv(FiniteVectorEnv):
             self._ask("reset", {slot: (task.state, task.seed) for slot, task in tasks.items()})
         episodes = np.array([task.episode for task in self._running.values()], dtype=np.int64)
         return Active(episodes, self._observations(list(self._running)) if self._running else {})
+
+    def _cut(self, slots: list[int]) -> Cut | None:
+        """Return the rows whose episodes were cut off, with their last observations, which the next ones replace."""
+        rows = [row for row, slot in enumerate(slots) if self._answers[slot].cut]
+        return Cut(np.array(rows), self._observations([slots[row] for row in rows])) if rows else None
 
     def _observations(self, slots: list[int]) -> Any:
         try:

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, as_width_of, check_rows_in_space
+from rlwb.learner import Cut
 from rlwb.reward import AuxiliaryInfoCollector, Reward, sum_parts
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator, State
@@ -47,11 +48,14 @@ class StepResult:
         Rewards, float64 of shape ``(n,)``.
     done
         Whether each episode has ended, bool of shape ``(n,)``.
+    cut
+        Which of them were cut off though they were not over, and what was seen then; None for none.
     """
 
     episode: np.ndarray
     reward: np.ndarray
     done: np.ndarray
+    cut: Cut | None = None
 
 
 class FiniteVectorEnv(ABC):

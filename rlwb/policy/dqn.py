@@ -12,8 +12,16 @@ import torch
 from torch import nn
 
 from rlwb.batch import count_rows
+from rlwb.learner import Cut
 from rlwb.policy.heads import QNetwork, mask_values
-from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
+from rlwb.policy.learner import (
+    NetworkLearner,
+    check_answers,
+    check_settings,
+    check_whole_episodes,
+    fill_up,
+    training_mode,
+)
 from rlwb.policy.replay import Replay, Transitions, n_step_targets
 from rlwb.seeds import Stream, generator
 
@@ -98,8 +106,8 @@ class DQNSettings:
 class DQN(NetworkLearner):
     """Deep Q-learning with a target network and, by default, double Q-learning.
 
-    A minibatch holds whole episodes, so that one pass gives the values of a transition's both ends. The buffer lasts
-    from collect to collect and is part of the state. Otherwise the arithmetic is that of tianshou's DQN.
+    By default a minibatch holds whole episodes, so that one pass gives the values of a transition's both ends. The
+    buffer lasts from collect to collect and is part of the state. Otherwise the arithmetic is that of tianshou's DQN.
 
     Parameters
     ----------
@@ -109,6 +117,9 @@ class DQN(NetworkLearner):
         Hyper-parameters.
     seed
         Names, with the number of updates made, the draws from the buffer.
+    whole_episodes
+        Whether whole episodes are drawn, for causal networks. Without, transitions are drawn one by one, so that those
+        of a minibatch resemble each other less; that is better where episodes are long.
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "q", "epsilon", "replay")
@@ -116,8 +127,11 @@ class DQN(NetworkLearner):
     network: QNetwork
     settings: DQNSettings
 
-    def __init__(self, network: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0) -> None:
+    def __init__(
+        self, network: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0, whole_episodes: bool = True
+    ) -> None:
         super().__init__(network, settings or DQNSettings(), seed)
+        self.whole_episodes = check_whole_episodes(whole_episodes, network)
         #: The older copy that values what comes next.
         self.target = copy.deepcopy(network).requires_grad_(False).eval()
         self.gradient_steps = 0
@@ -145,10 +159,15 @@ class DQN(NetworkLearner):
             chance = self.network.start(obs, allowed)
         return explore(best, chance[:rows].cpu().numpy(), np.asarray(noise), self.settings.epsilon(self.updates))
 
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Keep episodes laid end to end, and update on draws from all that are kept; return means over the steps."""
+    def learn(
+        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None
+    ) -> dict[str, float]:
+        """Keep episodes laid end to end, and update on draws from all that are kept; return means over the steps.
+
+        Of an episode that was cut off the last observation is kept as well, one row more, and valued by the network.
+        """
         s, reward, done = self.settings, np.asarray(reward, dtype=np.float64), np.asarray(done, dtype=bool)
-        self.replay.add(Transitions(obs, np.asarray(action), reward, done))
+        self.replay.add(Transitions.of(obs, np.asarray(action), reward, done, cut))
         if not self.scale:
             returns = np.add.reduceat(reward, np.flatnonzero(np.append(True, done[:-1])))
             # Equal returns deviate by their rounding at most.
@@ -157,13 +176,20 @@ class DQN(NetworkLearner):
         steps = max(1, round(s.repeat * len(done) / s.batch_size))
         self._set_learning_rate()
         with training_mode(self.network):
-            made = np.array([self._train(self.replay.sample(s.batch_size, rng)) for _ in range(steps)])
+            made = np.array([self._train(*self._draw(rng)) for _ in range(steps)])
         epsilon = s.epsilon(self.updates)
         self.updates += 1
         loss, q = (float(mean) for mean in made.mean(axis=0))
         return {"gradient_steps": steps, "loss": loss, "q": q, "epsilon": epsilon, "replay": len(self.replay)}
 
-    def _train(self, rows: Transitions) -> tuple[float, float]:
+    def _draw(self, rng: np.random.Generator) -> tuple[Transitions, np.ndarray | None]:
+        """Return rows, and which of them are learnt from, int64 of shape (M,); None for all."""
+        if not self.whole_episodes:
+            return self.replay.sample_single(self.settings.batch_size, self.settings.n_step, rng)
+        rows = self.replay.sample(self.settings.batch_size, rng)
+        return rows, None if rows.beyond is None else rows.real
+
+    def _train(self, rows: Transitions, learnt: np.ndarray | None = None) -> tuple[float, float]:
         """Move the weights once; return the loss and the mean value of the actions taken, in the reward's unit."""
         s, obs = self.settings, self._mark_episodes(rows.obs, rows.done)
         value = self.network(obs)
@@ -171,12 +197,14 @@ class DQN(NetworkLearner):
             old = self.target(obs)
             best = mask_values(value if s.double else old, self.network.allowed(obs)).argmax(dim=1, keepdim=True)
             ahead = old.gather(1, best)[:, 0].double().cpu().numpy()
-            target = n_step_targets(rows.reward / self.scale, rows.done, ahead, s.gamma, s.n_step)
+            target = n_step_targets(rows.reward / self.scale, rows.done, ahead, s.gamma, s.n_step, rows.beyond)
             target = torch.as_tensor(target, dtype=value.dtype, device=value.device)
         if self.gradient_steps % s.target_every == 0:
             self.target.load_state_dict(self.network.state_dict())
         self.gradient_steps += 1
         taken = value.gather(1, torch.as_tensor(rows.action, device=value.device).long()[:, None])[:, 0]
+        if learnt is not None:
+            taken, target = taken[learnt], target[learnt]
         if s.huber is None:
             loss = nn.functional.mse_loss(taken, target)
         else:

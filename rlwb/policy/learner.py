@@ -193,6 +193,16 @@ class AllOne:
         return np.full(count_rows(obs), self.value)
 
 
+def check_whole_episodes(whole_episodes: bool, network: Any) -> bool:
+    """Return `whole_episodes`; raise `ConfigError` for a causal network that would not be given whole episodes."""
+    if network.causal and not whole_episodes:
+        raise ConfigError(
+            f"{type(network.trunk).__name__} is a causal network, which reads whole episodes; leave whole_episodes "
+            "True, or give a network with causal = False."
+        )
+    return whole_episodes
+
+
 def check_answers(answers: torch.Tensor) -> None:
     """Raise `InterpreterError` when a network's answers are not all finite."""
     if not bool(torch.isfinite(answers).all()):

@@ -11,10 +11,19 @@ import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
+from rlwb.learner import Cut
 from rlwb.objective import Mean, Objective
-from rlwb.policy.episodes import check_episodes, cut, dial_settings, gae, merge_statistics, shuffled
+from rlwb.policy.episodes import check_episodes, dial_settings, gae, merge_statistics, shuffled
+from rlwb.policy.episodes import cut as cut_rows
 from rlwb.policy.heads import ActorCritic
-from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
+from rlwb.policy.learner import (
+    NetworkLearner,
+    check_answers,
+    check_settings,
+    check_whole_episodes,
+    fill_up,
+    training_mode,
+)
 from rlwb.seeds import Stream, generator
 
 #: Rows a pass without gradients, at least; bounds the memory where observations carry blocks.
@@ -100,8 +109,8 @@ class Samples:
 class PPO(NetworkLearner):
     """Proximal policy optimisation with clipped probability ratios and generalised advantage estimation.
 
-    A minibatch holds whole episodes, so that a causal network passes over a day once for all of its decisions, and the
-    network runs once for logits and value. Otherwise the arithmetic is that of tianshou's PPO.
+    By default a minibatch holds whole episodes, so that a causal network passes over a day once for all of its
+    decisions, and the network runs once for logits and value. Otherwise the arithmetic is that of tianshou's PPO.
 
     Parameters
     ----------
@@ -114,6 +123,9 @@ class PPO(NetworkLearner):
     objective
         What a sample of episodes, each with the sum of its rewards, is worth; the mean by default. Others act through
         the reward (`Objective.rewards`).
+    whole_episodes
+        Whether minibatches hold whole episodes, for causal networks. Without, transitions are shuffled one by one, so
+        that those of a minibatch resemble each other less; that is better where episodes are long.
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "policy_loss", "value_loss", "entropy")
@@ -128,9 +140,11 @@ class PPO(NetworkLearner):
         *,
         seed: int = 0,
         objective: Objective | None = None,
+        whole_episodes: bool = True,
     ) -> None:
         super().__init__(network, settings or PPOSettings(), seed)
         self.objective = objective or Mean()
+        self.whole_episodes = check_whole_episodes(whole_episodes, network)
         #: Number, mean and variance of all returns so far.
         self.return_statistics = (0, 0.0, 1.0)
 
@@ -152,12 +166,21 @@ class PPO(NetworkLearner):
         # The sum may end just below 1 and the noise lie above it; what has no probability is never chosen.
         return np.minimum(choice, (cumulative < cumulative[:, -1:]).sum(axis=1))
 
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Update on episodes laid end to end; return the means of the losses over the minibatches."""
+    def learn(
+        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None
+    ) -> dict[str, float]:
+        """Update on episodes laid end to end; return the means of the losses over the minibatches.
+
+        An episode that was cut off is worth the critic's value of its last observation beside its rewards.
+        """
         done = np.asarray(done, dtype=bool)
         check_episodes(obs, action, reward, done)
         self._set_learning_rate()
         reward = self.objective.rewards(np.asarray(reward, dtype=np.float64), done, dial_settings(obs, done))
+        if cut is not None:
+            # Discounted, the value of what is not seen counts like a part of the last reward.
+            reward = reward.copy()
+            reward[cut.rows] += self.settings.gamma * self._worth(cut)
         samples = self._evaluate(obs, action, reward, done)
         with training_mode(self.network):
             steps = [self._train(samples, rows) for rows in self._minibatches(done)]
@@ -170,11 +193,11 @@ class PPO(NetworkLearner):
     def _evaluate(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> Samples:
         """Return what the policy as it is says of the transitions, and their advantages."""
         with torch.no_grad():
-            pieces = cut(np.arange(len(done)), done, _ROWS_PER_PASS)
+            pieces = cut_rows(np.arange(len(done)), done, _ROWS_PER_PASS)
             parts = [self.network(self._rows(obs, done, rows)) for rows in pieces]
         logits, value = (torch.cat(part) for part in zip(*parts, strict=True))
         count, mean, variance = self.return_statistics
-        scale = np.sqrt(variance + _TINY) if self.settings.return_scaling else 1.0
+        scale = self._scale()
         worth = value.cpu().numpy().astype(np.float64) * scale
         advantage, returns = gae(reward, worth, done, self.settings.gamma, self.settings.gae_lambda)
         if self.settings.return_scaling:
@@ -184,11 +207,22 @@ class PPO(NetworkLearner):
         log_prob = log_probability(logits, taken)
         return Samples(obs, done, taken, log_prob, value, floats(advantage), floats(returns / scale))
 
+    @torch.no_grad()
+    def _worth(self, cut: Cut) -> np.ndarray:
+        """Return the values of the last observations of episodes that were cut off, float64 of shape (K,)."""
+        value = self.network(self._mark_episodes(cut.obs, np.ones(len(cut.rows), dtype=bool)))[1]
+        return np.asarray(value.cpu().numpy().astype(np.float64) * self._scale())
+
+    def _scale(self) -> float:
+        """Return what the network's values are multiplied by: the deviation of the returns so far."""
+        return float(np.sqrt(self.return_statistics[2] + _TINY)) if self.settings.return_scaling else 1.0
+
     def _minibatches(self, done: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the rows of each minibatch: whole episodes in a random order, all of them in each pass."""
+        """Yield the rows of each minibatch: all in a random order in each pass, whole episodes in one piece."""
         rng = generator(self.seed, self.updates, Stream.MINIBATCH)
+        piece = done if self.whole_episodes else np.ones_like(done)
         for _ in range(self.settings.repeat):
-            yield from cut(shuffled(done, rng), done, self.settings.batch_size)
+            yield from cut_rows(shuffled(piece, rng), piece, self.settings.batch_size)
 
     def _train(self, samples: Samples, rows: np.ndarray) -> dict[str, float]:
         """Move the weights once on some rows; return the losses before."""

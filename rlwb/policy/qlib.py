@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from rlwb.errors import CheckpointError, ConfigError
+from rlwb.learner import Cut
 from rlwb.policy.dqn import DQN
 from rlwb.policy.encoder import RecurrentEncoder
 from rlwb.policy.gru import states_at
@@ -215,10 +216,12 @@ class QlibLearner(PPO):
         super().__init__(found.network, seed=seed)
         self.learns = learn
 
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
+    def learn(
+        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None
+    ) -> dict[str, float]:
         """Update as `PPO` does, or leave the weights and report a loss of 0."""
         if self.learns:
-            return super().learn(obs, action, reward, done)
+            return super().learn(obs, action, reward, done, cut)
         self.updates += 1
         return dict.fromkeys(self.figures, 0.0)
 

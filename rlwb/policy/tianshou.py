@@ -38,7 +38,7 @@ from torch.distributions import Independent, Normal
 
 from rlwb.batch import count_rows, split_shared, take_rows
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
-from rlwb.learner import Learner
+from rlwb.learner import Cut, Learner
 from rlwb.policy.episodes import check_episodes, last_rows
 from rlwb.policy.learner import check_settings, load_by_name
 from rlwb.policy.network import Network, device_of, make_network
@@ -329,12 +329,17 @@ class TianshouLearner(Learner):
         action = action.reshape(-1, *(space.shape or ()))
         return action, action
 
-    def learn(self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray) -> dict[str, float]:
-        """Update on episodes laid end to end; return the means of tianshou's losses."""
+    def learn(
+        self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None
+    ) -> dict[str, float]:
+        """Update on episodes laid end to end; return the means of tianshou's losses.
+
+        The ends of episodes that were cut off are what tianshou calls truncated.
+        """
         s, done = self.settings, np.asarray(done, dtype=bool)
         reward = np.asarray(reward, dtype=np.float64)
         check_episodes(obs, action, reward, done)
-        new = Transitions(obs, np.asarray(action), reward, done)
+        new = Transitions.of(obs, np.asarray(action), reward, done, cut)
         with _seeded(zlib.crc32(np.array([self.seed, self.updates]).tobytes())):
             if isinstance(self.algorithm, OnPolicyAlgorithm):
                 with policy_within_training_step(self.algorithm.policy):
@@ -356,13 +361,15 @@ class TianshouLearner(Learner):
 
     def _buffer(self, rows: Transitions) -> ReplayBuffer:
         """Return transitions as tianshou keeps them, the next observation being that of the next row."""
-        count, no = len(rows.done), np.zeros_like(rows.done)
-        following = np.minimum(np.arange(count) + 1, last_rows(rows.done))
-        action = rows.action
+        real, count = rows.real, len(rows.real)
+        following = np.minimum(real + 1, last_rows(rows.done)[real])
+        terminated = rows.done[real]
+        truncated = np.zeros_like(terminated) if rows.beyond is None else rows.beyond[following]
+        done, action = terminated | truncated, rows.action[real]
         if isinstance(self.space, gym.spaces.Box):
             action = self.algorithm.policy.map_action_inverse(action.reshape(count, -1).astype(np.float32))
-        obs, after = _rows_of(rows.obs), _rows_of(take_rows(rows.obs, following))
-        buffer = ReplayBuffer.from_data(obs, action, rows.reward, rows.done, no, rows.done, after)
+        obs, after = (_rows_of(take_rows(rows.obs, part)) for part in (real, following))
+        buffer = ReplayBuffer.from_data(obs, action, rows.reward[real], terminated, truncated, done, after)
         buffer.last_index[0] = count - 1  # from_data leaves it at 0, so that the first row counts as the last
         return buffer
 

@@ -16,7 +16,7 @@ from rlwb.env import FiniteVectorEnv, make_env
 from rlwb.env.data_queue import take
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.learner import Actor, Learner
+from rlwb.learner import Actor, Cut, Learner
 from rlwb.record import ACTING, TrainingRecord, check_record
 from rlwb.reward import Reward
 from rlwb.seeds import Stream, uniform
@@ -49,6 +49,8 @@ class Episodes:
         What else the environment tells of each episode: arrays of shape (E, …), for order execution ``inventory``.
     obs, action, reward, done
         The transitions of all episodes laid end to end in the order of the episodes; empty unless kept.
+    cut
+        Which of the kept episodes were cut off though they were not over, and what was seen then; None for none.
     """
 
     count: int
@@ -60,6 +62,7 @@ class Episodes:
     action: np.ndarray = field(default_factory=lambda: np.empty(0))
     reward: np.ndarray = field(default_factory=lambda: np.empty(0))
     done: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
+    cut: Cut | None = None
 
     def means(self) -> dict[str, float]:
         """Return the mean of each figure over the episodes that have it, and ``<name>_count`` where some lack it."""
@@ -113,6 +116,7 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
     """
     active = env.reset()
     kept: list[tuple[Any, ...]] = []
+    cuts: list[tuple[np.ndarray, Any]] = []  # numbers of episodes, and what was seen when they were cut off
     steps = np.zeros(max(len(active.episode), 1), dtype=np.int64)
     returns = np.zeros(len(steps))
     while len(active.episode):
@@ -126,6 +130,8 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
         result, following = env.step(action)
         if keep:
             kept.append((episode, active.obs, np.asarray(action), result.reward, result.done))
+            if result.cut is not None:
+                cuts.append((episode[result.cut.rows], result.cut.obs))
         steps[episode] += 1
         returns[episode] += result.reward
         active = following
@@ -139,6 +145,10 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
         # A stable sort keeps each episode's steps in time order.
         order = np.argsort(np.concatenate(numbers), kind="stable")
         gathered.obs, gathered.action, gathered.reward, gathered.done = (join(part, order) for part in transitions)
+    if cuts:
+        ended, seen = (list(part) for part in zip(*cuts, strict=True))
+        order = np.argsort(np.concatenate(ended))
+        gathered.cut = Cut(np.flatnonzero(gathered.done)[np.concatenate(ended)[order]], join(seen, order))
     return gathered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,25 @@ from rlwb.seeds import Stream, derived_seed
 from rlwb.simulator import Simulator
 from rlwb.trainer.collect import Episodes, collect
 from rlwb.trainer.record import record_of
+
+
+def learn_from(policy: Learner, episodes: Episodes) -> dict[str, float]:
+    """Let `policy` learn from kept transitions; return its figures.
+
+    Raises
+    ------
+    ConfigError
+        When episodes were cut off and the learner cannot tell that from their end.
+    """
+    rows = (episodes.obs, episodes.action, episodes.reward, episodes.done)
+    if episodes.cut is None:
+        return policy.learn(*rows)
+    if "cut" not in inspect.signature(policy.learn).parameters:
+        raise ConfigError(
+            f"{len(episodes.cut.rows)} episodes were cut off (truncated), and {type(policy).__name__} would take that "
+            "for their end; give its learn a parameter cut (rlwb.learner.Cut), or take the time limit away."
+        )
+    return policy.learn(*rows, cut=episodes.cut)  # type: ignore[call-arg]
 
 
 class TrainingVessel:
@@ -117,7 +137,7 @@ class TrainingVessel:
         """Gather one episode for each initial state of `env` and learn from them; return both results."""
         episodes = collect(env, self.policy, seed=(self.seed, iteration), keep=True)
         self.policy.prepare(env.initial_states)
-        return episodes, self.policy.learn(episodes.obs, episodes.action, episodes.reward, episodes.done)
+        return episodes, learn_from(self.policy, episodes)
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:
         """Run the policy greedily on `env`; nothing is learnt."""

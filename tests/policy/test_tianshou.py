@@ -14,7 +14,9 @@ from torch import nn
 from rlwb.env import make_env
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.execution import TwapRelativeActionInterpreter
+from rlwb.learner import Cut
 from rlwb.policy import MLP, Network, Recurrent, make_network
+from rlwb.policy.replay import Transitions
 from rlwb.policy.tianshou import FAMILIES, TianshouLearner, TianshouSettings
 from rlwb.trainer import Trainer, collect, load_checkpoint, save_checkpoint
 from tests.trainer.small import small, small_vessel
@@ -194,3 +196,35 @@ def test_the_state_of_another_algorithm_is_refused() -> None:
     for wrong in (state, {"something": 1}):
         with pytest.raises(CheckpointError, match="not that of A2C"):
             learner("A2C").load_state_dict(wrong)
+
+
+def cut_off() -> tuple[Any, Cut]:
+    """Two episodes of three steps, of which the first was cut off when 9, 9 was seen."""
+    obs = np.arange(12, dtype=np.float32).reshape(6, 2)
+    done = np.array([False, False, True] * 2)
+    given = (obs, np.array([0, 1, 2, 0, 1, 2]), np.ones(6), done)
+    return given, Cut(np.array([2]), np.full((1, 2), 9, np.float32))
+
+
+def test_m07_tianshou_is_told_what_is_over_and_what_was_cut() -> None:
+    given, cut = cut_off()
+    buffer = learner("DQN")._buffer(Transitions.of(*given, cut))
+    assert buffer.terminated.tolist() == [False] * 5 + [True]
+    assert buffer.truncated.tolist() == [False, False, True, False, False, False]
+    assert buffer.done.tolist() == given[3].tolist()
+    np.testing.assert_array_equal(buffer.obs, given[0])
+    np.testing.assert_array_equal(buffer.obs_next, [*given[0][1:3], [9, 9], *given[0][4:6], given[0][5]])
+
+
+@pytest.mark.parametrize("name", sorted(name for name in OPTIONS if gym.spaces.Discrete in FAMILIES[name]))
+def test_m07_a_cut_makes_a_difference_to_every_algorithm(name: str) -> None:
+    """M07: what follows a cut is worth what the algorithm expects, so that it learns otherwise than from an end."""
+    given, cut = cut_off()
+    one, two = learner(name, batch_size=6, repeat=8), learner(name, batch_size=6, repeat=8)
+    one.learn(*given, cut=cut)
+    two.learn(*given)
+    obs = given[0]
+    weights = [dict(each.algorithm.policy.state_dict()) for each in (one, two)]
+    same = all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    assert same == (name == "Reinforce"), "Reinforce knows no values"
+    assert one.act(obs).shape == (6,)
