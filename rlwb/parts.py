@@ -105,7 +105,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
-    "launcher": {"processes": "rlwb.study.launch:Processes"},
+    "launcher": {
+        "processes": "rlwb.study.launch:Processes",
+        "ray": "rlwb.study.launch_ray:RayJobs",
+        "submitit": "rlwb.study.launch_submitit:SubmititJobs",
+    },
 }
 """Kind to name to ``module:Name`` of the parts of rlwb."""
 

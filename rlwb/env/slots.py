@@ -33,7 +33,7 @@ from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator
 
 FINITE_ENV_TYPES = ("dummy", "subproc", "shmem")
-ENV_TYPES = ("native", *FINITE_ENV_TYPES)
+ENV_TYPES = ("native", *FINITE_ENV_TYPES, "ray")
 
 _SEEDS_AT_ONCE = 256
 
@@ -383,15 +383,16 @@ def make_env(
     ----------
     finite_env_type
         ``"native"`` steps all episodes together, by arrays; ``"dummy"``, ``"subproc"`` and ``"shmem"`` run
-        `concurrency` environments of one episode side by side, see `vectorize_env`. For the same
-        actions all give the same numbers.
+        `concurrency` environments of one episode side by side, see `vectorize_env`; ``"ray"`` steps them by arrays in
+        `concurrency` processes of a Ray cluster, see `rlwb.env.ray_env`. For the same actions all give the same
+        numbers.
     seed
         Episode number e may draw random numbers seeded by (seed, e).
 
     Raises
     ------
     ConfigError
-        When type or concurrency are impossible.
+        When type or concurrency are impossible, or the package ray is missing for ``"ray"``.
     """
     check_env_type(finite_env_type, concurrency, ENV_TYPES)
     parts: dict[str, Any] = {
@@ -402,5 +403,9 @@ def make_env(
     }
     if finite_env_type == "native":
         return NativeVectorEnv(simulator, initial_states, seed=seed, **parts)
+    if finite_env_type == "ray":
+        from rlwb.env.ray_env import RayVectorEnv
+
+        return RayVectorEnv(partial(NativeVectorEnv, simulator, **parts), initial_states, concurrency, seed)
     env_fn = partial(EnvWrapper, simulator, **parts)
     return vectorize_env(env_fn, initial_states, finite_env_type=finite_env_type, concurrency=concurrency, seed=seed)

@@ -42,7 +42,7 @@ class SharedPickle:
     def __init__(self, value: Any) -> None:
         buffers: list[pickle.PickleBuffer] = []
         data = BytesIO()
-        _Pickler(data, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(value)
+        SharingPickler(data, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(value)
         views = [buffer.raw() for buffer in buffers]
         ends = list(itertools.accumulate(-(-view.nbytes // _ALIGNMENT) * _ALIGNMENT for view in views))
         self._data = data.getvalue()
@@ -68,7 +68,9 @@ class SharedPickle:
         self.__dict__.update(state | {"_file": state["_file"].detach()})
 
 
-class _Pickler(cloudpickle.Pickler):
+class SharingPickler(cloudpickle.Pickler):
+    """Pickles by value, and takes a memory map for the array that it shows."""
+
     def reducer_override(self, obj: Any) -> Any:
         # NumPy copies a memory map into the pickle; as a plain array it becomes one of the shared buffers.
         if type(obj) is np.memmap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property, partial
 from numbers import Real
@@ -278,6 +278,12 @@ class OrderBatch(Rows, Sequence[Order]):
 
     def __iter__(self) -> Iterator[Order]:
         return (self[i] for i in range(len(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: of the table only the rows of the batch's orders, so that a part travels alone."""
+        rows, row = np.unique(self.row, return_inverse=True)
+        source = {name: values[rows] for name, values in self.source.items()}
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "source": source, "row": row}
 
     @cached_property
     def forms(self) -> dict[str, np.ndarray]:

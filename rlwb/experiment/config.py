@@ -99,10 +99,11 @@ class TrainConfig(Section):
         Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
         one simulator an order, in this process or in workers. These three give the same weights, to the last bit;
         ``native``, which reads a session once for all its decisions, sums gradients in another order, so its weights
-        are equal to theirs up to rounding. For the same weights all give the same figures.
+        are equal to theirs up to rounding. For the same weights all give the same figures. ``ray`` is ``native`` with
+        its orders divided among processes of a Ray cluster (docs/cluster.md), which changes no number.
     concurrency
-        Orders in progress at a time with ``dummy``, workers with ``subproc`` and ``shmem``; ``native`` takes all orders
-        at once and has no use for it.
+        Orders in progress at a time with ``dummy``, workers with ``subproc``, ``shmem`` and ``ray``; ``native`` takes
+        all orders at once and has no use for it.
     device
         ``cpu``, ``cuda``, or ``auto``.
     """
@@ -113,7 +114,7 @@ class TrainConfig(Section):
     checkpoint_every: Count = 1
     keep: CountOrZero = 0
     patience: Count | None = None
-    env: Literal["native", "dummy", "subproc", "shmem"] = "native"
+    env: Literal["native", "dummy", "subproc", "shmem", "ray"] = "native"
     concurrency: Count = 4
     device: Literal["cpu", "cuda", "auto"] = "cpu"
 
