@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def rerun(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Compute it otherwise: threads=2, train.env=subproc, ..."),
+    ] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the repetition goes; without it, a new directory beside the run."),
+    ] = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Repeat a run from its own configuration and code, and compare the results file by file.
+
+    Exit codes: 0 all agrees, 1 something does not, which is named with how far it is off.
+    """
+    from rlwb.experiment.rerun import launch_rerun
+
+    said: dict[str, Any] = {"as_json_text": as_json, "echo": typer.echo, "progress": _silent if as_json else typer.echo}
+    if not launch_rerun(run, changes or [], run_dir, trust_code=trust_code, **said):
+        raise typer.Exit(1)
 
 
 def diff(
@@ -26,3 +51,7 @@ def diff(
 
     if not launch_diff(a, b, as_json_text=as_json, echo=typer.echo):
         raise typer.Exit(1)
+
+
+def _silent(text: str) -> None:
+    """Print nothing."""

@@ -14,6 +14,9 @@ import pandas as pd
 ROUNDING = 1e-9
 """Largest difference that counts as rounding: relative to the value, or absolute where that is below 1."""
 
+CLOCK = ("seconds",)
+"""Columns of tables that hold measured times."""
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -53,7 +56,10 @@ class Column:
     stored, found
         The values of each side.
     largest
-        Largest difference of two numbers, measured as `ROUNDING` is; NaN where one is missing or a text differs.
+        Largest difference of two numbers, measured as `ROUNDING` is; NaN where none can be measured, as of texts and of
+        whole numbers of a checkpoint, which stand for states.
+    worst
+        Where among the rows that is; 0 where nothing can be measured.
     """
 
     name: str | None
@@ -61,6 +67,7 @@ class Column:
     stored: Sequence[Any]
     found: Sequence[Any]
     largest: float = float("nan")
+    worst: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +95,20 @@ class Comparison:
                 yield Disagreement(file, row, one.name, stored, found)
 
 
-def read_cells(path: Path, root: Path, *, without: Sequence[str] = ()) -> pd.DataFrame:
+def read_cells(path: Path, root: Path) -> pd.DataFrame:
     """Return a file of a run as a table: of JSON a row a value, of text a row a line, of a checkpoint a row a value.
 
     Parameters
     ----------
     root
         The run's directory; paths in texts start there.
-    without
-        Columns of a table that are left out.
     """
     if path.suffix == ".parquet":
-        return pd.read_parquet(path).drop(columns=list(without), errors="ignore")
+        return pd.read_parquet(path)
     if path.suffix == ".npy":
         return pd.DataFrame(np.load(path, allow_pickle=False))
     if path.suffix == ".csv":
-        return read_csv(path).drop(columns=list(without), errors="ignore")
+        return read_csv(path)
     text = path.read_text(encoding="utf-8").replace(f"{root}/", "")
     if path.suffix != ".json":
         return pd.DataFrame({"text": text.splitlines()}, dtype=object)
@@ -144,10 +149,10 @@ def compare_tables(stored: pd.DataFrame, found: pd.DataFrame) -> Comparison:
     names = key if key.is_unique and not pd.api.types.is_float_dtype(key) else stored.index
     for name in [name for name in stored.columns if name in found.columns]:
         one, two = stored[name], found[name]
-        largest = float("nan")
+        apart = np.full(len(one), np.nan)
         if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(two):
             a, b = (side.to_numpy(dtype=np.float64, na_value=np.nan) for side in (one, two))
-            wrong, near, largest = _numbers(a, b)
+            wrong, near, apart = _numbers(a, b)
             rounded += near
         else:
             wrong = ~((one == two) | (one.isna() & two.isna())).to_numpy(dtype=bool)
@@ -155,7 +160,8 @@ def compare_tables(stored: pd.DataFrame, found: pd.DataFrame) -> Comparison:
         rows = np.flatnonzero(wrong)
         if len(rows):
             stored_cells, found_cells = ([_plain(side.iloc[row]) for row in rows] for side in (one, two))
-            columns.append(Column(name, [str(names[row]) for row in rows], stored_cells, found_cells, largest))
+            called = [str(names[row]) for row in rows]
+            columns.append(Column(name, called, stored_cells, found_cells, *_largest(apart[rows])))
     return Comparison(values, rounded, tuple(columns))
 
 
@@ -175,23 +181,32 @@ def compare_states(stored: dict[str, Any], found: dict[str, Any]) -> Comparison:
                 columns.append(Column(name, [None], [_told(a)], [_told(b)]))
             continue
         first, second = (torch.as_tensor(side).detach().double().numpy().ravel() for side in (a, b))
-        wrong, near, largest = _numbers(first, second)
+        wrong, near, apart = _numbers(first, second)
         values, rounded = values + len(first), rounded + near
         if wrong.any():
-            worst = int(np.argmax(np.where(wrong, np.nan_to_num(_apart(first, second), nan=np.inf), -1.0)))
-            row = str(worst) if are_arrays else None
-            columns.append(Column(name, [row], [first[worst].item()], [second[worst].item()], largest=largest))
+            largest, worst = _largest(np.where(wrong, apart, np.nan))
+            if are_arrays and not a.dtype.is_floating_point:
+                largest = float("nan")
+            at = worst if wrong[worst] else int(np.flatnonzero(wrong)[0])
+            row = str(at) if are_arrays else None
+            columns.append(Column(name, [row], [first[at].item()], [second[at].item()], largest))
     return Comparison(values, rounded, tuple(columns))
 
 
-def _numbers(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int, float]:
-    """Return which numbers differ by more than rounding, how many by rounding alone, and the largest difference."""
+def _numbers(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """Return which numbers differ by more than rounding, how many by rounding alone, and by how much."""
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     apart = _apart(a, b)
     near = ~same & (apart <= ROUNDING)
-    wrong = ~(same | near)
-    finite = apart[wrong & np.isfinite(apart)]
-    return wrong, int(near.sum()), float(finite.max()) if len(finite) else float("nan")
+    return ~(same | near), int(near.sum()), apart
+
+
+def _largest(apart: np.ndarray) -> tuple[float, int]:
+    """Return the largest difference and its place; NaN and 0 where none can be measured."""
+    if not np.isfinite(apart).any():
+        return float("nan"), 0
+    place = int(np.nanargmax(apart))
+    return float(apart[place]), place
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:

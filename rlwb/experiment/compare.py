@@ -27,7 +27,7 @@ from rlwb.experiment.run import (
     short_path,
     write_sealed,
 )
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, differences, recorded, run_stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, differences, recorded, run_stage
 from rlwb.experiment.stages import settings_of as settings_of_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
@@ -332,16 +332,22 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
     return table
 
 
-def do_stages(run: RunDirectory, config: RunConfig, echo: Callable[[str], None] = print) -> None:
+def do_stages(
+    run: RunDirectory,
+    config: RunConfig,
+    echo: Callable[[str], None] = print,
+    *,
+    stages: Sequence[Stage] = tuple(_WORK),
+) -> None:
     """Do the stages of a run, or of each of its windows."""
     if config.split.rolling is not None:
         with recorded(run, ()):
             run.save_config(config)
             walk(run, config, lambda window, own: do_stages(window, own, lambda line: echo(f"  {line}")), echo=echo)
         return
-    with recorded(run, list(_WORK)):
-        for stage, work in _WORK.items():
-            run_stage(stage, run, config, work, echo=echo)
+    with recorded(run, stages):
+        for stage in stages:
+            run_stage(stage, run, config, _WORK[stage], echo=echo)
 
 
 def finished_run(path: Path, config: RunConfig) -> RunDirectory:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rlwb.experiment.cells import compare_tables, read_csv
+from rlwb.experiment.cells import CLOCK, compare_tables, read_csv
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described, own_code
 from rlwb.experiment.rolling import windows_of
@@ -18,9 +18,6 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import SOURCES
 from rlwb.files import strict_json
 from rlwb.reading import read_json, read_table
-
-CLOCK = ("seconds",)
-"""Columns of tables that hold measured times."""
 
 TOPICS = ("configuration", "data", "code", "packages", "machine", "result")
 """What two runs are compared in, in the order of the answer."""
@@ -59,10 +56,14 @@ class Change:
     b: Any
 
     def __str__(self) -> str:
+        return f"{self.name}: {self.told('in A', 'in B')}"
+
+    def told(self, first: str, second: str) -> str:
+        """Return both values, each with the words that say whose it is."""
         texts = [_told(self.a), _told(self.b)]
         if texts[0] == texts[1]:  # equal in the digits that are shown
             texts = [repr(self.a), repr(self.b)]
-        return f"{self.name}: {texts[0]} in A, {texts[1]} in B"
+        return f"{texts[0]} {first}, {texts[1]} {second}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def made_differently(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tu
         "data": _changes(*(one.get("data", {}) for one in (a, b))),
         "code": _changes(*code),
         "packages": _changes(*packages),
-        "machine": _changes(*(one.get("machine", {}) for one in (a, b))),
+        "machine": tuple(
+            one for one in _changes(*(one.get("machine", {}) for one in (a, b))) if None not in (one.a, one.b)
+        ),  # what only one tells an earlier version did not ask for
     }
 
 

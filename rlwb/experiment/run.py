@@ -441,10 +441,20 @@ def _made_with() -> dict[str, Any]:
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),
+            "model": _processor_model(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         },
     }
+
+
+def _processor_model() -> str:
+    """Return what the processor is called; instructions that one has and another has not round sums differently."""
+    with suppress(OSError):
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return found[1]
+    return platform.processor()
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,7 +154,7 @@ def _plain(value: Any, where: str) -> Any:
             return torch.from_numpy(np.array(value, dtype=value.dtype.newbyteorder("="), order="C"))
     plain = value.item() if isinstance(value, np.generic) and value.dtype.kind != "M" else value
     if type(plain) in _PLAIN or isinstance(plain, torch.Tensor):
-        return plain
+        return _one_object(plain)
     raise CheckpointError(_refusal(value, where))
 
 
@@ -163,7 +164,12 @@ def _key(key: Any, where: str) -> Any:
     plain = key.item() if isinstance(key, np.generic) and key.dtype.kind != "M" else key
     if type(plain) not in _PLAIN:
         raise CheckpointError(_refusal(key, f"the key {key!r} of {where or 'the state'}"))
-    return plain
+    return _one_object(plain)
+
+
+def _one_object(value: Any) -> Any:
+    """Return of equal texts one object: files tell an object that stands twice from two that are equal."""
+    return sys.intern(value) if type(value) is str else value
 
 
 def _refusal(value: Any, where: str) -> str:
