@@ -115,5 +115,12 @@ class Learner(ABC):
         """
         self.load_state_dict(weights)
 
+    def acting(self) -> Actor:
+        """Return what acts as this policy does now, to be sent to other processes; it need not be able to learn.
+
+        A learner that keeps more than it acts by, such as a buffer, gives a copy without.
+        """
+        return self
+
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:  # noqa: B027 - may stay
         """Raise `ConfigError` unless the policy can act in these spaces; by default any will do."""

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -110,6 +110,22 @@ class Connection:
                     self.ray.shutdown()
 
 
+class _Packed(NamedTuple):
+    """A pickle, and the arrays that it refers to, which Ray lays in shared memory as they are."""
+
+    data: bytes
+    arrays: list[np.ndarray]
+
+    def load(self) -> Any:
+        return pickle.loads(self.data, buffers=self.arrays)
+
+
+class Put(NamedTuple):
+    """A value in the memory of a cluster."""
+
+    reference: Any
+
+
 class Actors:
     """Objects of one kind, each in a process of its own on a Ray cluster; a context manager that ends them.
 
@@ -165,7 +181,10 @@ class Actors:
         That raises `Lost` when the process is gone; `replace` makes another. What the method raises is raised as it is
         if it is an error of rlwb's, and as a `WorkerError` otherwise.
         """
-        ray, reference = self._connection.ray, self._actors[index].call.remote(method, *args)
+        ray, sent = self._connection.ray, [one if isinstance(one, Put) else _packed(one) for one in args]
+        # A reference inside of something would arrive as a reference; one that is an argument arrives as its value.
+        sent = [one.reference if isinstance(one, Put) else one for one in sent]
+        reference = self._actors[index].call.remote(method, *sent)
         errors = ray.exceptions
         gone = (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError)
 
@@ -209,9 +228,9 @@ class Actors:
             for call in calls:
                 call.cancel()
 
-    def put(self, value: Any) -> Any:
-        """Lay a value in the cluster's memory; what this returns stands for it in the arguments of calls."""
-        return self._connection.ray.put(value)
+    def put(self, value: Any) -> Put:
+        """Lay a value in the cluster's memory, for calls that share it as an argument."""
+        return Put(self._connection.ray.put(_packed(value)))
 
     def processes(self) -> list[int]:
         """Return the process ids of the objects, each on its machine."""
@@ -273,33 +292,34 @@ class Actors:
 class _Host:
     """What runs in a process of Ray's: the object, made when it is first asked."""
 
-    def __init__(self, packed: tuple[bytes, list[np.ndarray]], threads: int) -> None:
+    def __init__(self, packed: _Packed, threads: int) -> None:
         self._packed, self._threads = packed, threads
         self._object: Any = None
+        os.environ |= {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "NUMBA")}
 
-    def call(self, method: str, *args: Any) -> tuple[Any, tuple[str, str, str] | None]:
+    def call(self, method: str, *args: _Packed) -> tuple[Any, tuple[str, str, str] | None]:
         """Return the value, and None or what was raised: its class's name, its text and its traceback."""
         try:
             if method == "pid":
                 return os.getpid(), None
             if self._object is None:
                 self._object = self._made()
-            return getattr(self._object, method)(*args), None
+            given = [one.load() for one in args]
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(self._threads)
+            return getattr(self._object, method)(*given), None
         except (Exception, SystemExit) as error:
             return None, (type(error).__name__, str(error), traceback.format_exc().rstrip())
 
     def _made(self) -> Any:
-        data, arrays = self._packed
-        made = pickle.loads(data, buffers=arrays)()
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(self._threads)
-        return made
+        return self._packed.load()()
 
 
-def _packed(value: Any) -> tuple[bytes, list[np.ndarray]]:
-    """Return a pickle and the arrays that it refers to, which Ray lays in shared memory as they are."""
+def _packed(value: Any) -> _Packed:
+    """Pickle a value by cloudpickle itself, which knows the user's own files; Ray's copy of it does not."""
     buffers: list[pickle.PickleBuffer] = []
     data = BytesIO()
     SharingPickler(data, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(value)
     views = [buffer.raw() for buffer in buffers]
-    return data.getvalue(), [np.frombuffer(view if view.nbytes else bytearray(), dtype=np.uint8) for view in views]
+    arrays = [np.frombuffer(view if view.nbytes else bytearray(), dtype=np.uint8) for view in views]
+    return _Packed(data.getvalue(), arrays)

@@ -61,9 +61,7 @@ class RayVectorEnv(FiniteVectorEnv):
         self._refuse_closed()
         count = len(self.initial_states)
         if self._shared is None and count:
-            # What all observations share stays here: every process has its own.
-            one = self._make(take(self.initial_states, np.arange(1)))
-            self._shared = split_shared(one.reset().obs)[1]
+            self._shared = shared_by_all(self._make, self.initial_states)
         bounds = np.linspace(0, count, min(len(self.actors), max(count, 1)) + 1).astype(np.int64)
         self._starts = bounds[:-1].tolist()
         self._past = [[] for _ in self._starts]
@@ -152,6 +150,11 @@ class RayVectorEnv(FiniteVectorEnv):
             counts = np.diff([*self._starts, len(self.initial_states)]).tolist()
             self._columns[name] = _laid_out(parts, counts)
         return dict(self._columns[name])
+
+
+def shared_by_all(make: Make, initial_states: Sequence[Any]) -> dict[str, Any]:
+    """Return what all observations share, by key: it stays where it is, since every process has its own."""
+    return split_shared(make(take(initial_states, np.arange(1))).reset().obs)[1]
 
 
 class _Shard:

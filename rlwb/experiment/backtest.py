@@ -27,6 +27,7 @@ from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.shards import divided_among, making
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
 from rlwb.experiment.workbench import Workbench
@@ -37,6 +38,7 @@ from rlwb.record import TrainingRecord
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult, Selection, Table
+    from rlwb.evaluation.select import Checkpoint
     from rlwb.simulator import Simulator
     from rlwb.trainer import Episodes
 
@@ -131,15 +133,22 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         return made, None if again is None else bench.objective_terms(parts["valid"], again.metrics)
 
     log = read_validation(run.metrics / "validation.csv", figure)
-    results, rescored = [], []
-    for chosen in tqdm(selection.chosen, desc="backtest", disable=not is_attended()):
-        playable = checkpoint_policy(bench, chosen.path, origin=ours)
-        made, again = played(chosen.policy, "checkpoint", playable, chosen.path, log)
-        results.append(made)
-        rescored.append(again)
-    path, damaged = find_resumable(run.checkpoints)
-    assert path is not None, "a checkpoint was chosen above"
-    results.append(played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0])
+
+    def of_chosen(chosen: Checkpoint) -> tuple[PolicyResult, Any]:
+        with making:
+            playable = checkpoint_policy(bench, chosen.path, origin=ours)
+        return played(chosen.policy, "checkpoint", playable, chosen.path, log)
+
+    def sees() -> StateInterpreter[Any]:
+        return checkpoint_policy(bench, selection.chosen[0].path, origin=ours)[1]
+
+    with divided_among(bench, sees, config.backtest.actors) as each:
+        found = each(of_chosen, selection.chosen)
+        both = list(tqdm(found, "backtest", len(selection.chosen), disable=not is_attended()))
+        path, damaged = find_resumable(run.checkpoints)
+        assert path is not None, "a checkpoint was chosen above"
+        last = played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0]
+    results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
     results += [baseline_result(bench, name, one, test) for name, one in baselines.items()]
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
@@ -532,7 +541,9 @@ def play(bench: Workbench, playable: Playable, orders: OrderBatch, simulator: Si
     from rlwb.trainer import backtest
 
     policy, sees, acts = playable
-    return backtest(simulator or bench.simulator, sees, orders, acts, policy, reward=bench.reward)
+    market, shards = simulator or bench.simulator, bench.shards
+    divided = shards.divided(policy, market) if shards is not None and shards.serves(policy, sees, market) else None
+    return backtest(market, sees, orders, acts, policy, reward=bench.reward, divided=divided)
 
 
 def result(name: str, kind: Any, orders: OrderBatch, episodes: Episodes, **known: Any) -> PolicyResult:

@@ -104,6 +104,10 @@ class TrainConfig(Section):
     concurrency
         Orders in progress at a time with ``dummy``, workers with ``subproc``, ``shmem`` and ``ray``; ``native`` takes
         all orders at once and has no use for it.
+    actors
+        Processes of a Ray cluster (docs/cluster.md) that collect in place of `env`, each with a copy of the policy; the
+        update stays in one process. Their number changes no weight, and the weights are those of ``native``; 0 collects
+        in `env`.
     device
         ``cpu``, ``cuda``, or ``auto``.
     """
@@ -116,6 +120,7 @@ class TrainConfig(Section):
     patience: Count | None = None
     env: Literal["native", "dummy", "subproc", "shmem", "ray"] = "native"
     concurrency: Count = 4
+    actors: CountOrZero = 0
     device: Literal["cpu", "cuda", "auto"] = "cpu"
 
 
@@ -136,11 +141,15 @@ class BacktestConfig(Section):
         Draws of the bootstrap; larger steadies the last digit of the interval.
     confidence
         Coverage of the intervals.
+    actors
+        Processes of a Ray cluster (docs/cluster.md) that checkpoints and chunks of orders are divided among, with the
+        same result to the last bit; 0 judges in this process.
     """
 
     top: Count = 10
     bootstrap_samples: Annotated[int, Field(ge=100)] = 2000
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    actors: CountOrZero = 0
 
 
 _BASELINES = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))

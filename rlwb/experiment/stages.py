@@ -81,7 +81,7 @@ TRAIN = Stage(
     outputs=("checkpoints", "metrics"),
     after=(ORDERS,),
     extends=("train.iterations", "train.patience", "train.keep", "train.checkpoint_every"),
-    indifferent=("train.env", "train.concurrency", "train.device"),
+    indifferent=("train.env", "train.concurrency", "train.actors", "train.device"),
 )
 
 BACKTEST = Stage(
@@ -95,6 +95,7 @@ BACKTEST = Stage(
     ),
     outputs=("backtest",),
     after=(ORDERS, TRAIN),
+    indifferent=("backtest.actors",),
 )
 
 STABILITY = Stage(
@@ -104,6 +105,7 @@ STABILITY = Stage(
     inputs=("backtest/**/*", "metrics/*.csv"),
     outputs=("figures",),
     after=(BACKTEST,),
+    indifferent=("backtest.actors",),
 )
 
 STAGES = (ORDERS, TRAIN, BACKTEST, STABILITY)

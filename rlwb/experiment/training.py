@@ -109,6 +109,7 @@ def train_policy(
             callbacks=[*first, *own],
             finite_env_type=settings.env,
             concurrency=settings.concurrency,
+            actors=settings.actors,
             progress=progress == "bar",
         )
         resume = _resume_from(run, checkpoints)

@@ -43,6 +43,7 @@ from rlwb.seeds import Stream, generator
 from rlwb.simulator import Simulator
 
 if TYPE_CHECKING:
+    from rlwb.experiment.shards import Shards
     from rlwb.trainer import Episodes
 
 #: What a part of a kind must be.
@@ -70,6 +71,8 @@ class Workbench:
         self.cache_dir = cache_dir
         self.is_elsewhere = is_elsewhere
         self._latest: MarketFeatures | None = None
+        #: Processes that run policies on orders in place of this one; see `rlwb.experiment.shards`.
+        self.shards: Shards | None = None
 
     def make(self, kind: str, part: Part, **provided: Any) -> Any:
         """Return a part of the run; it is given what it asks for by name (`rlwb.parts.PROVIDED`)."""

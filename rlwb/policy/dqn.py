@@ -212,6 +212,11 @@ class DQN(NetworkLearner):
         self._step(loss)
         return float(loss.detach()), float(taken.detach().mean()) * self.scale
 
+    def acting(self) -> NetworkLearner:
+        one = super().acting()
+        del one.target, one.replay  # type: ignore[attr-defined]
+        return one
+
     def state_dict(self) -> dict[str, Any]:
         own = {"target": self.target.state_dict(), "gradient_steps": self.gradient_steps, "scale": self.scale}
         return {**super().state_dict(), **own, "replay": self.replay.state_dict()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -126,6 +127,13 @@ class NetworkLearner(Learner):
 
     def _load_own(self, state: Mapping[str, Any]) -> None:
         """Load what a subclass adds to the state."""
+
+    def acting(self) -> NetworkLearner:
+        one = copy.copy(self)
+        del one.optimizer
+        if one.device.type != "cpu":  # which other processes may not have
+            one.network = copy.deepcopy(self.network).cpu()
+        return one
 
     def weights(self) -> dict[str, Any]:
         return {"network": self.network.state_dict()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
             # At least doubled, so that a long stream does not copy them at every step.
             grow = int(episode.max()) + 1
             steps, returns = np.pad(steps, (0, grow)), np.pad(returns, (0, grow))
-        noise = None if seed is None else uniform((*seed, Stream.ACTION), episode, steps[episode])
+        noise = None if seed is None else uniform((*seed, Stream.ACTION), env.first_episode + episode, steps[episode])
         action = actor.act(active.obs, noise)
         result, following = env.step(action)
         if keep:
@@ -163,6 +163,7 @@ def backtest(
     finite_env_type: str = "native",
     concurrency: int = 1,
     chunk: int = 4096,
+    divided: Callable[[Sequence[tuple[int, Sequence[Any]]]], Sequence[Episodes]] | None = None,
 ) -> Episodes:
     """Run `policy` greedily on every initial state, once.
 
@@ -170,6 +171,9 @@ def backtest(
     ----------
     chunk
         Most episodes at once in the native environment; bounds the memory.
+    divided
+        What runs the chunks elsewhere, each given as the number of its first episode and its initial states; it returns
+        their results in order, as `play_chunk` gives them.
 
     Returns
     -------
@@ -195,14 +199,29 @@ def backtest(
             check_record(policy.trained_for, here, f"the policy {type(policy).__name__}", names=ACTING)
     if finite_env_type != "native":
         chunk = len(initial_states)
-    parts = []
-    for low in range(0, len(initial_states), chunk):
-        states = take(initial_states, np.arange(low, min(low + chunk, len(initial_states))))
-        kwargs: dict[str, Any] = {"finite_env_type": finite_env_type, "concurrency": concurrency}
-        with make_env(simulator, state_interpreter, action_interpreter, reward, states, **kwargs) as env:
-            env.first_episode = low
-            parts.append(collect(env, policy))
-    return Episodes.join(parts)
+    bounds = [(low, min(low + chunk, len(initial_states))) for low in range(0, len(initial_states), chunk)]
+    chunks = ((low, take(initial_states, np.arange(low, high))) for low, high in bounds)
+    if divided is not None:
+        return Episodes.join(divided(list(chunks)))
+    kwargs: dict[str, Any] = {"finite_env_type": finite_env_type, "concurrency": concurrency}
+    parts = (simulator, state_interpreter, action_interpreter, reward, policy)
+    return Episodes.join([play_chunk(*parts, low, states, **kwargs) for low, states in chunks])
+
+
+def play_chunk(
+    simulator: Simulator[Any],
+    state_interpreter: StateInterpreter[Any],
+    action_interpreter: ActionInterpreter[Any],
+    reward: Reward[Any] | None,
+    policy: Actor,
+    first: int,
+    initial_states: Sequence[Any],
+    **kwargs: Any,
+) -> Episodes:
+    """Run `policy` greedily on some of the episodes of a backtest, from number `first` on."""
+    with make_env(simulator, state_interpreter, action_interpreter, reward, initial_states, **kwargs) as env:
+        env.first_episode = first
+        return collect(env, policy)
 
 
 def restore_policy(policy: Learner, path: str | os.PathLike[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -20,6 +20,9 @@ from rlwb.trainer.checkpoint import load_checkpoint, restoring
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
 from rlwb.trainer.record import recorded_in
 from rlwb.trainer.vessel import TrainingVessel
+
+if TYPE_CHECKING:
+    from rlwb.trainer.actors import CollectingActors
 
 _DEV_RUN_EPISODES = 8
 _TO_GO_ON = (
@@ -88,6 +91,9 @@ class Trainer:
         Called in this order, those of a higher `Callback.rank` last.
     finite_env_type, concurrency
         See `rlwb.env.make_env`. Workers are started once a fit, with the vessel's parts as they are then.
+    actors
+        Processes of a Ray cluster that gather the training episodes, each with a copy of the policy, in place of the
+        environment here, which still validates; 0 for none. See `rlwb.trainer.actors`.
     fast_dev_run
         Cut everything to this many iterations of a handful of episodes, to see that all runs.
     progress
@@ -121,6 +127,7 @@ class Trainer:
         callbacks: Sequence[Callback] | None = None,
         finite_env_type: str = "native",
         concurrency: int = 1,
+        actors: int = 0,
         fast_dev_run: int | None = None,
         progress: bool = False,
     ) -> None:
@@ -144,6 +151,9 @@ class Trainer:
         check_env_type(finite_env_type, concurrency, ENV_TYPES)
         self.finite_env_type = finite_env_type
         self.concurrency = concurrency
+        if actors < 0:
+            raise ConfigError(f"actors is {actors}; give the number of processes that collect, or 0 for none.")
+        self.actors = actors
         self.fast_dev_run = fast_dev_run
         self.progress = progress
         self.current_iter = 0
@@ -153,6 +163,7 @@ class Trainer:
         self.validation: Episodes | None = None
         self.vessel: TrainingVessel | None = None
         self._env: FiniteVectorEnv | None = None
+        self._collecting: CollectingActors | None = None
 
     def fit(
         self, vessel: TrainingVessel, ckpt_path: str | os.PathLike[str] | None = None, *, train_on: bool = False
@@ -275,7 +286,11 @@ class Trainer:
         self._tell(lambda callback: callback.on_train_start(self, vessel))
         number = self.current_iter + 1
         states = vessel.train_seed_iterator(_DEV_RUN_EPISODES if self.fast_dev_run else None)
-        episodes, learnt = vessel.train(self._open_env(vessel, states, vessel.env_seed(number)), number)
+        if self.actors:
+            episodes = self._open_actors(vessel).collect(vessel, states, number)
+            learnt = vessel.learn(episodes, states)
+        else:
+            episodes, learnt = vessel.train(self._open_env(vessel, states, vessel.env_seed(number)), number)
         self.episodes = episodes.without_transitions()
         self.metrics = {**episodes.summary(), "transitions": len(episodes.reward), **learnt}
         self.metrics["seconds"] = time.perf_counter() - began
@@ -309,10 +324,18 @@ class Trainer:
         self._env.initial_states, self._env.seed = states, seed
         return self._env
 
+    def _open_actors(self, vessel: TrainingVessel) -> CollectingActors:
+        if self._collecting is None:
+            from rlwb.trainer.actors import CollectingActors
+
+            self._collecting = CollectingActors(vessel, self.actors)
+        return self._collecting
+
     def _close_env(self) -> None:
-        env, self._env = self._env, None
-        if env is not None:
-            env.close()
+        opened, self._env, self._collecting = (self._env, self._collecting), None, None
+        for one in opened:
+            if one is not None:
+                one.close()
 
     def _check_watched(self, vessel: TrainingVessel, episode: Mapping[str, float]) -> None:
         """Raise `ConfigError` for a callback that watches a figure which will not come; `episode` is one's figures."""

@@ -136,8 +136,12 @@ class TrainingVessel:
     def train(self, env: FiniteVectorEnv, iteration: int) -> tuple[Episodes, dict[str, float]]:
         """Gather one episode for each initial state of `env` and learn from them; return both results."""
         episodes = collect(env, self.policy, seed=(self.seed, iteration), keep=True)
-        self.policy.prepare(env.initial_states)
-        return episodes, learn_from(self.policy, episodes)
+        return episodes, self.learn(episodes, env.initial_states)
+
+    def learn(self, episodes: Episodes, states: Sequence[Any]) -> dict[str, float]:
+        """Learn from kept episodes of these initial states, in their order; return the policy's figures."""
+        self.policy.prepare(states)
+        return learn_from(self.policy, episodes)
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:
         """Run the policy greedily on `env`; nothing is learnt."""
