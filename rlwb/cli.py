@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlwb
-from rlwb import cli_costs, cli_data, cli_runs, cli_serving
+from rlwb import cli_costs, cli_data, cli_runs, cli_serving, cli_study
 from rlwb.errors import RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
@@ -159,6 +159,8 @@ def columns(debug: Debug = False) -> None:
 app.command()(cli_runs.rerun)
 app.command()(cli_runs.diff)
 app.command()(cli_costs.tca)
+app.command()(cli_study.search)
+app.command(hidden=True)(cli_study.search_worker)
 app.command()(cli_serving.export)
 app.command()(cli_serving.quantise)
 app.command()(cli_serving.serve)
