@@ -23,7 +23,7 @@ from gymnasium.vector.utils import (
 from rlwb.batch import take_rows
 from rlwb.env.data_queue import Dataset, stream
 from rlwb.env.vector import Active, FiniteVectorEnv, NativeVectorEnv, StepResult, check_actions
-from rlwb.env.workers import CLOSE_SECONDS, SPAWN, SharedPickle, Worker
+from rlwb.env.workers import CLOSE_SECONDS, SPAWN, SharedPickle, Worker, uninterrupted
 from rlwb.env.wrapper import EnvFn, EnvWrapper, EpisodeFigures, describe
 from rlwb.errors import ConfigError, WorkerError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
@@ -254,7 +254,9 @@ class ProcessVectorEnv(SlotVectorEnv):
                 self._memory = create_shared_memory(self._space, self.concurrency, SPAWN)
                 self._rows = read_from_shared_memory(self._space, self._memory, self.concurrency)
         new = range(len(self._slots), n)
-        self._slots += [Worker(self._shared, slot, self._memory) for slot in new]
+        for slot in new:
+            with uninterrupted():  # a process that nobody knows would stay
+                self._slots.append(Worker(self._shared, slot, self._memory))
         self._ask("env_fn", dict.fromkeys(new, ()))
 
     def _ask(self, name: str, arguments: Mapping[int, tuple[Any, ...]]) -> None:
@@ -283,8 +285,9 @@ class ProcessVectorEnv(SlotVectorEnv):
 
     def _abort(self) -> None:
         self._closed = True
-        for worker in self._slots:
-            worker.kill()
+        with uninterrupted():
+            for worker in self._slots:
+                worker.kill()
 
 
 def _close(slots: Iterable[_Slot]) -> None:

@@ -33,6 +33,28 @@ CLOSE_SECONDS = 5.0
 _ALIGNMENT = 64
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C, a notebook's stop button and SIGTERM until the block has ended.
+
+    Only for what takes a moment and must not be left half done. Nothing is held back outside of the main thread, where
+    Python raises nothing either.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    came: list[tuple[int, Any]] = []
+    held: dict[int, Any] = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in held:
+        signal.signal(number, lambda *said: came.append(said))
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        for said in came[:1]:
+            held[said[0]](*said)
+
+
 class SharedPickle:
     """A pickled value whose arrays lie once in memory for all processes that load it.
 
@@ -107,7 +129,7 @@ class Worker:
     def __init__(self, make: SharedPickle, *args: Any) -> None:
         self.pipe, end = SPAWN.Pipe()
         self.process = SPAWN.Process(target=_serve, args=(end, make, *args), daemon=True)
-        with _without_main_module():
+        with _without_main_module(), _deaf_to_interrupts():
             self.process.start()
         end.close()
         #: Ends the process at once, unless called in a fork of its parent; happens when the worker is forgotten, too.
@@ -140,6 +162,7 @@ def _kill(process: BaseProcess, pipe: Connection, owner: int) -> None:
 def _serve(pipe: Connection, make: SharedPickle, *args: Any) -> None:
     # An interrupt at the keyboard reaches all processes; the main process decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     faulthandler.enable()
     threading.Thread(target=_end_with_main_process, daemon=True).start()
     served: Any = None
@@ -174,3 +197,13 @@ def _without_main_module() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    # What is started meanwhile inherits it, and is not interrupted before it can say that it ignores that.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

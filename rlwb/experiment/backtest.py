@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
+from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.execution import (
     AmountActionInterpreter,
@@ -92,11 +93,12 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     RuntimeError
         When a policy has a PA above the ceiling on any order; the order tables are there then, and no figure of them.
     """
-    import torch
-    from tqdm.auto import tqdm
+    with uninterrupted():  # torch cannot be imported again once its import was cut short
+        import torch
+        from tqdm.auto import tqdm
 
-    from rlwb.evaluation import read_validation
-    from rlwb.trainer import find_resumable
+        from rlwb.evaluation import read_validation
+        from rlwb.trainer import find_resumable
 
     torch.set_num_threads(config.threads)
     figure, folder = config.judged_by, run.backtest

@@ -35,7 +35,8 @@ class NotebookStage:
 
     def do(self, work: Work) -> None:
         """Do the stage's work unless it is done already (see `rlwb.experiment.stages.run_stage`)."""
-        run_stage(self.stage, self.run, self.config, work)
+        with self.run.telling_limits():
+            run_stage(self.stage, self.run, self.config, work)
 
 
 def open_stage(

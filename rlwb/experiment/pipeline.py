@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import signal
@@ -199,29 +198,21 @@ def run_pipeline(
     folder = notebooks or find_notebooks()
     if stages is None:
         stages = stages_of(run) if config.split.rolling is None else ()
-    try:
-        with run.lock():
-            run.check_space()
-            run.save_config(config)
-            if asked is not None:
-                run.update_status(asked=asked)
-            with recorded(run, stages):
-                if config.split.rolling is not None:
+    with run.telling_limits(), run.lock():
+        run.check_space()
+        run.save_config(config)
+        if asked is not None:
+            run.update_status(asked=asked)
+        with recorded(run, stages):
+            if config.split.rolling is not None:
 
-                    def one_window(window: RunDirectory, own: RunConfig) -> None:
-                        run_pipeline(window, own, notebooks=folder, echo=lambda line: echo(f"  {line}"))
+                def one_window(window: RunDirectory, own: RunConfig) -> None:
+                    run_pipeline(window, own, notebooks=folder, echo=lambda line: echo(f"  {line}"))
 
-                    walk(run, config, one_window, echo=echo)
-                for stage in stages:
-                    _run_notebook(stage, run, folder / stage.notebook, echo)
-                echo(f"report: {write_report(run)}")
-    except OSError as error:
-        if found := limit_hit(error):
-            raise RlwbError(found) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            where = error.filename or run.path
-            raise ConfigError(f"{where} cannot be written to ({error.strerror}); check its rights.") from error
-        raise
+                walk(run, config, one_window, echo=echo)
+            for stage in stages:
+                _run_notebook(stage, run, folder / stage.notebook, echo)
+            echo(f"report: {write_report(run)}")
 
 
 def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Echo) -> None:

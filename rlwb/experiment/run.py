@@ -22,7 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 import rlwb
-from rlwb.errors import ConfigError
+from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer, leaves
 from rlwb.experiment.own_code import keep_code, own_code, trust
@@ -37,6 +37,7 @@ from rlwb.files import (
     write_json,
     write_text,
 )
+from rlwb.limits import limit_hit
 from rlwb.reading import read_json
 
 MIN_FREE_BYTES = 100 * 2**20
@@ -44,6 +45,9 @@ MIN_FREE_BYTES = 100 * 2**20
 
 PIPELINE_ENV = "RLWB_PIPELINE"
 """Environment variable by which a pipeline tells its kernels which run it holds."""
+
+LAST_STAGE = "stability"
+"""Name of the stage that finishes a run."""
 
 KERNEL_SECONDS = 30.0
 """Time that a run waits for a kernel that outlives its pipeline."""
@@ -252,9 +256,15 @@ class RunDirectory:
     def state(self) -> str:
         """``created``, ``running``, ``finished``, ``failed`` or ``interrupted``.
 
-        A run whose process ended without a word is interrupted, whatever it last wrote.
+        A run whose process ended without a word is interrupted, whatever it last wrote. One whose notebooks are run by
+        hand is what the stage is that is not finished, and finished with the last stage.
         """
-        state = str(self.status["state"])
+        status = self.status
+        state = str(status["state"])
+        if state in ("created", "finished"):
+            unfinished = [one["state"] for one in status["stages"].values() if one["state"] != "finished"]
+            is_done = LAST_STAGE in status["stages"] and not unfinished
+            state = unfinished[-1] if unfinished else "finished" if is_done else state
         return "interrupted" if state == "running" and not is_locked(self.path / ".lock") else state
 
     def update_status(self, **values: Any) -> None:
@@ -331,6 +341,19 @@ class RunDirectory:
                 yield
             finally:
                 self._is_mine = False
+
+    @contextmanager
+    def telling_limits(self) -> Iterator[None]:
+        """Turn a full disk, a place that cannot be written to and other limits into an `RlwbError` with a sentence."""
+        try:
+            yield
+        except (OSError, MemoryError) as error:
+            if found := limit_hit(error):
+                raise RlwbError(found) from error
+            if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                where = error.filename or self.path
+                raise ConfigError(f"{where} cannot be written to ({error.strerror}); check its rights.") from error
+            raise
 
     def _outlive_kernel(self) -> None:
         """Wait for a kernel whose pipeline was killed, and which ends by itself within seconds."""

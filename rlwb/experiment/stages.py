@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,15 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described, require_trust
-from rlwb.experiment.run import RunDirectory, begin_manifest, end_manifest, now, settings_told, update_manifest
+from rlwb.experiment.run import (
+    LAST_STAGE,
+    RunDirectory,
+    begin_manifest,
+    end_manifest,
+    now,
+    settings_told,
+    update_manifest,
+)
 from rlwb.files import as_json, files_below
 from rlwb.market.load import source_files
 
@@ -99,7 +107,7 @@ BACKTEST = Stage(
 )
 
 STABILITY = Stage(
-    name="stability",
+    name=LAST_STAGE,
     notebook="04_stability.ipynb",
     depends=("backtest", "seed"),
     inputs=("backtest/**/*", "metrics/*.csv"),
@@ -214,8 +222,9 @@ def recorded(run: RunDirectory, stages: Sequence[Stage]) -> Iterator[None]:
             known = {**{one.name: {} for one in stages}, **run.status["stages"]}  # a rolling run's are its windows
             stage = next((name for name, one in known.items() if one.get("state") != "finished"), "report")
             where = {"stage": stage, "error": str(error) or type(error).__name__, **getattr(error, "place", {})}
-            run.update_status(state=state, failure={**where, "resume": run.how_to_resume(state)})
-            end_manifest(run, state)
+            with suppress(OSError):  # of a full disk: what ended the work is to be told, and is
+                run.update_status(state=state, failure={**where, "resume": run.how_to_resume(state)})
+                end_manifest(run, state)
             raise
         run.update_status(state="finished")
         end_manifest(run, "finished")
@@ -251,7 +260,8 @@ def run_stage(
             work(run, config)
         except BaseException as error:
             told = f"{type(error).__name__}: {error}"
-            run.update_stage(stage.name, {"state": _how_it_ended(error), "error": told})
+            with suppress(OSError):  # of a full disk: what ended the work is to be told, and is
+                run.update_stage(stage.name, {"state": _how_it_ended(error), "error": told})
             raise
         missing = [output for output in stage.outputs if not (run.path / output).exists()]
         if missing:

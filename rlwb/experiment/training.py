@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
@@ -46,18 +47,19 @@ def train_policy(
         When more iterations are trained already than are asked for; fewer would not be the run that its
         configuration describes.
     """
-    import torch
+    with uninterrupted():  # torch cannot be imported again once its import was cut short
+        import torch
 
-    from rlwb.evaluation.results import PA_TITLES
-    from rlwb.trainer import (
-        Checkpoint,
-        EarlyStopping,
-        MetricsWriter,
-        ProgressLines,
-        Trainer,
-        TrainingVessel,
-        ValidationFigure,
-    )
+        from rlwb.evaluation.results import PA_TITLES
+        from rlwb.trainer import (
+            Checkpoint,
+            EarlyStopping,
+            MetricsWriter,
+            ProgressLines,
+            Trainer,
+            TrainingVessel,
+            ValidationFigure,
+        )
 
     settings, figure, chosen_by = config.train, config.execution.rules.judged_by, config.judged_by
     refuse_shorter(last_iteration(run.checkpoints), settings.iterations)

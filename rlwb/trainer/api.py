@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +23,12 @@ def train(
     reward: Reward[Any],
     vessel_kwargs: dict[str, Any] | None = None,
     trainer_kwargs: dict[str, Any] | None = None,
+    ckpt_path: str | os.PathLike[str] | None = None,
 ) -> Trainer:
-    """Train `policy` on `initial_states`; keywords go to `TrainingVessel` and `Trainer`. Return the trainer."""
+    """Train `policy` on `initial_states`, from a checkpoint on if one is given; return the trainer.
+
+    Keywords go to `TrainingVessel` and `Trainer`.
+    """
     vessel = TrainingVessel(
         simulator=simulator,
         state_interpreter=state_interpreter,
@@ -34,5 +39,5 @@ def train(
         **(vessel_kwargs or {}),
     )
     trainer = Trainer(**(trainer_kwargs or {}))
-    trainer.fit(vessel)
+    trainer.fit(vessel, ckpt_path)
     return trainer

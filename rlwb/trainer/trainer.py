@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from tqdm.auto import tqdm
 
 from rlwb.env import FiniteVectorEnv
 from rlwb.env.data_queue import take
 from rlwb.env.slots import ENV_TYPES, check_env_type
+from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.record import check_record
 from rlwb.trainer.checkpoint import load_checkpoint, restoring
@@ -210,13 +212,16 @@ class Trainer:
         self._tell(lambda callback: callback.on_fit_start(self, vessel))
         bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
         try:
-            while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
-                self._iterate(vessel)
-                bar.set_postfix(bar_figures(self.metrics))
-                bar.update()
+            # Also undoes what an interrupt within torch.no_grad leaves: gradients that are off for good.
+            with torch.enable_grad():
+                while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
+                    self._iterate(vessel)
+                    bar.set_postfix(bar_figures(self.metrics))
+                    bar.update()
         finally:
+            with uninterrupted():
+                self._close_env()
             bar.close()
-            self._close_env()
         self._tell(lambda callback: callback.on_fit_end(self, vessel))
 
     @property
@@ -234,7 +239,8 @@ class Trainer:
         try:
             episodes = self._run_greedily(vessel, states)
         finally:
-            self._close_env()
+            with uninterrupted():
+                self._close_env()
         self.metrics.update({f"test/{name}": value for name, value in episodes.summary().items()})
         self._tell(lambda callback: callback.on_test_end(self, vessel))
         return episodes

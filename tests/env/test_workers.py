@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rlwb.env import vectorize_env
-from rlwb.env.workers import SharedPickle
+from rlwb.env.workers import SharedPickle, uninterrupted
 from rlwb.errors import ConfigError, WorkerError
 from tests.env.test_vector import collect
 from tests.env.toy import ToyOrder, ToySimulator, env_fn, orders, toy_env
@@ -202,6 +202,58 @@ def test_fork_of_the_main_process_leaves_the_workers_alone():
             os._exit(0)
         os.waitpid(pid, 0)
         assert len(collect(envs, reset=active)[2]) == 3
+
+
+def test_an_interrupt_waits_for_what_must_not_be_left_half_done():
+    done = []
+
+    def work():
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            done.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["all"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_is_held_back_in_the_main_thread_alone():
+    names = []
+
+    def work():
+        with uninterrupted():
+            names.append(threading.current_thread().name)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert names == [thread.name]
+
+
+def test_two_interrupts_leave_no_worker(monkeypatch):
+    """One in the middle of a step, and one while the workers are ended for it."""
+
+    def interrupts_and_waits(self, name, arguments):
+        raise KeyboardInterrupt
+
+    envs = vectorize_env(env_fn(), orders(9), finite_env_type="shmem", concurrency=2)
+    envs.reset()
+    pids = [worker.process.pid for worker in envs._slots]
+    first = envs._slots[0]
+    ended = first.kill
+
+    def impatient():
+        signal.raise_signal(signal.SIGINT)
+        ended()
+
+    monkeypatch.setattr(first, "kill", impatient)
+    monkeypatch.setattr(type(envs), "_ask", interrupts_and_waits)
+    with pytest.raises(KeyboardInterrupt):
+        envs.step([0, 0])
+    assert gone(pids)
 
 
 class InterruptError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rlwb.errors import ConfigError, FileError
+from rlwb.errors import ConfigError, FileError, RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.run import (
     PIPELINE_ENV,
@@ -257,6 +258,40 @@ def test_a_killed_run_is_interrupted_and_a_living_one_is_not(tmp_path: Path) -> 
     assert run.state == "interrupted"
     with run.lock():
         pass
+
+
+def test_a_run_whose_notebooks_are_run_by_hand_is_what_its_stages_are(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "run", RunConfig())
+    assert run.state == "created"
+    run.update_stage("orders", {"state": "finished"})
+    assert run.state == "created"
+    for state in ("interrupted", "failed"):
+        run.update_stage("train", {"state": state})
+        assert run.state == state
+    run.update_stage("train", {"state": "running"})
+    assert run.state == "interrupted", "its kernel was killed"
+    with run.lock():
+        assert run.state == "running"
+    for stage in ("train", "backtest", "stability"):
+        run.update_stage(stage, {"state": "finished"})
+    assert run.state == "finished"
+    run.update_status(state="finished")
+    run.update_stage("train", {"state": "interrupted"})
+    assert run.state == "interrupted", "its training was begun again"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "^the disk is full"),
+        (OSError(errno.EROFS, "Read-only file system", "/runs/a.pt"), "^/runs/a.pt cannot be written to"),
+        (PermissionError(errno.EACCES, "Permission denied"), "run cannot be written to"),
+        (MemoryError(), "^there is too little memory"),
+    ],
+)
+def test_limits_of_the_machine_are_told_in_a_sentence(tmp_path: Path, error: Exception, words: str) -> None:
+    with pytest.raises(RlwbError, match=words), RunDirectory(tmp_path / "run").telling_limits():
+        raise error
 
 
 def test_a_kernel_of_the_pipeline_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from collections.abc import Callable
@@ -110,6 +111,21 @@ def test_an_interrupted_stage_is_taken_up(run: RunDirectory) -> None:
     (run.checkpoints / "1.pt").write_text("the same file")
     assert both(run, config())[0] == ["unchanged", "done"]
     assert learnt(run)[0] == "the same file"
+
+
+def test_what_ended_a_stage_is_told_where_it_cannot_be_noted(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(run: RunDirectory, settings: RunConfig) -> None:
+        monkeypatch.setattr("rlwb.experiment.run.write_json", no_space)
+        raise KeyboardInterrupt
+
+    def no_space(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(FIRST, run, config(), stop)
+    assert run.state == "interrupted", "nobody holds it"
 
 
 def test_failure_is_noted(run: RunDirectory) -> None:

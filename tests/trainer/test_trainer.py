@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError
 from rlwb.learner import Learner
@@ -500,3 +501,19 @@ def test_the_last_iteration_is_known_in_it() -> None:
 def test_a_bar_shows_the_net_pa_where_it_differs() -> None:
     assert bar_figures({"reward": 0.5, "pa": 1.25, "pa_net": 1.0, "loss": 3.0}) == {"reward": "0.5", "pa_net": "1"}
     assert bar_figures({"pa": 1.0, "pa_net": 1.0, "val/pa": 12.3456}) == {"pa": "1", "val/pa": "12.3"}
+
+
+def test_gradients_are_on_after_a_training_that_was_stopped_where_they_are_off() -> None:
+    """An interrupt within ``torch.no_grad`` may leave them off, of which the next training would fail."""
+
+    class Stops(Callback):
+        def on_train_end(self, trainer, vessel) -> None:
+            torch.set_grad_enabled(False)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(max_iters=1, callbacks=[Stops()]).fit(corridor_vessel())
+    assert torch.is_grad_enabled()
+    with torch.no_grad():
+        Trainer(max_iters=1).fit(corridor_vessel())
+        assert not torch.is_grad_enabled(), "as it was"
