@@ -50,6 +50,7 @@ PROVIDED: dict[str, str] = {
 """Parameters that a run passes to a part that has one of the name, each with what it is."""
 
 _EXECUTION, _POLICY, _SOURCES = "rlwb.execution", "rlwb.policy", "rlwb.experiment.sources"
+_TRACKING = "rlwb.tracking"
 BUILT_IN: dict[str, dict[str, str]] = {
     "market": {"synthetic": "rlwb.market.synthetic:synthetic_sessions", "bars": f"{_SOURCES}:bars"},
     "orders": {"generated": f"{_SOURCES}:generated_orders", "table": f"{_SOURCES}:own_orders"},
@@ -105,6 +106,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         for name in ("table", "binance", "lean", "lobster", "qlib", "qlib_pickle")
     },
     "feature": {},
+    "tracker": {
+        "tensorboard": f"{_TRACKING}.tensorboard:TensorBoard",
+        "mlflow": f"{_TRACKING}.mlflow:MLflow",
+        "wandb": f"{_TRACKING}.wandb:WandB",
+    },
     "launcher": {
         "processes": "rlwb.study.launch:Processes",
         "ray": "rlwb.study.launch_ray:RayJobs",
@@ -117,6 +123,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 PASSED_TO: dict[str, tuple[str, ...]] = {
     "reader": ("source", "instruments", "report"),
     "market": ("cache_dir",),
+    "tracker": (),
     "launcher": (),
 }
 #: Entry points' groups that are not called ``rlwb.<kind>``.

@@ -29,6 +29,7 @@ from rlwb.experiment.run import (
 )
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, differences, recorded, run_stage
 from rlwb.experiment.stages import settings_of as settings_of_stage
+from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
 from rlwb.files import atomic_path, is_temporary, write_text
@@ -341,11 +342,11 @@ def do_stages(
 ) -> None:
     """Do the stages of a run, or of each of its windows."""
     if config.split.rolling is not None:
-        with recorded(run, ()):
+        with recorded(run, ()), tracked(run, config):
             run.save_config(config)
             walk(run, config, lambda window, own: do_stages(window, own, lambda line: echo(f"  {line}")), echo=echo)
         return
-    with recorded(run, stages):
+    with recorded(run, stages), tracked(run, config):
         for stage in stages:
             run_stage(stage, run, config, _WORK[stage], echo=echo)
 

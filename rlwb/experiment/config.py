@@ -249,6 +249,9 @@ class RunConfig(Section):
         Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
         other work shares the machine. Another number rounds sums in another order, so that weights are equal up to
         rounding alone; a training goes on with the number that it was begun with, and refuses another.
+    trackers
+        Where figures, settings and files of the run are shown beside its directory: ``tensorboard``, ``mlflow`` and
+        ``wandb``; none by default. They change no result.
     """
 
     market: Annotated[Part, _complete("market")] = Part(name="synthetic")
@@ -271,6 +274,7 @@ class RunConfig(Section):
     backtest: BacktestConfig = BacktestConfig()
     seed: CountOrZero = 0
     threads: Count = 1
+    trackers: tuple[Annotated[Part, _complete("tracker")], ...] = ()
 
     @model_validator(mode="after")
     def _acts_as_it_learns(self) -> RunConfig:
@@ -372,10 +376,11 @@ class RunConfig(Section):
         return "\n".join(_described(self, self.as_dict(), parameter_texts(RunConfig.__doc__ or ""))) + "\n"
 
 
+_SEVERAL = {"baselines": "baseline", "trackers": "tracker"}
 SLOTS: dict[str, str] = {
-    name: "baseline" if name == "baselines" else name
+    name: _SEVERAL.get(name, name)
     for name, field in RunConfig.model_fields.items()
-    if field.annotation in (Part, tuple[Part, ...]) or name == "baselines"
+    if field.annotation is Part or name in _SEVERAL
 }
 """Place in the tree to kind of the part that stands there."""
 

@@ -23,6 +23,10 @@ Tree = TypeVar("Tree", bound=BaseModel)
 
 #: What a part is called whose settings name a ``source`` and no part.
 _READ_FROM_SOURCE = {"market": "bars", "orders": "table"}
+#: Places that hold several parts.
+_LISTS = ("baselines", "trackers")
+#: Settings of trackers that are paths.
+_TRACKED_AT = ("folder", "store")
 #: A text that names a file's class or function.
 _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<attribute>\w+)")
 
@@ -190,7 +194,7 @@ def nested(layer: Layer, slots: Mapping[str, str], chosen: Mapping[str, Any] | N
                 new = new.replace("*", name.rpartition(".")[2])
                 raise ConfigError(f"{layer.origin}: {name} is written {new} now.")
     for name, value in tree.items():
-        if name in slots and not isinstance(value, (dict, type(None))) and name != "baselines":
+        if name in slots and not isinstance(value, (dict, type(None))) and name not in _LISTS:
             raise ConfigError(
                 f"{layer.origin}: {name} is {shown(value)}; write a name, or {{name: …}} with its settings."
             )
@@ -212,7 +216,22 @@ def nested(layer: Layer, slots: Mapping[str, str], chosen: Mapping[str, Any] | N
     algorithm = tree.get("algorithm")
     if isinstance(algorithm, dict) and isinstance(algorithm.get("checkpoint"), str):
         tree["algorithm"] = {**algorithm, "checkpoint": rooted(algorithm["checkpoint"])}
+    trackers = tree.get("trackers")
+    if isinstance(trackers, (list, tuple)):
+        tree["trackers"] = [_tracked_at(one, rooted) for one in trackers]
     return with_code(tree, lambda code: f"{rooted(code['file'])}:{code['attribute']}")
+
+
+def _tracked_at(tracker: Any, rooted: Callable[[str], str]) -> Any:
+    """Return a tracker's settings with paths made absolute; an address stays."""
+    if not isinstance(tracker, Mapping):
+        return tracker
+    paths = {
+        key: rooted(one)
+        for key, one in tracker.items()
+        if key in _TRACKED_AT and isinstance(one, str) and "://" not in one
+    }
+    return {**tracker, **paths}
 
 
 def _check_plain(value: Any, origin: str, name: str, level: int = 0) -> None:

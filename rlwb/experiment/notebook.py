@@ -19,6 +19,7 @@ from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import trust
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
+from rlwb.experiment.tracked import tracked
 from rlwb.experiment.yamlfile import parse_yaml
 from rlwb.values import check_value, nearest, shown, suggestion
 
@@ -35,7 +36,7 @@ class NotebookStage:
 
     def do(self, work: Work) -> None:
         """Do the stage's work unless it is done already (see `rlwb.experiment.stages.run_stage`)."""
-        with self.run.telling_limits():
+        with self.run.telling_limits(), tracked(self.run, self.config):
             run_stage(self.stage, self.run, self.config, work)
 
 

@@ -29,6 +29,7 @@ from rlwb.experiment.report import write_report
 from rlwb.experiment.rolling import walk
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
+from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import refuse_shorter
 from rlwb.files import temporary_name
 from rlwb.limits import limit_hit, peak_memory
@@ -203,7 +204,7 @@ def run_pipeline(
         run.save_config(config)
         if asked is not None:
             run.update_status(asked=asked)
-        with recorded(run, stages):
+        with recorded(run, stages), tracked(run, config):
             if config.split.rolling is not None:
 
                 def one_window(window: RunDirectory, own: RunConfig) -> None:

@@ -193,7 +193,7 @@ def repeated(run: RunDirectory, *changes: Layer) -> RunConfig:
                 f"{name} is another setting, so the result would be that of another run; a repetition can change no "
                 f"more than {', '.join(HOW)}."
             )
-    return config
+    return config.model_copy(update={"trackers": ()})  # a repetition is a check, not another result
 
 
 def begin_rerun(run: RunDirectory, config: RunConfig, run_dir: Path | None = None) -> RunDirectory:
