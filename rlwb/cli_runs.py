@@ -1,4 +1,4 @@
-"""The command line's ``rlwb rerun`` and ``diff``: a run repeated, and two runs compared."""
+"""The command line's ``rlwb rerun``, ``diff`` and ``watch``: a run repeated, two compared, several watched."""
 
 from __future__ import annotations
 
@@ -55,3 +55,23 @@ def diff(
 
 def _silent(text: str) -> None:
     """Print nothing."""
+
+
+def watch(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="PATH...", help="Runs, or folders of runs; without one, runs/.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where the page is on this machine; 0 takes a free one.")] = 8750,
+    debug: Debug = False,
+) -> None:
+    """Serve a page that shows runs while they train, to browsers on this machine alone; Ctrl-C ends it."""
+    from rlwb.experiment.watch import serve_board
+
+    server = serve_board(paths or [Path("runs")], port)
+    typer.echo(f"http://127.0.0.1:{server.server_address[1]}")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        typer.echo("stopped")
+    finally:
+        server.server_close()

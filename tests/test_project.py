@@ -26,7 +26,7 @@ BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.packages", "rlw
 PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner", "rlwb.objective"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
 EXPERIMENT = BASE | PRIMITIVES | PARTS | {"rlwb.limits", "rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution"}
-EXPERIMENT |= {"rlwb.policy", "rlwb.trainer", "rlwb.evaluation"}
+EXPERIMENT |= {"rlwb.policy", "rlwb.trainer", "rlwb.evaluation", "rlwb.webpage"}
 ALLOWED: dict[str, set[str]] = {
     "rlwb": set(),
     "rlwb.errors": set(),
@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,
     "rlwb.limits": set(),
+    "rlwb.webpage": set(),
     "rlwb.reading": BASE | {"rlwb.values"},
     "rlwb.signatures": BASE | {"rlwb.values"},
     "rlwb.code": BASE | {"rlwb.values", "rlwb.signatures"},

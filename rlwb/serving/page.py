@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlwb.webpage import PAGE_HEADERS, webpage
+
 _FILE = Path(__file__).with_name("static") / "page.html"
-_HEADERS = {
-    "content-type": "text/html; charset=utf-8",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
 
 
-@functools.cache
 def page() -> tuple[bytes, dict[str, str]]:
-    """Return the page and its headers.
-
-    The policy of its content lets a browser run its own script and style alone, by their hashes, and ask only
-    the service that it came from.
-    """
-    text = _FILE.read_text(encoding="utf-8")
-    rules = ["default-src 'none'", "connect-src 'self'", "img-src data:", "form-action 'none'", "base-uri 'none'"]
-    for tag in ("script", "style"):
-        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
-        rules.append(f"{tag}-src 'sha256-{digest}'")
-    return text.encode(), {**_HEADERS, "content-security-policy": "; ".join([*rules, "frame-ancestors 'none'"])}
+    """Return the page and its headers (`rlwb.webpage.webpage`)."""
+    return webpage(_FILE)
 
 
 def operations_page(description: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
@@ -45,7 +26,7 @@ def operations_page(description: Mapping[str, Any]) -> tuple[bytes, dict[str, st
     templates.filters["told"] = _told
     text = templates.get_template("operations.html").render(about=description)
     rules = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    return text.encode(), {**_HEADERS, "content-security-policy": rules}
+    return text.encode(), {**PAGE_HEADERS, "content-security-policy": rules}
 
 
 def _told(schema: Mapping[str, Any]) -> str:
