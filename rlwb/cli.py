@@ -37,6 +37,9 @@ _DIRECTORY = "Where the run's files go; without it, a new directory under runs/.
 _EVALUATION = "Where the evaluation's files go; without it, a new directory beside the run."
 _RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
 _TRUST = "Run the code of your own or others' that the run in --run-dir names."
+_POLICY = (
+    "Judge another's policy: NAME=model.zip (Stable-Baselines3), graph.onnx, or file.py:function; may be repeated."
+)
 _METHOD = "A learner to compare, or your own as mine={network: mine.py:LSTM}; may be repeated; without it, all."
 
 ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help=_FILE)]
@@ -44,6 +47,7 @@ Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE"
 Directory = Annotated[Path | None, typer.Option(metavar="DIR", help=_DIRECTORY)]
 Resume = Annotated[bool, typer.Option("--resume", help=_RESUME)]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help=_TRUST)]
+Policies = Annotated[list[str] | None, typer.Option("--policy", metavar="NAME=SPEC", help=_POLICY)]
 Methods = Annotated[list[str] | None, typer.Option("--method", metavar="NAME", help=_METHOD)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON; names: rlwb columns.")]
@@ -111,16 +115,21 @@ def evaluate(
     config: ConfigFile = None,
     changes: Changes = None,
     run_dir: Annotated[Path | None, typer.Option(metavar="DIR", help=_EVALUATION)] = None,
+    policies: Policies = None,
     trust_code: TrustCode = False,
     debug: Debug = False,
 ) -> None:
-    """Judge the checkpoints of a run on other dates, orders, bars or rules, without training.
+    """Judge the checkpoints of a run, and policies made elsewhere, without training; on other orders if asked.
 
     For example: rlwb evaluate runs/mine --set split.test=[2024-08-01,2024-09-30]
+
+    or beside a policy of Stable-Baselines3: rlwb evaluate runs/mine --policy ppo=ppo.zip --trust-code
     """
     from rlwb.experiment.evaluate import launch_evaluation
+    from rlwb.experiment.policies import parse_policies
 
-    launch_evaluation(run, config, changes or [], run_dir, trust_code=trust_code, echo=_clocked)
+    others = parse_policies(policies or [])
+    launch_evaluation(run, config, changes or [], run_dir, policies=others, trust_code=trust_code, echo=_clocked)
 
 
 @app.command()

@@ -13,7 +13,11 @@ from rlwb.record import TrainingRecord
 
 
 class Actor(Protocol):
-    """Anything that chooses actions for a batch of observations."""
+    """Anything that chooses actions for a batch of observations.
+
+    One that remembers something of each episode has an attribute ``by_episode`` that is true; `act` is then told the
+    numbers of the rows' episodes as well, under ``episode``, int64 of shape (N,).
+    """
 
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""

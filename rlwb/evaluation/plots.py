@@ -93,6 +93,11 @@ def order_figures(results: Sequence[PolicyResult], *, level: float = LEVEL, seed
     }
 
 
+def _beside(results: Sequence[PolicyResult]) -> list[PolicyResult]:
+    """Return what stands beside the run's own policies, each of which has a look of its own."""
+    return [*of_kind(results, "baseline"), *of_kind(results, "policy")]
+
+
 @style.styled
 def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
     """Draw the distribution of PA over orders, one row a policy: 5, 25, 50, 75, 95 % points, and the mean.
@@ -106,7 +111,7 @@ def pa_distribution(results: Sequence[PolicyResult]) -> Figure:
         return style.note_figure(title, "No policy has an order with a PA.")
     subtitle = "line: 5 to 95 % of orders; box: 25 to 75 %; bar: median; diamond: mean"
     figure, (axis,) = style.canvas(title, subtitle, height=1.5 + 0.3 * len(pas))
-    baselines = of_kind(results, "baseline")
+    baselines = _beside(results)
     marks = []
     for row, (result, pa) in enumerate(pas):
         color, _ = style.look(result, baselines)
@@ -250,8 +255,8 @@ def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
         axis.fill_between(range(width), p10, p90, color=style.BLUE, alpha=0.13, linewidth=0)
         axis.fill_between(range(width), p25, p75, color=style.BLUE, alpha=0.22, linewidth=0)
         axis.plot(np.nanmean(paths, axis=0), color=style.BLUE, linewidth=2.2, marker="o", markersize=4, label="chosen")
-    baselines = of_kind(results, "baseline")
-    for result in of_kind(having, "baseline"):
+    baselines = _beside(results)
+    for result in _beside(having):
         path = np.nanmean(np.asarray(result.inventory, dtype=np.float64), axis=0)
         color, dash = style.look(result, baselines)
         axis.plot(path, color=color, linestyle=dash, linewidth=1.6, label=style.readable(result.display_name))
@@ -315,8 +320,8 @@ def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
         mean = days[chosen].mean(axis=1)
         _running_sum(axis, mean, color=style.INK, linewidth=2.2, markersize=5, label="their mean")
     for result in having:
-        if result.kind in ("last", "baseline"):
-            color, dash = style.look(result, of_kind(results, "baseline"))
+        if result.kind in ("last", "policy", "baseline"):
+            color, dash = style.look(result, _beside(results))
             name = style.readable(result.display_name)
             _running_sum(axis, days[result.policy], color=color, linestyle=dash, linewidth=1.6, label=name)
     if len(days) <= 6:

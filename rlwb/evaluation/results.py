@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "fills", "baseline", "unattainable", "ceiling"]
+Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "unattainable", "ceiling"]
 
 _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
@@ -52,9 +52,9 @@ class PolicyResult:
     policy
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
-        ``"checkpoint"`` (a selected one), ``"last"``, ``"fills"`` (a person's real ones), ``"baseline"``,
-        ``"unattainable"`` for a policy that knows prices ahead of its decisions, or ``"ceiling"``: no policy, but an
-        upper bound on all of them.
+        ``"checkpoint"`` (a selected one), ``"last"``, ``"policy"`` (made elsewhere), ``"fills"`` (a person's real
+        ones), ``"baseline"``, ``"unattainable"`` for a policy that knows prices ahead of its decisions, or
+        ``"ceiling"``: no policy, but an upper bound on all of them.
     orders
         One row an order: `order_id`, `instrument`, `date`, `ffr`, `pa` in basis points, NaN where it cannot be
         computed, and columns that may be lacking.

@@ -87,7 +87,7 @@ def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyRes
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
         raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
-    kinds: tuple[Kind, ...] = ("last", "baseline", "unattainable", "ceiling")
+    kinds: tuple[Kind, ...] = ("last", "policy", "baseline", "unattainable", "ceiling")
     return {CHECKPOINTS: checkpoints} | {one.policy: [one] for kind in kinds for one in of_kind(results, kind)}
 
 
@@ -231,7 +231,7 @@ def schedule_notes(results: Mapping[str, PolicyResult]) -> list[str]:
     same: dict[str, list[str]] = {}
     for title, one in results.items():
         left = one.fixed_schedule()
-        if left is None or one.kind not in ("checkpoint", "last", "unattainable"):
+        if left is None or one.kind not in ("checkpoint", "last", "policy", "unattainable"):
             continue
         steps = int(np.argmax(left <= ZERO_SHARE)) or len(left) - 1
         traded = ", ".join(f"{100 * share:z.0f} %" for share in -np.diff(left[: steps + 1]))

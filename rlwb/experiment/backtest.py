@@ -27,6 +27,7 @@ from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
+from rlwb.experiment.policies import MadeElsewhere, kept_policies, open_kept, told_of
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.shards import divided_among, making
 from rlwb.experiment.stages import training_id
@@ -67,7 +68,9 @@ class HindsightUncapped(Hindsight):
 
 
 def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool = True) -> None:
-    """Judge the chosen checkpoints, the last one, the baselines and a teacher on the test orders; write ``backtest/``.
+    """Judge chosen checkpoints, the last one, baselines, a teacher and others' policies on the test orders.
+
+    It writes ``backtest/``.
 
     ``orders/<policy>.parquet`` has one row an order, ``inventory/<policy>.npy`` the share left after each step (a
     ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
@@ -151,6 +154,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         assert path is not None, "a checkpoint was chosen above"
         last = played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0]
     results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
+    outsiders = open_kept(run)
+    results += [policy_result(bench, one, sees(), test) for one in outsiders]
     results += [baseline_result(bench, name, one, test) for name, one in baselines.items()]
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
@@ -162,10 +167,10 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         results = [with_objective(bench, test, one) for one in results]
     write_results(folder, results)
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
-        _refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
+        refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     dial = _dial_results(bench, selection, table)
-    about = judged_on(run, config)
+    about = [*judged_on(run, config), *told_of(outsiders)]
     write_headline(folder, results, config, candidates=selection.ranked, about=about, lost=lost, dial=dial)
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
@@ -369,7 +374,7 @@ def read_results(run: RunDirectory) -> list[PolicyResult]:
     return results
 
 
-def _refuse_the_impossible(results: Sequence[PolicyResult], ceiling: PolicyResult) -> None:
+def refuse_the_impossible(results: Sequence[PolicyResult], ceiling: PolicyResult) -> None:
     """Stop before any figure is made of a result that the day's prices do not allow."""
     from rlwb.evaluation import above_ceiling
 
@@ -593,6 +598,13 @@ def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBat
     return judged(bench, name, "baseline", _playable(baseline), orders)
 
 
+def policy_result(
+    bench: Workbench, policy: MadeElsewhere, sees: StateInterpreter[Any], orders: OrderBatch
+) -> PolicyResult:
+    """Return the result of a policy made elsewhere, which is given what a policy of the run sees, in full."""
+    return judged(bench, policy.name, "policy", policy.playable(sees, bench.action_interpreter), orders)
+
+
 def _playable(baseline: Any) -> Playable:
     return baseline, KnownStateInterpreter(), AmountActionInterpreter()
 
@@ -601,7 +613,7 @@ def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
     """Return a policy of the summary with its interpreters; a `CheckpointError` for a ceiling and an unknown name."""
     from rlwb.trainer import list_checkpoints
 
-    baselines = make_baselines(bench)
+    baselines, kept = make_baselines(bench), kept_policies(run)
     if isinstance(baselines.get(name), Hindsight):
         raise CheckpointError(f"{name} is a ceiling and no policy, so it has no trades to show; name a policy.")
     if name in baselines:
@@ -613,9 +625,12 @@ def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
         paths["last"] = [*paths.values()][-1]
     if name in paths:
         return checkpoint_policy(bench, paths[name])
+    if name in kept and paths:
+        sees = checkpoint_policy(bench, paths["last"])[1]
+        return next(one for one in open_kept(run) if one.name == name).playable(sees, bench.action_interpreter)
     taught = ["teacher"] if list_checkpoints(teacher_checkpoints(run)) else []
     if name in taught:
         return teacher_policy(run, bench)[0]
     raise CheckpointError(
-        f"the run has no policy {name!r}; it has {', '.join([*paths, *taught, *baselines])} in {run.path}."
+        f"the run has no policy {name!r}; it has {', '.join([*paths, *taught, *kept, *baselines])} in {run.path}."
     )

@@ -21,7 +21,7 @@ JUDGING = (
 )
 """Parameters, or groups of them, that an evaluation may change; all others are those of the training."""
 
-COPIES = ("checkpoints", "metrics", "origin")
+COPIES = ("checkpoints", "metrics", "origin", "policies")
 """Folders of an evaluation that hold copies of what it judges; ``origin/run.json`` has their hashes."""
 
 WARNING = "WARNING: "

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +85,8 @@ def trust(config: RunConfig, *, beside: RunConfig | None = None) -> None:
 
     What `beside` names, a configuration that came from elsewhere, is not the user's word.
     """
-    known = _known()
     foreign = {_key(code) for code in own_code(beside).values()} if beside else set()
-    new = {_key(code) for code in own_code(config).values()} - known - foreign
-    if new:
-        try:
-            write_json(_file(), sorted(known | new))
-        except OSError:  # asked again the next time
-            return
+    _remember({_key(code) for code in own_code(config).values()} - foreign)
 
 
 def require_trust(config: RunConfig, *, given: bool = False, of: str = "") -> None:
@@ -104,12 +99,28 @@ def require_trust(config: RunConfig, *, given: bool = False, of: str = "") -> No
     ConfigError
         When the code is not trusted, or nobody can be asked.
     """
-    known = _known()
     own = {place: code for place, code in own_code(config).items() if place.startswith(of)}
-    foreign = {place: code for place, code in own.items() if _key(code) not in known}
+    ask_trust({f"{place} (hash {code.fingerprint()})": _key(code) for place, code in own.items()}, given=given)
+
+
+def ask_trust(found: Mapping[str, str], *, given: bool = False) -> None:
+    """Ask before code is run that this user has never named, unless trust is `given`; remember the answer.
+
+    Parameters
+    ----------
+    found
+        What the code is, in words with its hash, to the key that it is remembered by.
+
+    Raises
+    ------
+    ConfigError
+        When the code is not trusted, or nobody can be asked.
+    """
+    known = _known()
+    foreign = {place: key for place, key in found.items() if key not in known}
     if not foreign or os.environ.get(TRUST_ENV):
         return
-    listed = "; ".join(f"{place} (hash {code.fingerprint()})" for place, code in foreign.items())
+    listed = "; ".join(foreign)
     if not given:
         if sys.stdin is None or not sys.stdin.isatty():
             raise ConfigError(
@@ -117,7 +128,16 @@ def require_trust(config: RunConfig, *, given: bool = False, of: str = "") -> No
             )
         if input(f"This run names code: {listed}. Run it? [y/N] ").strip().lower() not in ("y", "yes"):
             raise ConfigError("the run's code was not trusted, so nothing was run.")
-    trust(config)
+    _remember({*foreign.values()})
+
+
+def _remember(keys: set[str]) -> None:
+    known = _known()
+    if keys - known:
+        try:
+            write_json(_file(), sorted(known | keys))
+        except OSError:  # asked again the next time
+            return
 
 
 def _key(code: Code) -> str:

@@ -25,6 +25,7 @@ from rlwb.experiment.config import Layer, RunConfig, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
+from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.report import write_report
 from rlwb.experiment.rolling import walk
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
@@ -81,6 +82,7 @@ def launch(
             asked = _asked_before(run, layer, changes)
         trust(config, beside=None if config_file else run.config)
         require_trust(config, given=trust_code)
+        require_trust_of_policies(kept_policies(run), given=trust_code)
         check_config(config)
         if run.origin is not None:
             refuse_training_changes(run.origin.config, config)

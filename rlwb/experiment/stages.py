@@ -99,7 +99,7 @@ BACKTEST = Stage(
     inputs=(
         *("orders/train.parquet", "orders/valid.parquet", "orders/test.parquet"),
         *("checkpoints/*.pt", "checkpoints/teacher/*.pt"),
-        *("metrics/validation.csv", "metrics/teacher/validation.csv", "origin/backtest/*.json"),
+        *("metrics/validation.csv", "metrics/teacher/validation.csv", "origin/backtest/*.json", "policies/**/*"),
     ),
     outputs=("backtest",),
     after=(ORDERS, TRAIN),

@@ -18,6 +18,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.origin import COPIES
 from rlwb.experiment.own_code import require_trust
+from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.rolling import pool, windows_of
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, STAGES, TRAIN, file_hashes, settings_of
@@ -75,6 +76,7 @@ def launch_verification(
     verified = []
     for run in runs:
         require_trust(run.config, given=trust_code)
+        require_trust_of_policies(kept_policies(run), given=trust_code)
         verified.append(verify_run(run))
         if not as_json_text:
             for line in verified[-1].lines():
@@ -115,7 +117,7 @@ def verify_run(run: RunDirectory) -> Verification:
             return result
         if run.origin is not None:  # an evaluation, whose checkpoints another run has scored
             _compare_copies(run, run.origin, result)
-            for name in COPIES:
+            for name in (name for name in COPIES if (run.path / name).is_dir()):
                 shutil.copytree(run.path / name, again.path / name)
             result.notes.append("the validation, which is that of the run that is judged")
         make_orders(again, config)

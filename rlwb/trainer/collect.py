@@ -126,7 +126,8 @@ def collect(env: FiniteVectorEnv, actor: Actor, *, seed: Sequence[int] | None = 
             grow = int(episode.max()) + 1
             steps, returns = np.pad(steps, (0, grow)), np.pad(returns, (0, grow))
         noise = None if seed is None else uniform((*seed, Stream.ACTION), env.first_episode + episode, steps[episode])
-        action = actor.act(active.obs, noise)
+        told = {"episode": episode} if getattr(actor, "by_episode", False) else {}
+        action = actor.act(active.obs, noise, **told)
         result, following = env.step(action)
         if keep:
             kept.append((episode, active.obs, np.asarray(action), result.reward, result.done))
