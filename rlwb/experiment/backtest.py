@@ -258,10 +258,17 @@ def write_results(folder: Path, results: Sequence[PolicyResult]) -> None:
     """Write the table of orders of each policy, and what is left of them after each step."""
     for one in results:
         with atomic_path(folder / "orders" / f"{one.policy}.parquet") as target:
-            one.orders.to_parquet(target, index=False)
+            _with_whole_counts(one.orders).to_parquet(target, index=False)
         if one.inventory is not None:
             with atomic_path(folder / "inventory" / f"{one.policy}.npy") as target:
                 np.save(target, np.asarray(one.inventory, dtype=np.float32))
+
+
+def _with_whole_counts(orders: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of orders with steps, which are counted, as integers, where all are known."""
+    steps = orders.get("num_steps")
+    is_whole = steps is not None and np.isfinite(steps).all() and (steps % 1 == 0).all()
+    return orders.astype({"num_steps": np.int64}) if is_whole else orders
 
 
 def write_headline(
