@@ -20,6 +20,7 @@ from rlwb.experiment.likeness import FileLikeness, compare_runs, folded
 from rlwb.experiment.origin import COPIES
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.pipeline import check_config, run_pipeline, stop_on_terminate
+from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.rolling import windows_of
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import STABILITY, STAGES
@@ -143,6 +144,7 @@ def launch_rerun(
     run = repeatable(path)
     config = repeated(run, parse_assignments(changes))
     require_trust(config, given=trust_code)
+    require_trust_of_policies(kept_policies(run), given=trust_code)
     check_config(config)
     again = begin_rerun(run, config, run_dir)
     progress(f"rerun: {again.path}")
@@ -200,7 +202,7 @@ def begin_rerun(run: RunDirectory, config: RunConfig, run_dir: Path | None = Non
     """Make the directory of a repetition; that of an evaluation gets copies of what it judges."""
 
     def fill(again: RunDirectory) -> None:
-        for name in COPIES if run.origin is not None else ():
+        for name in (one for one in COPIES if run.origin is not None and (run.path / one).is_dir()):
             shutil.copytree(run.path / name, again.path / name, symlinks=True)
 
     return RunDirectory.create(run_dir or _beside(run), config, fill)
