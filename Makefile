@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench-scale: $(VENV)/.installed ## how time and memory grow with orders and tick
 
 bench-quality: $(VENV)/.installed ## how long until a policy is good, beside the peer (some 20 minutes)
 	$(BIN)/python -m benchmarks.quality --python $(PYTHON) $(ARGS)
+
+bench-search: $(VENV)/.installed ## samplers of rlwb search beside random search at equal trials (ARGS="--quick")
+	$(BIN)/python -m benchmarks.search $(ARGS)
 
 bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, and whether Qlib's reader agrees
 	$(BIN)/python -m benchmarks.data --python $(PYTHON) $(ARGS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,15 +79,12 @@ class Search:
         How it goes.
     space
         What is searched, with the configuration around it.
-    asked
-        The words that it was begun with.
     """
 
-    def __init__(self, folder: Path, settings: SearchSettings, space: Space, asked: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: SearchSettings, space: Space) -> None:
         self.folder = folder.expanduser().resolve()
         self.settings = settings
         self.space = space
-        self.asked = dict(asked)
 
     @classmethod
     def open(cls, folder: Path) -> Search:
@@ -102,7 +99,7 @@ class Search:
         settings = SearchSettings.model_validate(
             {**known["settings"], "objectives": tuple(known["settings"]["objectives"])}
         )
-        return cls(folder, settings, Space.read(layers), known["asked"])
+        return cls(folder, settings, Space.read(layers))
 
     def save(self) -> None:
         """Write what the search goes by."""
@@ -110,8 +107,12 @@ class Search:
             {"origin": one.origin, "values": dict(one.values), "base": str(one.base.absolute())}
             for one in self.space.layers
         ]
-        known = {"settings": self.settings.model_dump(mode="json"), "asked": self.asked, "layers": layers}
+        known = {"settings": self.settings.model_dump(mode="json"), "layers": layers}
         write_sealed(self.folder / MEMORY, known)
+
+    def is_begun(self) -> bool:
+        """Tell whether its directory has what it goes by."""
+        return (self.folder / MEMORY).is_file()
 
     @cached_property
     def config(self) -> RunConfig:
@@ -395,31 +396,61 @@ def launch_search(
             )
         search = _resumed(Search.open(folder), said)
         require_trust(search.config, given=trust_code)
+        check_config(search.config)
     else:
-        search = _new(config_file, changes, folder, rules, said)
-    check_config(search.config)
+        layers = [] if config_file is None else [_layer(config_file)]
+        search = _new([*layers, parse_assignments(changes)], folder, rules, said)
+        trust(search.config)
     if test and not search.settings.confirm:
         raise ConfigError("--test judges the winner as it is on fresh seeds; give --confirm and --fresh-seeds too.")
     stop_on_terminate()
-    search.folder.mkdir(parents=True, exist_ok=True)
-    echo(f"search: {search.folder}")
-    trust(search.config)
     try:
-        with (
-            locked(search.folder / ".lock"),
-            make_launcher(launcher, workers=workers, threads=search.config.threads) as one,
-        ):
-            search.save()
-            report = _see_through(search, one, test=test, echo=echo)
-    except BlockingIOError:
-        raise ConfigError(
-            f"another process searches in {search.folder}; wait for it or choose another directory."
-        ) from None
+        report = run_search(search, workers=workers, launcher=launcher, test=test, echo=echo)
     except BaseException:
-        echo(f"What is done is kept. Go on with: {search.how_to_resume()}")
+        if search.is_begun():
+            echo(f"What is done is kept. Go on with: {search.how_to_resume()}")
         raise
     echo(report.to_markdown())
     return report
+
+
+def open_or_begin(
+    folder: str | Path, layers: Sequence[Layer], rules: Sequence[str] = (), given: Mapping[str, Any] | None = None
+) -> Search:
+    """Return the search in a folder, or a new one for it, of a configuration and of settings of `SearchSettings`.
+
+    A search that is there and is of another configuration is a `ConfigError`; more trials may be asked for.
+    """
+    folder, said = Path(folder), {name: value for name, value in (given or {}).items() if value is not None}
+    if not (folder / MEMORY).is_file():
+        return _new(layers, folder, rules, said)
+    search, space = Search.open(folder), Space.read(layers, rules)
+    if (search.config, search.space.dimensions) != (space.config(), space.dimensions):
+        raise ConfigError(f"{folder} holds a search of another configuration or space; name another folder.")
+    return _resumed(search, said)
+
+
+def run_search(
+    search: Search,
+    *,
+    workers: int | None = None,
+    launcher: Part | str = "processes",
+    test: bool = False,
+    echo: Echo = print,
+) -> SearchReport:
+    """See a search through and return what it found; what is done is not done again (see `launch_search`)."""
+    with ExitStack() as held:
+        one = held.enter_context(make_launcher(launcher, workers=workers, threads=search.config.threads))
+        search.folder.mkdir(parents=True, exist_ok=True)
+        echo(f"search: {search.folder}")
+        try:
+            held.enter_context(locked(search.folder / ".lock"))
+        except BlockingIOError:
+            raise ConfigError(
+                f"another process searches in {search.folder}; wait for it or choose another directory."
+            ) from None
+        search.save()
+        return _see_through(search, one, test=test, echo=echo)
 
 
 def _settings(values: Mapping[str, Any]) -> SearchSettings:
@@ -436,14 +467,13 @@ def _settings(values: Mapping[str, Any]) -> SearchSettings:
     return made
 
 
-def _new(
-    config_file: Path | None, changes: Sequence[str], folder: Path | None, rules: Sequence[str], said: Mapping[str, Any]
-) -> Search:
+def _layer(file: Path) -> Layer:
+    return Layer(str(file), read_yaml(file), file.absolute().parent)
+
+
+def _new(layers: Sequence[Layer], folder: Path | None, rules: Sequence[str], said: Mapping[str, Any]) -> Search:
     settings = _settings(said)
-    layers = (
-        [] if config_file is None else [Layer(str(config_file), read_yaml(config_file), config_file.absolute().parent)]
-    )
-    space = Space.read([*layers, parse_assignments(changes)], rules)
+    space = Space.read(layers, rules)
     if not space.dimensions:
         raise ConfigError(
             "there is nothing to search; write a space beside a value, as --set "
@@ -467,12 +497,7 @@ def _new(
         other = "choose another directory"
         raise ConfigError(f"{folder} holds something already; {instead if (folder / MEMORY).is_file() else other}.")
     check_feasible(config, folder)
-    asked = {
-        "file": str(config_file.absolute()) if config_file else None,
-        "set": list(changes),
-        "baselines": list(rules),
-    }
-    return Search(folder, settings, space, asked)
+    return Search(folder, settings, space)
 
 
 def _resumed(search: Search, said: Mapping[str, Any]) -> Search:
@@ -489,7 +514,7 @@ def _resumed(search: Search, said: Mapping[str, Any]) -> Search:
         )
     if settings.sampler == "grid" and settings.trials != search.settings.trials:
         raise ConfigError("--trials: a grid has the cells that it was begun with; begin another search.")
-    return Search(search.folder, settings, search.space, search.asked)
+    return Search(search.folder, settings, search.space)
 
 
 def _see_through(search: Search, launcher: Launcher, *, test: bool, echo: Echo) -> SearchReport:

@@ -115,6 +115,23 @@ def test_serving_of_a_run_that_is_there(tmp_path: Path, commanded: tuple[RunDire
     assert {path.name for path in (tmp_path / "bundles").iterdir()} >= {"original", "paper-1"}
 
 
+def test_search(tmp_path: Path) -> None:
+    space = {"algorithm.learning_rate": {"value": 0.001, "search": {"low": 1e-4, "high": 1e-2, "log": True}}}
+    small = {"space": space, "rules": ["almgren_chriss"], "trials": 3, "confirm": 1, "fresh_seeds": 2, "workers": 1}
+    small |= {**QUICK, "market": {"name": "synthetic", **MARKET}}
+    small |= {"settings": {"network": {"name": "recurrent", "hidden": 4}, "algorithm.repeat": 1}}
+    values = {"run_dir": str(tmp_path / "search"), **small}
+    book = by_hand(NOTEBOOKS / "06_search.ipynb", tmp_path / "out.ipynb", **values)
+    (table,) = shown(book, "text/markdown")
+    assert "| learner | 3 |" in table
+    assert "| almgren_chriss | 3 |" in table
+    assert "No test order was read." in table
+    assert len(shown(book, "image/png")) == 2
+    assert [path.name for path in sorted((tmp_path / "search" / "trials").iterdir()) if path.name[0] != "."] == [
+        *("000000", "000001", "000002"),
+    ]
+
+
 def test_g15_data(tmp_path: Path) -> None:
     book = by_hand(NOTEBOOKS / "05_data.ipynb", tmp_path / "out.ipynb", days=10, instruments=4)
     text = printed(book)

@@ -22,7 +22,7 @@ ALL = sorted(NOTEBOOKS.glob("*.ipynb"))
 LONGEST_CELL = 12
 CERTIFICATE = "11_certificate.ipynb"
 COMPARISON = "12_comparison.ipynb"
-SERVING, RISK = "07_serving.ipynb", "08_risk.ipynb"
+SEARCH, SERVING, RISK = "06_search.ipynb", "07_serving.ipynb", "08_risk.ipynb"
 
 
 def parameters_of(path: Path) -> dict[str, object]:
@@ -36,6 +36,7 @@ def test_every_stage_has_its_notebook() -> None:
     alone = {
         "00_quickstart.ipynb",
         "05_data.ipynb",
+        SEARCH,
         SERVING,
         RISK,
         "10_synthetic_market.ipynb",

@@ -237,7 +237,7 @@ search.work(Path(sys.argv[1]))
 def test_a_killed_worker_costs_no_result(done: Search, tmp_path: Path) -> None:
     """Its trial is marked as dead, goes on where it stopped, and ends as if nothing had happened."""
     settings = SearchSettings(trials=1, confirm=0, fresh_seeds=0)
-    search = Search(tmp_path / "search", settings, Space.read(done.space.layers[:2]), {})
+    search = Search(tmp_path / "search", settings, Space.read(done.space.layers[:2]))
     search.folder.mkdir()
     search.save()
     search.orders(0)
