@@ -168,6 +168,7 @@ def columns(debug: Debug = False) -> None:
 app.command()(cli_runs.rerun)
 app.command()(cli_runs.diff)
 app.command()(cli_runs.watch)
+app.command()(cli_study.sweep)
 app.command()(cli_costs.tca)
 app.command()(cli_study.search)
 app.command(hidden=True)(cli_study.search_worker)

@@ -1,12 +1,15 @@
-"""The command line's ``rlwb search``: many runs as one study."""
+"""The commands of many runs: ``rlwb sweep`` and ``rlwb search``."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rlwb.parts import Part
 
 Config = Annotated[
     Path | None,
@@ -15,6 +18,14 @@ Config = Annotated[
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter, or give it a search space; repeatable."),
+]
+SweepConfig = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG", help="A YAML file of parameters that all members share; without one, defaults."),
+]
+MemberChanges = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter of all members; repeatable."),
 ]
 Workers = Annotated[
     int | None, typer.Option(metavar="N", help="Processes that work at a time; without it, one for each core.")
@@ -26,6 +37,76 @@ TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of y
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def sweep(
+    config: SweepConfig = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N", help="How many, counted from 0, or a list like 0,3,7.  [default: 10]")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,…", help="Values of a parameter, as reward.penalty=10,20; repeatable."),
+    ] = None,
+    changes: MemberChanges = None,
+    workers: Workers = None,
+    launcher: Launcher = "processes",
+    attempts: Annotated[int, typer.Option(min=1, help="How often a member is tried until it has failed.")] = 2,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the sweep's files go; without it, a new directory under runs/."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the sweep in --run-dir; members that are done are kept.")
+    ] = False,
+    trust_code: TrustCode = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run whole pipelines of many seeds and settings side by side, and judge them together.
+
+    For example: rlwb sweep --seeds 10 --grid reward.penalty=10,20
+
+    Exit codes: 0 all members are done, 1 some failed, which are named, 2 a fault of the input's, 130 stopped.
+    """
+    from rlwb.study.sweep import launch_sweep
+
+    found = launch_sweep(
+        config,
+        changes or [],
+        run_dir,
+        seeds=seeds,
+        grid=grid or [],
+        workers=workers,
+        launcher=read_launcher(launcher),
+        attempts=attempts,
+        resume=resume,
+        trust_code=trust_code,
+        echo=_silent if quiet or json else _clocked,
+    )
+    if json:
+        tables = {"members": found.members, "seeds": found.seeds, "improvement": found.improvement}
+        rows = {name: loads(table.to_json(orient="records")) for name, table in tables.items()}  # NaN is null in it
+        typer.echo(dumps({"sweep": str(found.folder), "failed": found.failed, **rows}, indent=2, ensure_ascii=False))
+    else:
+        typer.echo(found.text)
+        if not quiet:
+            typer.echo(f"page: {found.folder / 'sweep.html'}")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def read_launcher(text: str) -> Part:
+    """Return a launcher as ``--launcher`` names it: a name, or a mapping of name and settings as YAML."""
+    from rlwb.errors import ConfigError
+    from rlwb.experiment.yamlfile import parse_yaml
+    from rlwb.parts import Part
+
+    value = parse_yaml(text, "--launcher")
+    if not isinstance(value, str) and not (isinstance(value, dict) and isinstance(value.get("name"), str)):
+        raise ConfigError(f"--launcher is {text}; write a name, or {{name: …}} with its settings.")
+    return Part.model_validate(value)
 
 
 def search(
@@ -77,7 +158,6 @@ def search(
     """
     from json import dumps
 
-    from rlwb.experiment.yamlfile import parse_yaml
     from rlwb.study.search import launch_search
 
     chosen = tuple(one.strip() for one in objectives.split(",")) if objectives is not None else None
@@ -89,7 +169,7 @@ def search(
         rules=baselines or [],
         given={**given, "confirm": confirm, "fresh_seeds": fresh_seeds},
         workers=workers,
-        launcher=parse_yaml(launcher, "--launcher"),
+        launcher=read_launcher(launcher),
         resume=resume,
         test=test,
         trust_code=trust_code,

@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_runs": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
-    "rlwb.cli_study": BASE | {"rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
+    "rlwb.cli_study": BASE | {"rlwb.parts", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},

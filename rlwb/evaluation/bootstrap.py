@@ -154,7 +154,7 @@ def statistic_interval(
     kept, day_of, days = _by_day(parts, dates)
     orders = sum(map(len, kept))
     missing = sum(len(part) for part in parts) - orders
-    sums_kdm = [] if by_order else [_day_sums(part, day, days) for part, day in zip(kept, day_of, strict=True)]
+    sums_kdm = [] if by_order else [day_sums(part, day, days) for part, day in zip(kept, day_of, strict=True)]
 
     def values(weights_bd: np.ndarray) -> np.ndarray:
         weights_bd = np.asarray(weights_bd, dtype=np.float64)
@@ -192,7 +192,7 @@ def _by_day(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[l
     return kept, [np.searchsorted(days, stamp) for stamp in stamps], len(days)
 
 
-def _day_sums(part: np.ndarray, day: np.ndarray, days: int) -> np.ndarray:
+def day_sums(part: np.ndarray, day: np.ndarray, days: int) -> np.ndarray:
     """Return sums by day, float64 of shape ``(D, M)``."""
     sums = np.zeros((days, part.shape[1]))
     np.add.at(sums, day, part)

@@ -160,7 +160,7 @@ RISK = tuple(METRICS)[tuple(METRICS).index("std") :]
 """The metrics of risk, which stand in a table of their own."""
 
 
-def _order_parts(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np.ndarray]:
+def order_terms(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np.ndarray]:
     """Return the terms of each metric's sums over orders by its name, float64 of shape ``(orders, M)``."""
     pa, net = result.pa, result.values("pa_net")
     risk, other = result.after_costs().pa, None if twap is None else twap.after_costs().values("pa", result)
@@ -215,7 +215,7 @@ def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dic
     twap
         The result of TWAP on the same orders; without it metrics over TWAP are NaN.
     """
-    parts = _order_parts(result, twap)
+    parts = order_terms(result, twap)
     return {name: _found([parts[name]], [result.dates], _only_once, METRICS[name]).estimate for name in METRICS}
 
 
@@ -240,9 +240,9 @@ def metric_difference(
     order by order. `bootstrap` are ``level`` and ``resamples``.
     """
     check_same_orders([first, second])
-    known, one = METRICS[metric], _order_parts(first, None)[metric]
+    known, one = METRICS[metric], order_terms(first, None)[metric]
     order = pd.Index(second.orders["order_id"]).get_indexer(first.orders["order_id"])
-    terms = np.hstack([one, _order_parts(second, None)[metric][order]])
+    terms = np.hstack([one, order_terms(second, None)[metric][order]])
     return _found([terms], [first.dates], rng, known._replace(statistic=_difference(known.statistic)), **bootstrap)
 
 
@@ -288,7 +288,7 @@ def metric_table(
 
     for name, members in groups.items():
         first, is_single = members[0], len(members) == 1
-        dates, parts = [one.dates for one in members], [_order_parts(one, twap) for one in members]
+        dates, parts = [one.dates for one in members], [order_terms(one, twap) for one in members]
         values = [metric_values(one, twap) for one in members]
         about = {
             "policy": name,

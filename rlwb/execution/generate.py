@@ -48,6 +48,8 @@ class OrderSettings:
         The window, session-local ("10:00"); None means the open and the close.
     instruments
         Largest number of instruments, the first by name; None means all.
+    seed
+        Seed of the amounts, so that runs of several seeds have the same orders; None means that of the run.
     """
 
     log_mean: float = -3.28
@@ -57,8 +59,11 @@ class OrderSettings:
     start_time: str | None = None
     end_time: str | None = None
     instruments: int | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
+        if self.seed is not None:
+            check_seed(self.seed)
         given: Any = self.directions
         sides = (given,) if isinstance(given, str) else tuple(given)
         if sorted(map(str, sides)) not in (["BUY"], ["SELL"], ["BUY", "SELL"]):
@@ -115,7 +120,7 @@ def generate_orders(
     settings
         The recipe.
     seed
-        Seed of all draws.
+        Seed of all draws, unless the settings have one.
     lot_size
         Amounts are rounded to the nearest multiple of this, at least one; 0 means any amount.
 
@@ -131,7 +136,7 @@ def generate_orders(
         When no order can be made.
     """
     settings = settings or OrderSettings()
-    check_seed(seed)
+    seed = check_seed(seed) if settings.seed is None else settings.seed
     calendar = sessions.calendar
     first = calendar.first_tick(settings.start_time) if settings.start_time else 0
     last = calendar.end_tick(settings.end_time) if settings.end_time else calendar.num_ticks

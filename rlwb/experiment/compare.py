@@ -12,27 +12,23 @@ from rlwb.errors import CheckpointError, ConfigError, FileError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
 from rlwb.experiment.config import SLOTS, RunConfig, label, parse_assignments
 from rlwb.experiment.feasible import check_feasible
+from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer, build, nested
 from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
 from rlwb.experiment.report import OrderAudit, audit_order
-from rlwb.experiment.rolling import walk, windows_of
+from rlwb.experiment.rolling import walk
 from rlwb.experiment.run import (
     RunDirectory,
     asked_words,
-    broken_seal,
-    command,
     default_run_directory,
-    short_path,
-    write_sealed,
 )
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, differences, recorded, run_stage
-from rlwb.experiment.stages import settings_of as settings_of_stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, recorded, run_stage
 from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.yamlfile import parse_yaml, read_yaml
-from rlwb.files import atomic_path, is_temporary, write_text
+from rlwb.files import atomic_path, write_text
 from rlwb.parts import Part, names, settings_of
 from rlwb.values import shown, suggestion
 
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Parts that make one method another.
 _TOLD = ("algorithm", "network", "reward", "objective", "state_interpreter", "action_interpreter", "simulator")
-#: What a comparison was begun with: methods, their settings, and the words that said so.
-_MEMORY = "comparison.yaml"
 _WORK = {ORDERS: make_orders, TRAIN: train_policy, BACKTEST: backtest_policies}
 
 
@@ -178,51 +172,40 @@ def launch_comparison(
     if folder is not None and resume and not (config_file or changes or methods):
         configs, asked = remembered(folder)
     else:
-        if folder is not None and resume and not _runs(folder) and not (folder / _MEMORY).is_file():
-            raise ConfigError(f"{folder} holds no comparison; correct the path, or begin one there without --resume.")
+        if folder is not None and resume:
+            _folder(folder).refuse_nothing()
         chosen = parse_methods(methods) if methods else METHODS
         configs = method_configs(chosen, config_file, parse_assignments(changes))
     for config in configs.values():
         if resume:
             require_trust(config, given=trust_code)
         check_config(config)
-    if folder is not None and not resume and folder.exists() and not _is_begun_anew(folder):
-        is_ours = (folder / _MEMORY).is_file() or _runs(folder)
-        instead = f"go on there with {_resume(folder)}" if is_ours else "choose another directory"
-        raise ConfigError(f"{folder} holds something already; {instead}.")
+    if folder is not None and not resume:
+        _folder(folder).refuse_taken()
     folder = folder or default_run_directory("comparison")
-    _refuse_others(folder, configs)  # whose words are no way to go on
+    here = _folder(folder)
+    here.refuse_others(configs, _WORK)  # whose words are no way to go on
     echo(f"comparison: {folder}")
     stop_on_terminate()
     try:
         table = compare(folder, configs, asked=asked, echo=echo)
     except BaseException as error:
         is_input = isinstance(error, RlwbError) and type(error) is not RlwbError
-        words = asked if is_input else {"file": None, "set": [], "methods": []}
+        words = _method_words(asked) if is_input else []
         correct = "Correct what is wrong, in the input or in these words. " if is_input else ""
-        echo(f"{correct}What is finished is kept. Go on with: {_resume(folder, words)}")
+        echo(f"{correct}What is finished is kept. Go on with: {here.resume(words)}")
         raise
     echo(table.to_markdown().rstrip())
     return table
 
 
-def _resume(folder: Path, asked: Mapping[str, Any] | None = None) -> str:
-    """Return the command that goes on with a comparison, as it was begun or with the words of `asked`."""
-    own = [word for method in (asked or {}).get("methods", ()) for word in ("--method", method)]
-    words = [*(asked_words(asked) if asked else []), *own]
-    return command("compare", *words, "--resume", "--run-dir", short_path(folder))
+def _folder(path: Path) -> RunsFolder:
+    return RunsFolder(path, "comparison", "compare", "CONFIG, --method and --set")
 
 
-def _is_begun_anew(folder: Path) -> bool:
-    """Tell whether nothing is in a folder but what a comparison that was killed before its first run has left."""
-    return folder.is_dir() and all(
-        path.name in (".lock", "code", _MEMORY) or is_temporary(path.name) for path in folder.iterdir()
-    )
-
-
-def _runs(folder: Path) -> dict[str, RunDirectory]:
-    """Return the runs of a comparison by the names of their methods."""
-    return {path.parent.name: RunDirectory(path.parent) for path in sorted(folder.glob("*/status.json"))}
+def _method_words(asked: Mapping[str, Any]) -> list[str]:
+    """Return the words that asked for a comparison."""
+    return [*asked_words(asked), *(word for method in asked["methods"] for word in ("--method", method))]
 
 
 def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, Any]]:
@@ -230,38 +213,11 @@ def remembered(folder: Path) -> tuple[dict[str, RunConfig], dict[str, Any]]:
 
     A folder that has none, or whose file is not as it was written, is a `ConfigError`.
     """
-    path = folder / _MEMORY
-    if not path.is_file() and not _runs(folder):
-        raise ConfigError(f"{folder} holds no comparison; correct the path, or begin one there without --resume.")
-    if fault := broken_seal(path):
-        raise ConfigError(
-            f"{path} is not as the comparison wrote it ({fault}); give CONFIG, --method and --set "
-            "as it was begun, and --resume."
-        )
-    known = read_yaml(path)
-    stored = {name: Layer(str(path), one["config"], folder) for name, one in known["methods"].items()}
+    here = _folder(folder)
+    known = here.remembered()
+    stored = {name: Layer(str(here.memory), one["config"], folder) for name, one in known["methods"].items()}
     configs = {name: RunConfig.load(None, layer) for name, layer in stored.items()}
     return configs, known["asked"]
-
-
-def _refuse_others(folder: Path, configs: Mapping[str, RunConfig]) -> None:
-    """Refuse methods and settings that would leave out, or do again, what a folder has."""
-    runs = _runs(folder)
-    own = f"leave them as they were, as {_resume(folder)} does, or compare in another folder"
-    if left := [name for name in runs if name not in configs]:
-        raise ConfigError(f"the comparison in {folder} has {', '.join(left)} too; {own}.")
-    for name, run in runs.items():
-        walked = run.config if windows_of(run) and run.state != "failed" else None  # its windows have the stages
-        for stage in _WORK:
-            known = run.stage(stage.name)
-            if walked is not None:
-                known = {"state": run.state, "settings": settings_of_stage(stage, walked)}
-            if known.get("state", "failed") == "failed":  # what failed may be corrected
-                continue
-            if changes := differences(known["settings"], settings_of_stage(stage, configs[name])):
-                raise ConfigError(
-                    f"{name} in {folder} was begun with other settings ({'; '.join(changes[:3])}); {own}."
-                )
 
 
 def compare(
@@ -287,11 +243,12 @@ def compare(
     ConfigError
         Where the folder has other methods as well, or runs of other settings that did not fail.
     """
-    _refuse_others(folder, configs)
+    here = _folder(folder)
+    here.refuse_others(configs, _WORK)
     titles = {name: title(name, config) for name, config in configs.items()}
     held = {name: {"config": keep_code(one, folder)} for name, one in configs.items()}
     said = dict(asked or {"file": None, "set": [], "methods": []})
-    write_sealed(folder / _MEMORY, {"methods": held, "asked": said})
+    here.remember({"methods": held, "asked": said})
     for name, config in configs.items():
         echo(f"{name}: {titles[name]}")
         path = folder / name

@@ -244,7 +244,7 @@ class RunConfig(Section):
     backtest
         How it is judged.
     seed
-        Of orders, weights, actions and minibatches; the synthetic market has its own.
+        Of weights, actions and minibatches, and of orders unless they have their own; the synthetic market has its own.
     threads
         Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
         other work shares the machine. Another number rounds sums in another order, so that weights are equal up to
