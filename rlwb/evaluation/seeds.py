@@ -20,7 +20,7 @@ from scipy.special import ndtr, stdtrit
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, fewest_days
-from rlwb.evaluation.metrics import METRICS, ROUNDING, metric_values, order_terms
+from rlwb.evaluation.metrics import METRICS, ROUNDING, Metric, order_terms
 from rlwb.evaluation.results import PolicyResult, mean, standard_deviation
 
 Aggregate = Callable[[np.ndarray], np.ndarray]
@@ -73,7 +73,7 @@ class Days:
         self.days = np.unique(np.concatenate([one.dates for one in results])) if results else np.array([], "M8[D]")
         self.resamples, self.seed = resamples, seed
         self._chunks: list[np.ndarray] = []
-        if len(self.days) > 1:
+        if len(self.days) > 1 and resamples:
             drawn = draw_weights(len(self.days), resamples, np.random.default_rng(seed))
             self._chunks = [chunk.astype(np.min_scalar_type(len(self.days))) for chunk in drawn]
 
@@ -84,55 +84,50 @@ class Days:
         """
         return np.random.default_rng([self.seed, 1, group]).integers(seeds, size=(self.resamples, seeds))
 
-    def values(self, result: PolicyResult, metric: str, twap: PolicyResult | None = None) -> tuple[float, np.ndarray]:
-        """Return a metric of one policy: on its days, and on each resample of them, float64 of shape ``(resamples,)``.
+    def values(
+        self, result: PolicyResult, metrics: Sequence[str], twap: PolicyResult | None = None
+    ) -> dict[str, tuple[float, np.ndarray]]:
+        """Return metrics of one policy: on its days, and on each resample of them, float64 of shape ``(resamples,)``.
 
         NaN where it cannot be computed, and of resamples of fewer than two days.
         """
-        known, terms = METRICS[metric], order_terms(result, twap)[metric]
+        terms = order_terms(result, twap)
+        return {name: self._value(terms[name], result.dates, METRICS[name]) for name in metrics}
+
+    def _value(self, terms: np.ndarray, dates: np.ndarray, metric: Metric) -> tuple[float, np.ndarray]:
         keep = ~np.isnan(terms).any(axis=1)
-        day = np.searchsorted(self.days, result.dates[keep])
-        part = terms[keep]
-        if known.by_order:
-
-            def statistic(weights: np.ndarray) -> np.ndarray:
-                return known.statistic(part, day, weights)
-        else:
-            sums = day_sums(part, day, len(self.days))
-
-            def statistic(weights: np.ndarray) -> np.ndarray:
-                return known.statistic(weights @ sums)
-
+        part, day = terms[keep], np.searchsorted(self.days, dates[keep])
         if not len(part):
             return math.nan, np.full(self.resamples, math.nan)
+        sums = None if metric.by_order else day_sums(part, day, len(self.days))
+
+        def statistic(weights: np.ndarray) -> np.ndarray:
+            return metric.statistic(part, day, weights) if sums is None else metric.statistic(weights @ sums)
+
         with np.errstate(invalid="ignore", divide="ignore"):
             value = float(statistic(np.ones((1, len(self.days))))[0])
-            if not known.has_interval or not self._chunks:
-                return value, np.full(self.resamples, value if not known.has_interval else math.nan)
-            resampled = np.concatenate([statistic(chunk.astype(np.float64)) for chunk in self._chunks])
-        return value, resampled
+            if not metric.has_interval or not self._chunks:
+                return value, np.full(self.resamples, math.nan if metric.has_interval else value)
+            return value, np.concatenate([statistic(chunk.astype(np.float64)) for chunk in self._chunks])
 
-    def scores(
-        self, seeds: Sequence[Sequence[PolicyResult]], metric: str, twaps: Sequence[PolicyResult | None]
-    ) -> Scores:
-        """Return a metric of several trainings, each of one or more policies whose mean counts, such as checkpoints.
+    def scores(self, group: Trainings, metrics: Sequence[str]) -> dict[str, Scores]:
+        """Return metrics of the trainings of a group; of several policies of a training, their mean counts."""
+        found = [
+            [self.values(one, metrics, twap) for one in members]
+            for members, twap in zip(group.seeds, group.twaps, strict=True)
+        ]
+        return {name: self._scores([[one[name] for one in members] for members in found], name) for name in metrics}
 
-        Parameters
-        ----------
-        seeds
-            For each training its policies.
-        twaps
-            For each training the result of TWAP on its orders, or None.
-        """
-        values, resampled = [], []
-        for members, twap in zip(seeds, twaps, strict=True):
-            found = [self.values(one, metric, twap) for one in members]
-            values.append(mean(np.array([value for value, _ in found])))
-            drawn = np.ma.masked_invalid(np.stack([one for _, one in found]))
-            resampled.append(drawn.mean(axis=0).filled(math.nan))
+    def _scores(self, found: Sequence[Sequence[tuple[float, np.ndarray]]], metric: str) -> Scores:
+        values = np.array([mean(np.array([value for value, _ in members])) for members in found])
         known = ~np.isnan(values)
-        columns = np.stack(resampled, axis=1)[:, known] if resampled else np.empty((self.resamples, 0))
-        return Scores(np.array(values)[known], columns, len(self.days), METRICS[metric].has_interval)
+        columns = [
+            np.ma.masked_invalid(np.stack([drawn for _, drawn in members])).mean(axis=0).filled(math.nan)
+            for members, is_known in zip(found, known, strict=True)
+            if is_known
+        ]
+        resampled = np.stack(columns, axis=1) if columns else np.empty((self.resamples, 0))
+        return Scores(values[known], resampled, len(self.days), METRICS[metric].has_interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,12 +330,12 @@ class Trainings:
 
 def values_of(group: Trainings, metric: str) -> np.ndarray:
     """Return a metric of each training of a group, on its days as they are: float64 of shape ``(seeds,)``."""
-    return np.array(
-        [
-            mean(np.array([metric_values(one, twap)[metric] for one in members]))
-            for members, twap in zip(group.seeds, group.twaps, strict=True)
-        ]
-    )
+    days = Days([one for members in group.seeds for one in members], resamples=0)
+    found = [
+        [days.values(one, [metric], twap)[metric][0] for one in members]
+        for members, twap in zip(group.seeds, group.twaps, strict=True)
+    ]
+    return np.array([mean(np.array(values)) for values in found])
 
 
 def seed_table(
@@ -369,8 +364,7 @@ def seed_table(
     for name, group in groups.items():
         if not group.seeds:
             raise DataError(f"{group.title} has no training to summarise; leave it out.")
-        for metric in METRICS:
-            scores = days.scores(group.seeds, metric, group.twaps)
+        for metric, scores in days.scores(group, list(METRICS)).items():
             rows.append({"group": name, "title": group.title, "kind": group.kind, "metric": metric})
             rows[-1] |= _summary(scores, days, is_trained=group.is_trained, level=level)
     table = pd.DataFrame(rows)
@@ -420,7 +414,7 @@ def improvement_table(
     """
     everyone = [one for group in groups.values() for members in group.seeds for one in members]
     days = Days(everyone, resamples=resamples, seed=seed)
-    scores = {name: days.scores(group.seeds, metric, group.twaps) for name, group in groups.items()}
+    scores = {name: days.scores(group, [metric])[metric] for name, group in groups.items()}
     rows = []
     for name, group in groups.items():
         for other in groups if group.is_trained else ():

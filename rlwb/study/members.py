@@ -13,6 +13,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.yamlfile import dump_yaml, parse_yaml
+from rlwb.parts import Part
 from rlwb.seeds import check_seed
 from rlwb.values import shown
 
@@ -109,8 +110,8 @@ def make_settings(
         point = dict(zip(grid, values, strict=True))
         config = RunConfig.load(file, *layers, changes, Layer("--grid", point))
         if config.orders.name == "generated" and config.orders.settings.get("seed") is None:
-            seeded = Layer(_ORIGIN, {"orders.seed": config.seed})
-            config = RunConfig.load(None, Layer("", config.as_dict()), seeded)
+            orders = Part(name=config.orders.name, **{**config.orders.settings, "seed": config.seed})
+            config = config.model_copy(update={"orders": orders})
         name = "-".join(named[key][grid[key].index(value)] for key, value in point.items())
         settings.append(Setting(name, config, point))
     return settings
