@@ -277,7 +277,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
         notes=[
             f"Of each learner the checkpoint with the best validation {PA_TITLES[config.judged_by]}.",
             "All methods traded the same orders.",
-            "Intervals hold the luck of the days, not that of the seed: each learner was trained once.",
+            "Intervals hold the luck of the days, not that of the seed: each learner was trained once (one seed).",
             f"Rules: {rules.describe()}.",
         ],
     )
