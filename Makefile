@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench-data: $(VENV)/.installed ## how fast bars are read, in how much memory, an
 
 bench-serving: $(VENV)/.installed ## decisions in process and over HTTP, beside plain Flask and FastAPI handlers (ARGS="--quick")
 	$(BIN)/python -m benchmarks.serving --python $(PYTHON) $(ARGS)
+
+bench-sweep: $(VENV)/.installed ## a small sweep and its members killed at random moments, and what it comes to (ARGS="--quick")
+	$(BIN)/python -m benchmarks.sweep $(ARGS)
 
 soak: $(VENV)/.installed ## some minutes of load, garbage and kills for a real service (ARGS="--minutes 5")
 	$(BIN)/python -m benchmarks.soak $(ARGS)

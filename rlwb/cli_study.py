@@ -70,6 +70,8 @@ def sweep(
 
     Exit codes: 0 all members are done, 1 some failed, which are named, 2 a fault of the input's, 130 stopped.
     """
+    from json import dumps, loads
+
     from rlwb.study.sweep import launch_sweep
 
     found = launch_sweep(

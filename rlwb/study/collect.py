@@ -19,11 +19,11 @@ from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import atomic_path, write_text
 from rlwb.study.launch import Outcome
+from rlwb.study.members import Sweep, is_done
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rlwb.study.sweep import Sweep
 
 _ABSENT = "-"
 _CHECKPOINTS, _LAST = "checkpoints", "last"
@@ -77,8 +77,6 @@ def collect(folder: Path, sweep: Sweep, outcomes: Sequence[Outcome] = ()) -> Col
     outcomes
         How the jobs of those members ended that were run just now.
     """
-    from rlwb.study.sweep import is_done
-
     runs = {name: RunDirectory(folder / name) for name in sweep.members}
     done = {name: read_results(run) for name, run in runs.items() if is_done(run)}
     members = _members(sweep, runs, done, {one.job.name: one for one in outcomes})
@@ -367,8 +365,11 @@ def _page(
     figures = _figures(found, sweep, runs, done) if found.table else []
     rows = [
         {
-            **{key: None if pd.isna(value) else value for key, value in row.items()},
+            **row,
             "report": f"{row['member']}/report.html" if runs[row["member"]].report.is_file() else None,
+            **{name: _number(row[name], "pa") for name in ("validation_pa", "pa_mean", "pa_last")},
+            "interval": _ends({"mean_lo": row["pa_lo"], "mean_hi": row["pa_hi"]}, "mean", "pa"),
+            "seconds": "kept" if pd.isna(row["seconds"]) else f"{row['seconds']:.0f}",
         }
         for row in found.members.to_dict("records")
     ]
@@ -386,7 +387,7 @@ def _page(
     table = found.table
     return render(
         "sweep.html",
-        title=found.folder.name,
+        title=f"Sweep {found.folder.name}",
         header=table.header if table else (),
         rows=table.rows if table else (),
         notes=table.notes if table else (found.text,),
@@ -422,7 +423,8 @@ def _figures(
 
     config = sweep.settings[0].config
     judged = _judged_by(sweep)
-    groups = {name: one for name, one in trainings(sweep, done).items() if one.kind != "ceiling"}
+    left_out = ("ceiling", "last") if len(sweep.settings) > 1 else ("ceiling",)
+    groups = {name: one for name, one in trainings(sweep, done).items() if one.kind not in left_out}
     points = {name: values_of(one, judged).tolist() for name, one in groups.items()}
     own = found.seeds[found.seeds["metric"] == judged]
     table = own.assign(group=own["setting"] + "/" + own["policy"]).set_index("group")

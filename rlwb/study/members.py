@@ -12,6 +12,7 @@ from typing import Any
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.run import RunDirectory, asked_words
 from rlwb.experiment.yamlfile import dump_yaml, parse_yaml
 from rlwb.parts import Part
 from rlwb.seeds import check_seed
@@ -52,6 +53,40 @@ class Setting:
     def of_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the member of a seed."""
         return self.config.model_copy(update={"seed": seed})
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep runs, and the words that said so.
+
+    Attributes
+    ----------
+    settings
+        The points of its grid, one without a grid.
+    seeds
+        The seeds of each.
+    asked
+        ``file``, ``set``, ``grid`` and ``seeds`` as they were given.
+    """
+
+    settings: tuple[Setting, ...]
+    seeds: tuple[int, ...]
+    asked: Mapping[str, Any]
+
+    @property
+    def members(self) -> dict[str, tuple[Setting, int]]:
+        """Name of each member to its setting and seed."""
+        return {one.member(seed): (one, seed) for one in self.settings for seed in self.seeds}
+
+    def words(self) -> list[str]:
+        """Return the words that asked for it."""
+        grid = [word for one in self.asked["grid"] for word in ("--grid", one)]
+        return [*asked_words(self.asked), *grid, "--seeds", str(self.asked["seeds"])]
+
+
+def is_done(run: RunDirectory) -> bool:
+    """Tell whether a run is finished and has its result."""
+    return run.is_run() and run.state == "finished" and (run.backtest / "summary.csv").is_file()
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig, parse_assignments
@@ -16,15 +14,13 @@ from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
-from rlwb.experiment.run import RunDirectory, asked_words, default_run_directory, last_iteration
+from rlwb.experiment.run import RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.files import locked
 from rlwb.parts import Part
+from rlwb.study.collect import Collected, collect
 from rlwb.study.launch import Job, Launcher, Outcome, Progress, make_launcher, run_jobs
-from rlwb.study.members import Setting, make_settings, parse_grid, parse_seeds
-
-if TYPE_CHECKING:
-    from rlwb.study.collect import Collected
+from rlwb.study.members import Setting, Sweep, is_done, make_settings, parse_grid, parse_seeds
 
 Echo = Callable[[str], None]
 
@@ -32,35 +28,6 @@ Echo = Callable[[str], None]
 LINE_SECONDS = 30.0
 _STAGES = (ORDERS, TRAIN, BACKTEST)
 _DEFAULT_SEEDS = "10"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What a sweep runs, and the words that said so.
-
-    Attributes
-    ----------
-    settings
-        The points of its grid, one without a grid.
-    seeds
-        The seeds of each.
-    asked
-        ``file``, ``set``, ``grid`` and ``seeds`` as they were given.
-    """
-
-    settings: tuple[Setting, ...]
-    seeds: tuple[int, ...]
-    asked: Mapping[str, Any]
-
-    @property
-    def members(self) -> dict[str, tuple[Setting, int]]:
-        """Name of each member to its setting and seed."""
-        return {one.member(seed): (one, seed) for one in self.settings for seed in self.seeds}
-
-    def words(self) -> list[str]:
-        """Return the words that asked for it."""
-        grid = [word for one in self.asked["grid"] for word in ("--grid", one)]
-        return [*asked_words(self.asked), *grid, "--seeds", str(self.asked["seeds"])]
 
 
 def sweep_folder(path: Path) -> RunsFolder:
@@ -159,8 +126,6 @@ def run_sweep(folder: Path, sweep: Sweep, launcher: Launcher, *, attempts: int =
     Each member is the run in the folder of its name; ``logs/`` has what it printed, and ``sweep.yaml`` what the sweep
     was begun with. A member that fails is tried again, up to `attempts` times in all; the others go on.
     """
-    from rlwb.study.collect import collect
-
     here = sweep_folder(folder)
     try:
         with locked(folder / ".lock"):
@@ -179,11 +144,6 @@ def run_sweep(folder: Path, sweep: Sweep, launcher: Launcher, *, attempts: int =
             return collect(folder, sweep, outcomes)
     except BlockingIOError:
         raise ConfigError(f"another process works on {folder}; wait for it or choose another directory.") from None
-
-
-def is_done(run: RunDirectory) -> bool:
-    """Tell whether a run is finished and has its result."""
-    return run.is_run() and run.state == "finished" and (run.backtest / "summary.csv").is_file()
 
 
 def _jobs(folder: Path, sweep: Sweep) -> list[Job]:
