@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size lock supply clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ mutants: $(VENV)/.installed ## whether the tests notice changes in the code (hal
 
 size: $(VENV)/.installed ## lines of code and docstrings by part (ARGS=REVISION to compare with)
 	$(BIN)/python -m benchmarks.size $(ARGS)
+
+bench-ray: $(EXTRAS)/.installed ## sweeps, collects, backtests and DQN on Ray with 1 and 2 workers, and with one killed (ARGS="--quick")
+	$(EXTRAS)/bin/python -m benchmarks.ray_jobs $(ARGS)
 
 bench-drift: $(VENV)/.installed ## false alarms and power of the drift test, beside a fixed index (ARGS="--quick", ARGS="--data DIR")
 	$(BIN)/python -m benchmarks.drift $(ARGS)
