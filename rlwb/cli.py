@@ -14,7 +14,7 @@ import typer
 
 import rlwb
 from rlwb import cli_costs, cli_data, cli_runs, cli_serving, cli_study
-from rlwb.errors import RlwbError
+from rlwb.errors import ConfigError, RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import let_output_be_unread, lost_output
 
@@ -150,11 +150,43 @@ def verify(
 
 
 @app.command()
-def config(config: ConfigFile = None, changes: Changes = None, debug: Debug = False) -> None:
-    """Print every parameter, its value with CONFIG and --set, and what it does."""
+def config(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG] [NAME]", help="A YAML file; with --explain also what is to be explained."),
+    ] = None,
+    changes: Changes = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Type, default, unit and meaning of all fields, or of NAME: train, algorithm, ppo."
+        ),
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of such files, for editors.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Print every parameter, its value with CONFIG and --set, and what it does.
+
+    For example: rlwb config --explain algorithm
+    """
     from rlwb.experiment.config import RunConfig, parse_assignments
 
-    typer.echo(RunConfig.load(config, parse_assignments(changes or [])).as_yaml(describe=True), nl=False)
+    given = list(words or [])
+    names = [given.pop()] if explain and given and not given[-1].endswith((".yaml", ".yml")) else []
+    if len(given) > 1:
+        raise ConfigError(f"{given[1]} is one word too many; give a CONFIG, and with --explain a NAME.")
+    if schema:
+        from rlwb.experiment.explain import schema_text
+
+        typer.echo(schema_text(), nl=False)
+        return
+    found = RunConfig.load(Path(given[0]) if given else None, parse_assignments(changes or []))
+    if explain:
+        from rlwb.experiment.explain import explain as explained
+
+        typer.echo(explained(found, *names), nl=False)
+    else:
+        typer.echo(found.as_yaml(describe=True), nl=False)
 
 
 @app.command()

@@ -152,7 +152,7 @@ class MeanVariance(Objective):
 
     Parameters
     ----------
-    aversion
+    aversion : 1/bp
         Weight of the variance, 0 or more, per basis point; a list is a dial.
     """
 
@@ -179,7 +179,7 @@ class Entropic(Objective):
 
     Parameters
     ----------
-    aversion
+    aversion : 1/bp
         Above 0, per basis point; a list is a dial.
     """
 
@@ -211,7 +211,7 @@ class CVaR(Objective):
 
     Parameters
     ----------
-    level
+    level : share of the results
         Share of the results that are not among the worst, in (0, 1): 0.95 is the mean of the worst twentieth.
     """
 
@@ -244,7 +244,7 @@ class Quantile(Objective):
 
     Parameters
     ----------
-    level
+    level : share of the results
         Share of the results below it, in (0, 1): 0.05 is a bad order.
     """
 

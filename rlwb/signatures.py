@@ -39,6 +39,8 @@ class Setting(NamedTuple):
         The settings of the dataclass that it is annotated with; None for a plain value.
     is_field
         Whether it is a field of the dataclass of a parameter ``settings``, and no parameter itself.
+    unit
+        Its unit, which stands behind its name in the docstring, as in ``half_life : minutes``; may be empty.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Setting(NamedTuple):
     meaning: str
     group: tuple[Setting, ...] | None = None
     is_field: bool = False
+    unit: str = ""
 
     @property
     def is_part(self) -> bool:
@@ -129,14 +132,15 @@ def _of_function(file: Path, node: ast.FunctionDef, doc: str | None, skip: int =
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
     pairs = [*zip(plain, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    texts, settings, is_open = parameter_texts(doc or ""), [], arguments.kwarg is not None
+    texts, units = parameter_texts(doc or ""), parameter_units(doc or "")
+    settings, is_open = [], arguments.kwarg is not None
     for argument, default in pairs[skip:]:
         if argument.arg == "settings":
             fields = _annotated_fields(file, argument.annotation)
             is_open |= fields is None
             settings += [one._replace(is_field=True) for one in fields or ()]
         else:
-            settings.append(_setting(file, argument.arg, argument.annotation, default, texts))
+            settings.append(_setting(file, argument.arg, argument.annotation, default, texts, units))
     return Signature(tuple(settings), is_open)
 
 
@@ -167,23 +171,30 @@ def _fields(file: Path, node: ast.stmt) -> dict[str, Setting] | None:
         if inherited is None:
             return None
         fields |= inherited
-    texts = {name: one.meaning for name, one in fields.items()} | parameter_texts(ast.get_docstring(node) or "")
+    doc = ast.get_docstring(node) or ""
+    texts = {name: one.meaning for name, one in fields.items()} | parameter_texts(doc)
+    units = {name: one.unit for name, one in fields.items()} | parameter_units(doc)
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             name = item.target.id
             if "ClassVar" not in ast.unparse(item.annotation):
-                fields[name] = _setting(file, name, item.annotation, item.value, texts)
+                fields[name] = _setting(file, name, item.annotation, item.value, texts, units)
     return fields
 
 
 def _setting(
-    file: Path, name: str, annotation: ast.expr | None, default: ast.expr | None, texts: Mapping[str, str]
+    file: Path,
+    name: str,
+    annotation: ast.expr | None,
+    default: ast.expr | None,
+    texts: Mapping[str, str],
+    units: Mapping[str, str],
 ) -> Setting:
     value = REQUIRED if default is None else _literal(file, default)
     text = "" if annotation is None else ast.unparse(annotation).strip("'\"")
     kind = _plain_type(text)
     group = _annotated_fields(file, annotation) if kind is Any else None
-    return Setting(name, kind, value, text, texts.get(name, ""), group or None)
+    return Setting(name, kind, value, text, texts.get(name, ""), group or None, unit=units.get(name, ""))
 
 
 def _literal(file: Path, node: ast.expr) -> Any:
@@ -261,15 +272,26 @@ def _body(file: Path, changed: int) -> list[ast.stmt]:
 
 
 def parameter_texts(doc: str) -> dict[str, str]:
-    """Return name to text under ``Parameters`` in a NumPy docstring, each on one line."""
-    texts: dict[str, str] = {}
-    for block in inspect.cleandoc(doc).split("Parameters\n----------\n")[1:]:
+    """Return name to text under ``Parameters`` or ``Attributes`` in a NumPy docstring, each on one line."""
+    return {name: text for name, (_, text) in _parameters(doc).items()}
+
+
+def parameter_units(doc: str) -> dict[str, str]:
+    """Return name to what stands behind it under ``Parameters``: a setting's unit, as in ``half_life : minutes``."""
+    return {name: unit for name, (unit, _) in _parameters(doc).items()}
+
+
+def _parameters(doc: str) -> dict[str, tuple[str, str]]:
+    """Return name to what stands behind a parameter's name, and its text."""
+    found: dict[str, tuple[str, str]] = {}
+    for block in re.split(r"(?:Parameters|Attributes)\n-{10}\n", inspect.cleandoc(doc))[1:]:
         names: list[str] = []
         block = re.split(r"^.*\n-{3,}$", block, maxsplit=1, flags=re.MULTILINE)[0]
         for line in block.split("\n"):
             if line and not line.startswith(" "):
-                names = [name.strip() for name in line.partition(" : ")[0].split(",")]
-                texts.update(dict.fromkeys(names, ""))
+                called, _, behind = line.partition(" : ")
+                names = [name for one in called.split(",") if (name := one.strip()) not in found]
+                found.update(dict.fromkeys(names, (behind.strip(), "")))
             elif line.strip():
-                texts.update({name: f"{texts[name]} {line.strip()}".strip() for name in names})
-    return texts
+                found.update({name: (found[name][0], f"{found[name][1]} {line.strip()}".strip()) for name in names})
+    return found

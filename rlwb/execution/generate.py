@@ -33,11 +33,11 @@ class OrderSettings:
 
     Parameters
     ----------
-    log_mean, log_std
+    log_mean, log_std : log of the mean volume of a bar
         The amount is lognormal(log_mean, log_std) times the mean tick volume in the window, of the sessions that
         `volume_days` names; the defaults are those of the reference (qlib, examples/rl_order_execution,
         scripts/gen_training_orders.py).
-    volume_days
+    volume_days : sessions
         How many sessions of the instrument before the order's own, those in which something was traded in the window,
         the mean tick volume is taken of, in shares of the order's own session; where there are fewer, of those there
         are, and an instrument's first session gets no order. 0 takes the volume of the order's own session, as the
@@ -46,7 +46,7 @@ class OrderSettings:
         One order a session for each of these.
     start_time, end_time
         The window, session-local ("10:00"); None means the open and the close.
-    instruments
+    instruments : instruments
         Largest number of instruments, the first by name; None means all.
     seed
         Seed of the amounts, so that runs of several seeds have the same orders; None means that of the run.
@@ -88,7 +88,7 @@ class SplitSettings:
 
     Parameters
     ----------
-    train, valid, test
+    train, valid, test : share of the dates, or dates
         Either three shares of the dates, in time order, or three ``(first, last)`` pairs of ISO dates.
     rolling
         Windows that walk over the dates in place of those, each trained and tested by itself: ``{train: 120, valid: 20,

@@ -179,7 +179,7 @@ class CategoricalActionInterpreter(ActionInterpreter[Known]):
 
     Parameters
     ----------
-    values
+    values : shares of the amount, or their number
         The shares, in [0, 1]; an integer n means 0, 1/n, …, 1.
     """
 
@@ -230,7 +230,7 @@ class TwapRelativeActionInterpreter(ActionInterpreter[Known]):
     ----------
     engine
         Tells the even rate.
-    max_ratio
+    max_ratio : multiple of TWAP's rate
         Upper bound of the action space; a ratio of 1 is TWAP.
     """
 

@@ -26,14 +26,14 @@ class PAPenaltyReward(Reward[Outcome]):
 
     Parameters
     ----------
-    penalty
+    penalty : bp
         Weight of the squared shares, in basis points. It multiplies a sum over ticks: the same trading rate on bars
         five times as long has a sum five times as large, so divide the penalty by five there.
     scale
         Factor of the whole reward.
     weight
         What weighs the PA of a step: the amount that was ``"filled"``, or that was ``"requested"``, as in Qlib.
-    inventory
+    inventory : bp
         Weight of the squared share that is left after each step, in basis points: a running penalty on what the market
         can still move against (Jerome et al., mbt_gym, arXiv 2209.07823). More steps have a larger sum.
     """

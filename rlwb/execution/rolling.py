@@ -24,14 +24,14 @@ class RollingSettings:
 
     Parameters
     ----------
-    train, valid, test
+    train, valid, test : days with orders, or a calendar length
         Length of the parts of a window, one after the other; the last window tests on the days that are left.
-    step
+    step : days with orders, or a calendar length
         How far a window starts after the one before; none means the length of the test. A smaller one would test a day
         twice and is refused.
     window
         ``sliding`` trains on the same length each time, ``expanding`` on all dates from the first.
-    gap
+    gap : days with orders, or a calendar length
         Length that is left out before the validation and before the test.
     """
 

@@ -44,7 +44,7 @@ class ExecutionRules:
         The bar field that fills are priced at. ``"quotes"`` prices them at the mid of bid and ask and charges the
         distance to the side that is hit, as they stand at the bar's end. A bar that lacks one of the two has no price.
         The sizes quoted there do not limit what fills; a `volume_limit` does, by what was traded.
-    volume_limit
+    volume_limit : share of the volume
         Largest share of a tick's volume that an order may take, in (0, 1]; None means no cap.
     halts
         Whether nothing fills in a bar that the data call halted.
@@ -57,28 +57,28 @@ class ExecutionRules:
     step_grid
         Where steps are counted from: the start of each ``"segment"`` of the session, so that none crosses a break, or
         the start of the ``"session"``.
-    lot_size
+    lot_size : shares
         Child amounts are multiples of this; 0 means any amount. Rounding follows the cumulative
         schedule to the nearest lot, so nothing drifts; by that rounding a tighter cap may fill one lot more.
     odd_lot
         What happens to the part of an amount below one lot: ``"trade_at_end"`` trades it at the last
         tick of the window where that asks for all that is left, ``"leave"`` never trades it and reports it as
         shortfall, ``"sell_at_end"`` trades that of a sell and leaves that of a buy.
-    price_limit
+    price_limit : share of the close before
         Daily price limit as a fraction of the last close known before the session: a buy is blocked at or above the
         upper limit, a sell at or below the lower one. None means no limit; an instrument's first session has none.
-    price_tick
+    price_tick : currency
         Smallest price move, to which the limits are rounded; a limit is at least one such move away from the
         previous close. Needs `price_limit`.
-    commission_bps, sell_tax_bps, half_spread_bps
+    commission_bps, sell_tax_bps, half_spread_bps : bp of the traded value
         Costs in basis points of the traded value; the tax falls on sells alone, the half spread is for prices without
         quotes.
-    min_fee
+    min_fee : currency
         Least commission of an order that was filled at all, in currency.
-    temporary_impact_bps
+    temporary_impact_bps : bp
         By how many basis points a fill that takes a tick's whole volume makes its own price worse; a smaller one does
         so by its share of the volume, or the square root of it. Needs `volume_limit`.
-    permanent_impact_bps
+    permanent_impact_bps : bp
         By how many basis points a fill that takes a tick's whole volume makes the price of all later fills of the order
         worse; smaller ones by share or root, and what several do adds up. On bars five times as long the same trading
         has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.

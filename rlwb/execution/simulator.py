@@ -85,9 +85,9 @@ class RandomLiquidity(OrderExecution):
     ----------
     engine
         Executes what the liquidity lets through.
-    dry
+    dry : probability
         Probability that a step is dry, in [0, 1].
-    part
+    part : share of the request
         Part of the request that a dry step lets through, in [0, 1].
     """
 

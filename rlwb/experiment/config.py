@@ -39,7 +39,7 @@ class ExecutionConfig(Section):
 
     Parameters
     ----------
-    ticks_per_step
+    ticks_per_step : bars
         Bars between two decisions; larger means fewer, coarser decisions.
     preset
         Rules to start from: of a market, ``cn``, ``us`` or ``crypto``, or of Qlib's simulator, ``qlib``; sources and
@@ -82,18 +82,18 @@ class TrainConfig(Section):
 
     Parameters
     ----------
-    iterations
+    iterations : iterations
         Collects of episodes, each followed by an update, those before a resume included; a run that has trained for
         more refuses fewer.
-    episodes_per_iteration
+    episodes_per_iteration : orders
         Orders executed a collect; larger gives a steadier gradient and takes longer.
-    validate_every
+    validate_every : iterations
         Iterations between validations; only validated iterations can be chosen for the backtest.
-    checkpoint_every
+    checkpoint_every : iterations
         Iterations between checkpoints.
-    keep
+    keep : checkpoints
         Checkpoints kept: the best by validation and the newest; 0 keeps all.
-    patience
+    patience : validations
         Validations without improvement until training stops; none trains to the end.
     env
         Environments to collect with: ``native`` steps all orders as arrays; ``dummy``, ``subproc`` and ``shmem`` step
@@ -101,10 +101,10 @@ class TrainConfig(Section):
         ``native``, which reads a session once for all its decisions, sums gradients in another order, so its weights
         are equal to theirs up to rounding. For the same weights all give the same figures. ``ray`` is ``native`` with
         its orders divided among processes of a Ray cluster (docs/cluster.md), which changes no number.
-    concurrency
+    concurrency : orders or workers
         Orders in progress at a time with ``dummy``, workers with ``subproc``, ``shmem`` and ``ray``; ``native`` takes
         all orders at once and has no use for it.
-    actors
+    actors : processes
         Processes of a Ray cluster (docs/cluster.md) that collect in place of `env`, each with a copy of the policy; the
         update stays in one process. Their number changes no weight, and the weights are those of ``native``; 0 collects
         in `env`.
@@ -135,13 +135,13 @@ class BacktestConfig(Section):
 
     Parameters
     ----------
-    top
+    top : checkpoints
         Checkpoints chosen by validation PA.
-    bootstrap_samples
+    bootstrap_samples : draws
         Draws of the bootstrap; larger steadies the last digit of the interval.
-    confidence
+    confidence : share
         Coverage of the intervals.
-    actors
+    actors : processes
         Processes of a Ray cluster (docs/cluster.md) that checkpoints and chunks of orders are divided among, with the
         same result to the last bit; 0 judges in this process.
     """
@@ -245,7 +245,7 @@ class RunConfig(Section):
         How it is judged.
     seed
         Of weights, actions and minibatches, and of orders unless they have their own; the synthetic market has its own.
-    threads
+    threads : threads
         Threads of numerical libraries a process. More than one seldom helps networks of this size, and costs much where
         other work shares the machine. Another number rounds sums in another order, so that weights are equal up to
         rounding alone; a training goes on with the number that it was begun with, and refuses another.

@@ -21,8 +21,9 @@ from rlwb.values import nearest, reason, shown
 
 Tree = TypeVar("Tree", bound=BaseModel)
 
-#: What a part is called whose settings name a ``source`` and no part.
-_READ_FROM_SOURCE = {"market": "bars", "orders": "table"}
+READ_FROM_SOURCE = {"market": "bars", "orders": "table"}
+"""Place to what the part there is called whose settings name a ``source`` and no part."""
+
 #: Places that hold several parts.
 _LISTS = ("baselines", "trackers")
 #: Settings of trackers that are paths.
@@ -209,7 +210,7 @@ def nested(layer: Layer, slots: Mapping[str, str], chosen: Mapping[str, Any] | N
     def rooted(path: str) -> str:
         return str((layer.base / Path(path).expanduser()).resolve())
 
-    for place, reads in _READ_FROM_SOURCE.items():
+    for place, reads in READ_FROM_SOURCE.items():
         own = tree.get(place)
         if isinstance(own, dict) and isinstance(own.get("source"), str):
             tree[place] = {"name": reads, **own, "source": rooted(own["source"])}

@@ -2,7 +2,8 @@
 
 A file is compared by one of two rules.
 
-Results (`RESULTS`) must be the same, bit for bit. Of tables the columns in `CLOCK` are measured times and do not count.
+Results (`RESULTS`) must be the same, bit for bit. Of tables the columns in `CLOCK` are measured times and do not count,
+and of checkpoints the entries `_RECORD`, which repeat the settings; where these differ, that is told.
 
 Accounts (`ACCOUNTS`) tell when, where and with which words a run was made beside what came of it. Of them do not count:
 times and durations, the run's own path and name, ids that are drawn anew each time, hashes of files that hold times,
@@ -39,12 +40,13 @@ RESULTS = ("orders", "checkpoints", "metrics", "backtest", "figures", "origin", 
 ACCOUNTS = ("config.yaml", "notebooks", "report.html", "manifest.json", "status.json")
 """Files and folders of a run that tell how it was asked for and made."""
 
-Verdict = Literal["same", "times", "equal", "rounded", "different", "missing", "new", "other"]
+Verdict = Literal["same", "times", "equal", "record", "rounded", "different", "missing", "new", "other"]
 
 WORDS: dict[Verdict, str] = {
     "same": "the same, bit for bit",
     "times": "the same but for times, paths and ids",
     "equal": "equal in every value, in other bytes",
+    "record": "the same but for its record of how it was made",
     "rounded": "equal up to rounding (1e-9)",
     "different": "different",
     "missing": "not made again",
@@ -53,6 +55,8 @@ WORDS: dict[Verdict, str] = {
 }
 """Verdict to what is said of a file."""
 
+#: Entries of a checkpoint that say what it was trained for.
+_RECORD = ("record.", "meta.")
 _TABLES = (".csv", ".parquet", ".npy", ".json", ".yaml", ".txt", ".md", ".svg", ".py")
 #: Entries of manifest and status that say when and with which words a run was made, and hashes over files with times.
 _WHEN = frozenset({"started", "ended", "at", "seconds", "command", "asked", "resumed", "inputs"})
@@ -90,7 +94,7 @@ class FileLikeness:
     @property
     def agrees(self) -> bool:
         """Whether nothing that counts differs by more than rounding."""
-        return self.verdict in ("same", "times", "equal", "rounded", "other")
+        return self.verdict in ("same", "times", "equal", "record", "rounded", "other")
 
     @property
     def largest(self) -> Column | None:
@@ -182,7 +186,11 @@ def _results(name: str, paths: tuple[Path, Path], runs: tuple[RunDirectory, RunD
     except (ValueError, OSError, CheckpointError):  # one of them is damaged
         return FileLikeness(name, "different")
     equal: Verdict = "times" if is_timed else "equal"
-    verdict: Verdict = "different" if found.columns else "rounded" if found.rounded else equal
+    if suffix == ".pt" and found.columns and all(str(one.name).startswith(_RECORD) for one in found.columns):
+        equal = "record"
+    elif found.columns:
+        equal = "different"
+    verdict: Verdict = "rounded" if found.rounded and equal != "different" else equal
     return FileLikeness(name, verdict, values=found.values, columns=found.columns)
 
 
@@ -289,7 +297,7 @@ def folded(found: Sequence[FileLikeness]) -> Iterator[str]:
     """Yield the findings as people read them: what differs a line a file, what is the same a line a folder."""
     groups: dict[tuple[str, Verdict], list[FileLikeness]] = {}
     for one in found:
-        single = one.verdict not in ("same", "times", "equal", "other")
+        single = one.verdict not in ("same", "times", "equal", "record", "other")
         place = one.file if single else str(PurePosixPath(one.file).parent)
         groups.setdefault((place, one.verdict), []).append(one)
     for (place, verdict), files in groups.items():
@@ -298,4 +306,5 @@ def folded(found: Sequence[FileLikeness]) -> Iterator[str]:
         else:
             names = [PurePosixPath(one.file).name for one in files]
             where = "" if place == "." else f"{place}/"
-            yield f"{where}{names[0]} … {names[-1]} ({len(files)} files): {WORDS[verdict]}"
+            more = str(files[0]).partition(WORDS[verdict])[2]
+            yield f"{where}{names[0]} … {names[-1]} ({len(files)} files): {WORDS[verdict]}{more}"

@@ -75,11 +75,13 @@ class Repetition:
     def _sum(self) -> str:
         """Return the verdict over all files in a sentence."""
         results = [one for one in self.files if one.is_result and one.verdict != "other"]
-        equal = [one for one in results if one.verdict in ("same", "times")]
+        equal = [one for one in results if one.verdict in ("same", "times", "record")]
         rounded = [one for one in results if one.verdict in ("equal", "rounded")]
         other = [one for one in results if not one.agrees]
         timed = [one.file for one in results if one.verdict == "times"]
-        but = f" (but for measured times in {', '.join(timed)})" if timed else ""
+        said = [f"measured times in {', '.join(timed)}"] if timed else []
+        said += ["the record of settings in checkpoints"] if any(one.verdict == "record" for one in results) else []
+        but = f" (but for {' and '.join(said)})" if said else ""
         on = (
             f"on another {'processor' if _is_other_processor(self.made) else 'machine'}: "
             if self.made["machine"]

@@ -30,19 +30,19 @@ class CalendarSettings:
         package exchange_calendars (pip install 'rlwb[calendars]'); in place of `preset`.
     segments
         Opening and closing time of each part of the session, for example ``[["09:30", "11:30"], ["13:00", "15:00"]]``.
-    tick_minutes
+    tick_minutes : minutes
         Length of a bar in minutes; 1/60 is a second. It must be that of the bars.
     label
         Whether a bar's stamp names its ``start`` or its ``end``. A wrong label shifts every decision by one bar.
     timezone
         Zone of the exchange (IANA name); bars that carry a zone need it.
-    weekdays
+    weekdays : days of the week
         Days with trading, Monday is 0.
     early_closes
         Closing time by date of shortened days.
     closed
         Dates whose bars are rejected.
-    infer_early_close_minutes
+    infer_early_close_minutes : minutes
         A date on which nothing trades for the last this many minutes closed early; 0 turns that off.
     """
 
@@ -108,7 +108,7 @@ def bars(
         First and last date to use.
     source_timezone
         Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
-    round_seconds
+    round_seconds : seconds
         Stamps at most this many seconds from the bars' grid are moved onto it, and counted; none moves none.
     cache_dir
         Where prepared bars are kept.

@@ -31,10 +31,10 @@ class Building:
     ----------
     strict
         Refuse with a `DataError` whatever would otherwise be dropped or repaired (`rlwb.market.findings.KINDS`).
-    min_coverage
+    min_coverage : share of the bars
         Sessions in which fewer of the ticks than this share have a price, a close or a bid and an ask, are dropped,
         0..1.
-    volume_multiplier
+    volume_multiplier : shares a unit
         Shares a unit of volume, 100 for volume in lots. Sizes of quotes are left alone.
     prices
         Whether prices are as traded or already adjusted by the factor column; adjusted ones are converted back.

@@ -41,7 +41,7 @@ class FeatureSettings:
         (`rlwb.market.feature_registry`), whose code is run when features are made.
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
-    clip
+    clip : standard deviations
         Normalised values are cut to ``[-clip, clip]``, so an unadjusted split cannot swamp a network.
     scaling
         What values are normalised by: ``standard``, mean and standard deviation; ``robust``, median and quartiles,

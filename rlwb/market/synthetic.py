@@ -47,35 +47,37 @@ class SyntheticSettings:
 
     Parameters
     ----------
-    instruments, days
-        How many; instruments are named SYN001, SYN002, …
+    instruments : instruments
+        How many; they are named SYN001, SYN002, …
+    days : trading days
+        How many.
     session
         ``"cn"``: 09:30-11:30 and 13:00-15:00 (240 minutes); ``"us"``: 09:30-16:00 (390 minutes).
-    tick_minutes
+    tick_minutes : minutes
         Bars are made at one minute and joined to this many.
     signal
         Strength of the transient component; 0 means that nothing can be learnt.
-    half_life
+    half_life : minutes of trading
         Minutes of trading in which the transient component halves.
-    transient_bp
+    transient_bp : bp
         Stationary standard deviation of the transient component at ``signal=1``.
-    daily_bp
+    daily_bp : bp
         Standard deviation of an instrument's efficient daily return, typical over instruments.
-    overnight_share
+    overnight_share : share
         Share of the daily variance that falls between close and open.
-    factor_share
+    factor_share : share
         Share of the intraday variance that all instruments have in common.
-    tail
+    tail : degrees of freedom
         Degrees of freedom of the Student-t shocks, above 2; smaller is fatter.
-    u_shape
+    u_shape : factor
         How much higher volatility is at the open than at its lowest, as a factor.
     cluster
         Standard deviation of the clustering part of log volatility within the day.
     day_cluster
         Standard deviation of the day-to-day part of log volatility.
-    mean_volume
+    mean_volume : shares a minute
         Typical shares a minute; instruments differ around it.
-    spread_bp
+    spread_bp : bp
         Typical spread between bid and ask.
     quotes
         Whether bars also have bid, ask, bid_size, ask_size and vwap.

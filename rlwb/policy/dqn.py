@@ -34,13 +34,13 @@ class DQNSettings:
     ----------
     learning_rate
         Step of Adam, above 0. Larger learns faster until it does not learn at all; usual 1e-4 to 1e-3.
-    batch_size
+    batch_size : transitions
         Transitions a gradient step, on average, 1 or more.
-    repeat
+    repeat : draws of each transition
         Gradient steps are made until ``repeat`` times as many transitions are drawn as were collected; 1 or more.
     gamma
         Discount a step, in [0, 1].
-    n_step
+    n_step : steps
         Rewards that are summed before the network's own guess stands for the rest, 1 or more. More brings news from an
         order's end sooner, but with the rewards of actions that were tried at random or are long out of use.
     double
@@ -49,17 +49,17 @@ class DQNSettings:
     huber
         Errors beyond this count in proportion instead of squared, above 0, in units of the returns' deviation where
         they are scaled; None squares all.
-    target_every
+    target_every : gradient steps
         Gradient steps between two copies of the network for the targets, 1 or more; more is steadier and slower.
-    epsilon_start, epsilon_end
+    epsilon_start, epsilon_end : share of the actions
         Share of random actions while collecting, at first and at last, in [0, 1].
-    epsilon_updates
+    epsilon_updates : updates
         Updates (training iterations) within which that share falls in a line, 1 or more.
-    replay_size
+    replay_size : transitions
         Most transitions kept, 1 or more; a collect must fit.
     max_grad_norm
         Gradients longer than this are scaled down to it, above 0.
-    decay_updates
+    decay_updates : updates
         Updates within which the learning rate falls in a line to 0, usually all of them; None keeps the rate.
     return_scaling
         Whether rewards are divided by the deviation of the first collect's returns, so that the loss ignores their

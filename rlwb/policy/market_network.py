@@ -60,7 +60,7 @@ class Recurrent(MarketNetwork):
     ----------
     channels
         Features a tick.
-    hidden
+    hidden : units
         Width of every part and of the result.
     previous_day
         Whether the previous session is read too, which doubles the cost of a pass.
@@ -75,9 +75,11 @@ class Convolution(MarketNetwork):
 
     Parameters
     ----------
-    channels, hidden, previous_day
+    channels, previous_day
         See `Recurrent`.
-    layers
+    hidden : units
+        Width of every part and of the result.
+    layers : layers
         Number of layers n; a decision sees the last ``2^(n + 1) - 1`` ticks.
     """
 
@@ -90,9 +92,11 @@ class Attention(MarketNetwork):
 
     Parameters
     ----------
-    channels, hidden, previous_day
+    channels, previous_day
         See `Recurrent`.
-    layers
+    hidden : units
+        Width of every part and of the result.
+    layers : blocks
         Number of blocks.
     """
 

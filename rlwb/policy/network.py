@@ -187,7 +187,7 @@ class MLP(Network):
 
     Parameters
     ----------
-    hidden
+    hidden : units
         Width H of the layers and of the result.
     """
 

@@ -26,7 +26,7 @@ class OPDSettings(PPOSettings):
     distillation
         Weight mu of the distillation loss, 0 or more; larger imitates the teacher more and heeds the own reward less. 0
         is PPO, too large also copies what only the future tells.
-    teacher_iterations
+    teacher_iterations : iterations
         Iterations that a run trains the teacher for before the student begins, 1 or more; None means as many as the
         student's. The class itself is given a trained teacher.
     """

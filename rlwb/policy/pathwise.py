@@ -37,13 +37,13 @@ class PathwiseSettings:
     ----------
     learning_rate
         Step of Adam, above 0.
-    batch_size
+    batch_size : orders
         Orders a minibatch, 2 or more: the objective is that of a minibatch, so risk takes some hundreds.
-    repeat
+    repeat : passes
         Passes over the collected orders, 1 or more.
     max_grad_norm
         Gradients longer than this are scaled down to it, above 0.
-    decay_updates
+    decay_updates : updates
         Updates (training iterations) within which the learning rate falls in a line to 0; None keeps the rate.
     """
 

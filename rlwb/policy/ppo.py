@@ -40,10 +40,10 @@ class PPOSettings:
     ----------
     learning_rate
         Step of Adam, above 0. Larger learns faster until it does not learn at all; usual 1e-4 to 2e-3.
-    batch_size
+    batch_size : transitions
         Transitions a minibatch, at least, 1 or more; larger is steadier, smaller takes more steps. A number above that
         of the transitions makes one minibatch of all.
-    repeat
+    repeat : passes
         Passes over the collected transitions, 1 or more; larger learns more from each, and drifts further from the
         policy that collected them.
     gamma
@@ -59,7 +59,7 @@ class PPOSettings:
         Weight of the entropy bonus, 0 or more; larger explores longer.
     max_grad_norm
         Gradients longer than this are scaled down to it, above 0.
-    decay_updates
+    decay_updates : updates
         Updates (training iterations) within which the learning rate falls in a line to 0, usually all of them; it
         steadies the end of a training. None keeps the rate.
     value_clip

@@ -77,9 +77,9 @@ class QlibRecurrent(Network):
     ----------
     channels
         Features a tick.
-    hidden
+    hidden : units
         Width of the branches, Qlib's ``hidden_dim``.
-    output
+    output : units
         Width of the result, Qlib's ``output_dim``.
     """
 

@@ -187,17 +187,17 @@ class TianshouSettings:
         there: ``gamma``, ``ent_coef``, ``tau``, ``v_min``, ….
     learning_rate
         Step of Adam, for all networks, above 0.
-    batch_size
+    batch_size : transitions
         Transitions a gradient step, 1 or more.
-    repeat
+    repeat : passes
         Passes over the collected transitions, 1 or more; of an off-policy algorithm, draws of as many from the kept
         ones.
-    replay_size
+    replay_size : transitions
         Most transitions that an off-policy algorithm keeps, 1 or more; a collect must fit.
-    epsilon_start, epsilon_end
+    epsilon_start, epsilon_end : share of the actions
         Share of random actions while collecting, at first and at last, in [0, 1]; of algorithms that learn the values
         of actions, the others explore by themselves.
-    epsilon_updates
+    epsilon_updates : updates
         Updates (training iterations) within which that share falls in a line, 1 or more.
     """
 

@@ -97,7 +97,7 @@ class Processes(Launcher):
 
     Parameters
     ----------
-    workers
+    workers : jobs
         Jobs at a time; none is one for each core that this process may use.
     """
 

@@ -65,7 +65,7 @@ class Schedule(Baseline):
     ----------
     engine
         See `Baseline`.
-    skip_open, skip_close
+    skip_open, skip_close : minutes
         Minutes after the session's open, and before its close, in which the schedule asks for nothing: a step that has
         a tick among them trades nothing, and the schedule is of the steps that remain. Half days close when they do.
         What is unfilled in the order's last step is asked for there even so where the rules complete orders at the end.

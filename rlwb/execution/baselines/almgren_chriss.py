@@ -73,7 +73,7 @@ class AlmgrenChriss(Schedule):
     ----------
     engine
         See `Baseline`.
-    urgency
+    urgency : half-lives in the window
         How fast the typical training order trades, above 0: the risk aversion becomes the median over the training
         orders of the one with which ``kappa * T``, the window over the half-life of the trade, is `urgency`. 3 leaves a
         fifth of the order after half of the window, about that of the paper's example. A risk aversion that makes a
@@ -87,7 +87,7 @@ class AlmgrenChriss(Schedule):
     impact
         Parameters of the market; estimated by `fit` unless given. An order of an instrument that they lack trades
         evenly.
-    skip_open, skip_close
+    skip_open, skip_close : minutes
         Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises

@@ -51,7 +51,7 @@ class SignalParameters:
 
     Attributes
     ----------
-    gamma
+    gamma : share of the price
         Return over the step to come for a signal of 1: negative where prices come back to the day's mean.
     rho
         Autocorrelation of the signal from a step to the next, from -1 to 1.

@@ -33,13 +33,13 @@ class ImpactParameters:
     ----------
     instruments
         Names, ascending.
-    volume
+    volume : shares a bar
         Mean volume of a tick, in shares, which are adjusted ones where the sessions have factors; above 0.
-    volatility
+    volatility : share of the price
         Square root of the mean squared return of a tick.
-    temporary
+    temporary : share of the price
         Price move in the tick of a trade as large as `volume`, Almgren and Chriss's eta; above 0.
-    permanent
+    permanent : share of the price
         The part of that move that is still there a tick later, their gamma; from 0 to `temporary`.
 
     Notes

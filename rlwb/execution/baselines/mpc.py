@@ -31,17 +31,21 @@ class MPC(AlmgrenChriss):
     ----------
     engine
         See `Baseline`.
-    urgency, risk_aversion, impact, skip_open, skip_close
+    urgency : half-lives in the window
+        How fast the typical training order would trade without a forecast, above 0; see `AlmgrenChriss`.
+    risk_aversion, impact
         See `AlmgrenChriss`. `risk_aversion` 0 leaves the forecast and impact alone to decide.
+    skip_open, skip_close : minutes
+        Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
     forecast
         What prices are expected to do: none keeps them where they are; ``ar`` is an autoregression; else the name of a
         model with ``fit(X, y)`` and ``predict(X)``, such as ``{name: sklearn.linear_model:Ridge, alpha: 10}``. It is
         fitted on the sessions of the training orders; X is that of `rlwb.execution.baselines.forecast.PriceForecast`.
-    lags
+    lags : bars
         Number of past returns of a tick that it sees.
-    horizon
+    horizon : steps
         Number of steps ahead that are forecast; later ones are expected to keep the price of the last.
-    days
+    days : sessions
         Earlier sessions that the forecast of volume looks back to, as in `POV`; used under a volume cap alone.
     seed
         Seed of models that draw.

@@ -22,7 +22,7 @@ class TWAP(Schedule):
     ----------
     engine
         See `Baseline`.
-    skip_open, skip_close
+    skip_open, skip_close : minutes
         Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
     """
 
@@ -38,9 +38,9 @@ class VWAP(Schedule):
 
     Parameters
     ----------
-    days
+    days : sessions
         Number of earlier sessions in the profile, at least 1. An order whose instrument has none yet trades evenly.
-    skip_open, skip_close
+    skip_open, skip_close : minutes
         Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises
@@ -67,16 +67,16 @@ class POV(Schedule):
 
     Parameters
     ----------
-    rate
+    rate : share of the volume
         Share of the market's volume to trade, in (0, 1]. None takes each order's own: its amount over the volume
         that its window is expected to have as its start is reached, so that it ends with the window on a day that goes
         on as it began, and sooner or in a hurry on others.
-    days
+    days : sessions
         Number of earlier sessions that the forecast looks back to, at least 1.
-    cap
+    cap : share of the volume
         Largest share of a step's forecast volume to ask for, in (0, 1], at least `rate`; none for no cap. What it cuts
         is made up for in later steps, within the cap. A step whose volume cannot be forecast asks for nothing.
-    skip_open, skip_close
+    skip_open, skip_close : minutes
         Minutes after the session's open and before its close in which nothing is asked for; see `Schedule`.
 
     Raises

@@ -68,7 +68,7 @@ def read_binance(
         The file, whose name says instrument and interval.
     interval
         ``"1m"``, ``"5m"``: which files of a folder are read. May be left out where they are all of one interval.
-    max_megabytes
+    max_megabytes : MB
         A file that is larger, packed or unpacked, is refused before it is read further.
     """
     (match,) = matching(source, _NAME).values()

@@ -91,7 +91,7 @@ def read_lean(
         where the files lie in Lean's own folders, which say so. Forex and the rest are not supported.
     zone
         IANA zone of the milliseconds since midnight. May be left out for equities of the USA and India and for crypto.
-    max_megabytes
+    max_megabytes : MB
         A file that is larger, packed or unpacked, is refused before it is read further.
     """
     files = _found(source)

@@ -56,9 +56,9 @@ def read_lobster(
 
     Parameters
     ----------
-    tick_minutes
+    tick_minutes : minutes
         Length of a bar in minutes, 1 to 60; bars are counted from midnight.
-    max_megabytes
+    max_megabytes : MB
         A file that is larger is refused before it is read further.
     """
     if not 1 <= tick_minutes <= 60:

@@ -59,7 +59,7 @@ def read_qlib(
         ``"stored"`` leaves prices and volumes as they are, mostly adjusted. ``"raw"`` divides prices by the column
         `factor` and multiplies volumes by it, which gives what was traded, and keeps the factor for comparisons across
         days (`rlwb.market.actions`).
-    max_megabytes
+    max_megabytes : MB
         A calendar or list that is larger is refused before it is read further.
     """
     calendar, listing = _lists(source, freq, market)

@@ -64,7 +64,7 @@ def read_qlib_pickle(
     trust_pickle
         Must be true. A pickle can be made to run anything when it is read. Only names that a table needs are looked up
         here, but whoever loads such files should know where they come from.
-    max_megabytes
+    max_megabytes : MB
         A file that is larger is refused before it is read further.
     """
     files = pickles(source)
