@@ -41,7 +41,7 @@ class MLflow(Tracker):
     """
 
     def __init__(self, store: str | None = None, experiment: str | None = None, artefacts: bool = True) -> None:
-        require_packages("the tracker mlflow", "mlflow", "mlflow")
+        require_packages("it", "mlflow", "mlflow")
         self.store = store
         self.experiment = experiment
         self.artefacts = artefacts

@@ -44,7 +44,7 @@ class WandB(Tracker):
         folder: str | None = None,
         artefacts: bool = True,
     ) -> None:
-        require_packages("the tracker wandb", "wandb", "wandb")
+        require_packages("it", "wandb", "wandb")
         self.project = project
         self.entity = entity
         self.mode = mode
