@@ -23,6 +23,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.run import RunDirectory, update_manifest
 from rlwb.experiment.stages import ORDERS, TRAIN, file_hashes, recorded, run_stage
+from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import train_policy
 from rlwb.files import atomic_path, locked
 from rlwb.trainer import Callback
@@ -174,7 +175,7 @@ def train_trial(path: Path, config: RunConfig, orders: RunDirectory, report: Rep
         run = RunDirectory.create(path, config)
     watch = Watch(config.judged_by, config.execution.rules.judged_by, report)
     work = partial(train_policy, callbacks=[watch], progress="none")
-    with recorded(run, [TRAIN]):
+    with recorded(run, [TRAIN]), tracked(run, config):
         if run.stage(ORDERS.name).get("state") != "finished":
             take_orders(run, orders)
         run_stage(TRAIN, run, config, work, echo=lambda line: None)
