@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.measure import context
 from benchmarks.table import RESULTS
-from rlwb.files import write_json
+from rlwb.files import write_json, write_text
 from rlwb.seeds import generator
 from rlwb.study.search_report import over_seeds
 from rlwb.study.space import Dimension
@@ -173,6 +173,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
     parser.add_argument("--out", type=Path, default=None, help="where the rows go")
+    parser.add_argument(
+        "--into", type=Path, help="a document with the marks <!-- search -->; the table goes between them"
+    )
     parser.add_argument("--known", action="store_true", help="the problem with a known optimum alone")
     options = parser.parse_args()
     trials, many, few = (6, 3, 2) if options.quick else (48, 30, 6)
@@ -183,6 +186,10 @@ def main() -> None:
             rows += measure_real(Path(folder), *((3, 2) if options.quick else (16, 3)))
     out = options.out or (_OUT.with_name("search-quick.json") if options.quick else _OUT)
     write_json(out, [{**row, **about} for row in rows])
+    if options.into:
+        text = options.into.read_text(encoding="utf-8")
+        before, after = text.split("<!-- search -->")[0], text.split("<!-- /search -->")[1]
+        write_text(options.into, f"{before}<!-- search -->\n{markdown(rows)}\n<!-- /search -->{after}")
     print(markdown(rows))
 
 

@@ -490,13 +490,16 @@ def _new(layers: Sequence[Layer], folder: Path | None, rules: Sequence[str], sai
     if settings.sampler == "grid":
         for name in space.studies():
             space.grid(name, settings.trials)
-    if folder is None:
-        folder = default_run_directory("search")
-    elif folder.exists() and (not folder.is_dir() or any(one.name != ".lock" for one in folder.iterdir())):
+    if (
+        folder is not None
+        and folder.exists()
+        and (not folder.is_dir() or any(one.name != ".lock" for one in folder.iterdir()))
+    ):
         instead = f"go on there with {command('search', '--resume', '--run-dir', short_path(folder.absolute()))}"
         other = "choose another directory"
         raise ConfigError(f"{folder} holds something already; {instead if (folder / MEMORY).is_file() else other}.")
     check_feasible(config, folder)
+    folder = folder or default_run_directory("search")
     return Search(folder, settings, space)
 
 

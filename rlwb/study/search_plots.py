@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from rlwb.study.space import Dimension
 
 _WHOLE, _PRUNED, _LINE = "#0072b2", "#999999", "#d55e00"
 #: Plots of single settings in a row.
@@ -39,19 +42,24 @@ def history(numbers: np.ndarray, values: np.ndarray, whole: np.ndarray, unit: st
 
 
 def slices(
-    settings: Mapping[str, tuple[Sequence[Any], bool]], values: np.ndarray, whole: np.ndarray, unit: str
+    settings: Mapping[str, tuple[Sequence[Any], Dimension]], values: np.ndarray, whole: np.ndarray, unit: str
 ) -> Figure:
-    """Return the value of each trial by each setting alone; `settings` are name to values and whether ratios count."""
+    """Return the value of each trial by each setting alone; `settings` are name to values and the space of these."""
     rows = math.ceil(len(settings) / _A_ROW)
     columns = min(len(settings), _A_ROW)
     figure = Figure(figsize=(max(4.0, 3.0 * columns), 2.8 * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for axis in axes.flat[len(settings) :]:
         axis.set_visible(False)
-    for axis, (name, (at, is_log)) in zip(axes.flat, settings.items(), strict=False):
+    for axis, (name, (at, space)) in zip(axes.flat, settings.items(), strict=False):
         if all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in at):
             _points(axis, np.array(at, dtype=np.float64), values, whole)
-            axis.set_xscale("log" if is_log else "linear")
+            if space.kind != "choice":
+                edge = 0.03 * (math.log(space.top / space.low) if space.log else space.top - space.low)
+                axis.set_xscale("log" if space.log else "linear")
+                axis.set_xlim(*(_moved(space, end, by) for end, by in ((space.low, -edge), (space.top, edge))))
+            if space.log:
+                axis.xaxis.set_minor_formatter(NullFormatter())  # the numbers of a decade lie on each other
         else:
             labels = list(dict.fromkeys(map(str, at)))
             places = np.array([labels.index(str(one)) for one in at], dtype=np.float64)
@@ -74,6 +82,10 @@ def front(values: np.ndarray, deviations: np.ndarray, on_front: np.ndarray, unit
     axis.plot(deviations[on_front][order], values[on_front][order], "o-", color=_WHOLE)
     axis.set(xlabel="standard deviation of orders against arrival, bp", ylabel=unit)
     return figure
+
+
+def _moved(space: Dimension, end: float, by: float) -> float:
+    return end * math.exp(by) if space.log else end + by
 
 
 def _points(axis: Axes, at: np.ndarray, values: np.ndarray, whole: np.ndarray) -> None:

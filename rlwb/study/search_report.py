@@ -335,7 +335,7 @@ def figures_of(search: Search, name: str) -> dict[str, Figure]:
         return {}
     numbers = np.array([one.number for one in trials])
     found = {"Validation of each trial, and the best so far.": search_plots.history(numbers, values, whole, unit)}
-    settings = {one.name: ([trial.params[one.name] for trial in trials], one.log) for one in search.space.of(name)}
+    settings = {one.name: ([trial.params[one.name] for trial in trials], one) for one in search.space.of(name)}
     found["Each setting alone; the others differ from point to point."] = search_plots.slices(
         settings, values, whole, unit
     )

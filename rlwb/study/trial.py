@@ -76,7 +76,7 @@ class Found:
 class Watch(Callback):
     """Keeps the best validation of a training, reports each, and ends the training where its report says so."""
 
-    rank = 9  # after what writes tables and checkpoints, so that a pruned training can be taken up
+    rank = 9  # after what gives the figure; a training ends after its checkpoint was written, and can be taken up
 
     def __init__(self, judged_by: str, terms_of: str, report: Report | None = None) -> None:
         self.watches = self.monitor = f"val/{judged_by}"
@@ -89,16 +89,18 @@ class Watch(Callback):
     def state_key(self) -> str:
         return "Watch"
 
-    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        if trainer.validation is None:
-            return
+    def on_validate_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        assert trainer.validation is not None
         value, iteration = float(trainer.metrics[self.monitor]), trainer.current_iter
-        self.history[iteration] = value
+        self.history[iteration] = value  # before the checkpoint of the iteration, which keeps it
         if np.isfinite(value) and (self.found is None or value > self.found.figures["pa"]):
             metrics = trainer.validation.metrics
             figures = {"pa": value, "std": arrival_deviation(metrics)}
             self.found = Found(figures, np.asarray(metrics[self.terms_of], dtype=np.float64), iteration)
-        self._tell(iteration, value)
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if trainer.current_iter in self.history:
+            self._tell(trainer.current_iter, self.history[trainer.current_iter])
 
     def _tell(self, iteration: int, value: float) -> None:
         if self.report is not None and np.isfinite(value) and self.report(iteration, value):

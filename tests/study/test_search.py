@@ -26,6 +26,7 @@ from rlwb.study.search import Search, launch_search, work
 from rlwb.study.search_report import over_seeds
 from rlwb.study.space import Dimension, Space
 from rlwb.study.store import SearchSettings, Store, maximise
+from rlwb.study.trial import Pruned, train_trial
 from tests.market.helpers import random_bars
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,6 +256,46 @@ def test_a_killed_worker_costs_no_result(done: Search, tmp_path: Path) -> None:
     assert len(RunDirectory.open(search.trial_path(1)).manifest["resumed"]) == 1, "it was taken up"
     assert not search.trial_path(0).exists()
     assert "1 trial looked at (1 dead, 1 complete)" in (search.folder / "search.md").read_text()
+
+
+def test_a_pruned_training_is_interrupted_and_can_be_seen_to_its_end(done: Search, tmp_path: Path) -> None:
+    config, orders = done.config_of("learner", 0), done.orders(0)
+    with pytest.raises(Pruned) as caught:
+        train_trial(tmp_path / "trial", config, orders, lambda iteration, value: iteration == 2)
+    run = RunDirectory.open(tmp_path / "trial")
+    assert run.state == "interrupted"
+    assert caught.value.found is not None
+    assert list(caught.value.found.history) == [1, 2]
+    told: list[int] = []
+    found = train_trial(run.path, config, orders, lambda iteration, value: bool(told.append(iteration)))
+    assert told == [1, 2, 3], "what was validated before is told again"
+    assert run.state == "finished"
+    assert found.figures["pa"] == values_of(done).query("study == 'learner'")["pa"].iloc[0]
+    again = train_trial(run.path, config, orders)
+    assert (again.figures, again.history) == (found.figures, found.history), "of a training that is done already"
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband", "none"])
+def test_poor_trials_are_pruned_and_count(pruner: str) -> None:
+    settings = SearchSettings.model_validate({"trials": 20, "sampler": "random", "pruner": pruner})
+    store = Store(settings, {"one": [Dimension("x", "float", (), 0.0, 1.0)]}, 0, iterations=9)
+    store.begin("one")
+    pruned, whole = [], []
+    while (trial := store.take("one")) is not None:
+        for iteration in range(1, 10):
+            trial.report(trial.params["x"] * iteration, iteration)
+            if trial.should_prune():
+                store.finish("one", trial, None, pruned=True)
+                pruned.append(trial.params["x"])
+                break
+        else:
+            store.finish("one", trial, [trial.params["x"] * 9])
+            whole.append(trial.params["x"])
+    assert len(pruned) + len(whole) == 20
+    assert bool(pruned) == (pruner != "none")
+    if pruned:
+        assert max(whole) > max(pruned)
+        assert np.mean(whole) > np.mean(pruned)
 
 
 def test_settings_that_fail_are_told_and_the_search_goes_on(tmp_path: Path) -> None:
