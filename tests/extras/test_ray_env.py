@@ -33,10 +33,10 @@ def cluster() -> Iterator[None]:
     assert not ray.is_initialized()
 
 
-def open_env(kind: str, simulator: Any) -> Any:
+def open_env(kind: str, simulator: Any, concurrency: int = 2) -> Any:
     market = small()
     parts = (simulator, market.observer, market.chooser, PAPenaltyReward(scale=0.1), market.orders)
-    return make_env(*parts, finite_env_type=kind, concurrency=2, aux_info_collector=Drift(), seed=5)
+    return make_env(*parts, finite_env_type=kind, concurrency=concurrency, aux_info_collector=Drift(), seed=5)
 
 
 def gathered(env: Any) -> Episodes:
@@ -118,7 +118,7 @@ class Breaks(Shaky):
 
 def test_what_a_simulator_raises_in_a_worker_is_told_with_its_place() -> None:
     with pytest.raises(WorkerError, match=r"ValueError in step of worker 0: the bar is missing(.|\n)*in step"):
-        gathered(open_env("ray", Breaks(small().simulator.engine)))
+        gathered(open_env("ray", Breaks(small().simulator.engine), 1))
 
 
 class Dies:
