@@ -77,22 +77,35 @@ class TrainingVessel:
         seed: int = 0,
         run: str | None = None,
     ) -> None:
+        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
+        self.simulator = simulator
+        self.state_interpreter = state_interpreter
+        self.action_interpreter = action_interpreter
+        self.reward = reward
+        self.aux_info_collector = aux_info_collector
+        self._carry(policy, train_initial_states, val_initial_states, test_initial_states, episode_per_iter, seed, run)
+
+    def _carry(
+        self,
+        policy: Learner,
+        train_initial_states: Sequence[Any],
+        val_initial_states: Sequence[Any] | None,
+        test_initial_states: Sequence[Any] | None,
+        episode_per_iter: int,
+        seed: int,
+        run: str | None,
+    ) -> None:
+        """Take what every training has, whatever its environments are made of."""
         if episode_per_iter < 1:
             raise ConfigError(f"episode_per_iter is {episode_per_iter}; a collect needs at least 1 episode.")
         parts = {"train": train_initial_states, "val": val_initial_states, "test": test_initial_states}
         for name, states in parts.items():
             if states is not None and not len(states):
                 raise ConfigError(f"{name}_initial_states is empty; give at least one, or none for no such part.")
-        policy.check(state_interpreter.observation_space, action_interpreter.action_space)
-        self.simulator = simulator
-        self.state_interpreter = state_interpreter
-        self.action_interpreter = action_interpreter
         self.policy = policy
-        self.reward = reward
         self.train_initial_states = train_initial_states
         self.val_initial_states = val_initial_states
         self.test_initial_states = test_initial_states
-        self.aux_info_collector = aux_info_collector
         self.episode_per_iter = episode_per_iter
         self.seed = seed
         self.run = run
