@@ -17,7 +17,7 @@ from rlwb.reading import read_json, read_table
 
 JUDGING = (
     *("market", "orders", "split.test", "execution.rules", "execution.preset", "simulator", "baselines"),
-    *("backtest.bootstrap_samples", "backtest.confidence", "seed", "threads"),
+    *("backtest.bootstrap_samples", "backtest.confidence", "seed", "threads", "trackers"),
 )
 """Parameters, or groups of them, that an evaluation may change; all others are those of the training."""
 

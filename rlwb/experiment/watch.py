@@ -49,7 +49,7 @@ class Board:
         self._tables: dict[Path, tuple[int, dict[str, list[list[float | None]]]]] = {}
 
     def runs(self) -> dict[str, RunDirectory]:
-        """Return name to run, those that were begun last first."""
+        """Return name to run, those whose directory changed last first."""
         places = {path: path for path in self.paths if (path / "status.json").is_file()}
         for parent in self.paths:
             for pattern in _DEPTHS:

@@ -122,7 +122,7 @@ class TensorBoard(Tracker):
         from tensorboard.plugins.text import metadata
         from tensorboard.util import tensor_util
 
-        content = tensor_util.make_tensor_proto(np.array([text.encode()], dtype=object))
+        content = tensor_util.make_tensor_proto(np.array(text.encode(), dtype=object))
         about = metadata.create_summary_metadata(display_name=name, description="")
         self._write(0, Summary.Value(tag=name, metadata=about, tensor=content))
 

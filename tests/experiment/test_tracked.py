@@ -19,6 +19,7 @@ from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import NotebookStage
 from rlwb.experiment.orders import make_orders
+from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import own_code
 from rlwb.experiment.report import draw_stability
 from rlwb.experiment.run import RunDirectory
@@ -233,6 +234,10 @@ def test_places_are_paths_from_the_file_and_addresses_stay(tmp_path: Path) -> No
 def test_what_is_misspelt_is_named(given: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         RunConfig.load(None, parse_assignments([f"trackers={given}"]))
+
+
+def test_an_evaluation_may_have_other_trackers() -> None:
+    refuse_training_changes(configured("tensorboard"), configured())
 
 
 def test_settings_are_flat_and_keep_their_types() -> None:
