@@ -48,7 +48,7 @@ WORKERS = 2
 #: Who is killed: the sweep alone, its whole group, a member's command, or the kernel that does a member's work.
 ROLES = ("sweep", "member", "group", "kernel", "sweep", "member")
 #: Columns of ``sweep.csv`` that say how a member came to its end, not what came of it.
-_HOW = ["attempts", "ended", "seconds"]
+_HOW = ["attempts", "exits", "seconds"]
 #: Seconds that what a killed sweep has started may go on.
 _GRACE = 30.0
 

@@ -86,6 +86,7 @@ def sweep(
         resume=resume,
         trust_code=trust_code,
         echo=_silent if quiet or json else _clocked,
+        shows_bar=not (quiet or json),
     )
     if json:
         tables = {"members": found.members, "seeds": found.seeds, "improvement": found.improvement}

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import sweep
 
-SEEDS, HOW = pd.DataFrame({"mean": [1.5]}), {"attempts": 1, "ended": "done", "seconds": 3.0}
+SEEDS, HOW = pd.DataFrame({"mean": [1.5]}), {"attempts": 1, "exits": "done", "seconds": 3.0}
 
 
 def a_sweep(folder: Path, *, pa: float = 2.0, seconds: float = 3.0) -> Path:

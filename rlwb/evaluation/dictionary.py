@@ -62,7 +62,7 @@ _ITERATION = {
     "length": Column("steps", "mean decisions of an order"),
     "transitions": Column("steps", "decisions that were learned from"),
     "gradient_steps": Column("", "updates of the weights"),
-    "seconds": Column("s", "duration of the iteration"),
+    "seconds": Column("s", "duration of the iteration; of a member of a sweep, of its attempts"),
     "loss": Column("", "what the learner minimises; others of the learner's own figures are described with it"),
 }
 _POLICY = {
@@ -141,6 +141,48 @@ _FRONTIER = {
 }
 
 
+_SWEEP = {
+    "member": Column("", "name of a run of a sweep, and of its folder"),
+    "setting": Column(
+        "", "name of a point of the grid, empty without one; columns called by parameters have its values"
+    ),
+    "state": Column("", "finished, failed, interrupted, running or created, as in status.json; not begun"),
+    "attempts": Column("", "how often the member was tried in the last call; 0 where it was done before"),
+    "exits": Column("", "how its attempts ended, in words; kept where it was done before"),
+    "failure": Column("", "stage and error of the last attempt, where that failed"),
+    "pa_last": Column("bp", "mean test PA of the last checkpoint"),
+    "seeds": Column("", "trainings that differ in their seed alone; 1 for a rule"),
+    "mean": Column("of the metric", "mean over seeds, each the mean over its checkpoints"),
+    "std_seeds": Column("of the metric", "standard deviation over seeds"),
+    "least": Column("of the metric", "least over seeds"),
+    "most": Column("of the metric", "most over seeds"),
+    "iqm": Column(
+        "of the metric", "interquartile mean over seeds: a quarter of them, rounded down, is cut at each end"
+    ),
+    **{
+        f"{name}{part}_{end}": Column("of the metric", f"{which} end of the interval of {name}: {over}")
+        for name in ("mean", "iqm")
+        for part, over in {
+            "": "another seed, other days",
+            "_seeds": "another seed, these days",
+            "_days": "these trainings, other days",
+        }.items()
+        for end, which in {"lo": "lower", "hi": "upper"}.items()
+    },
+    "of": Column("", "setting/policy whose trainings are compared"),
+    "over": Column("", "setting/policy that they are compared with; the setting is empty where it is the same in all"),
+    "over_seeds": Column("", "trainings of that"),
+    "probability": Column(
+        "share", "pairs in which the first is better, a tie counting half; lo, hi: of seeds and days"
+    ),
+    **{
+        f"{part}_{end}": Column("share", f"{which} end of its interval: {over}")
+        for part, over in {"seeds": "another seed, these days", "days": "these trainings, other days"}.items()
+        for end, which in {"lo": "lower", "hi": "upper"}.items()
+    },
+}
+
+
 def _metric_columns() -> dict[str, Column]:
     """Return the columns of tables of one row a policy: each metric and the ends of its interval."""
     columns: dict[str, Column] = {}
@@ -169,6 +211,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/costs.csv, cost_groups.csv": _COSTS,
     "backtest/frontier.csv": _FRONTIER,
     "excess.csv of an analysis of fills": _EXCESS,
+    "sweep.csv, seeds.csv, improvement.csv of a sweep": _SWEEP,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
 

@@ -353,10 +353,10 @@ def seed_table(
     Returns
     -------
     DataFrame
-        Columns: `group`, `title`, `kind`, `metric` (a key of `METRICS`), `seeds` (trainings that have it; 1 for a
-        rule), `days`, `mean`, `std` (sample standard deviation over seeds), `least`, `most`, `iqm`, and of mean and iqm
-        the ends `_lo`, `_hi` (over seeds and days), `_seeds_lo`, `_seeds_hi` and `_days_lo`, `_days_hi`. What cannot be
-        computed is NaN. `lo` and `hi` of a rule are over its days.
+        Columns: `of` (the group), `title`, `kind`, `metric` (a key of `METRICS`), `seeds` (trainings that have it, 1
+        for a rule), `days`, `mean`, `std_seeds` (sample standard deviation over seeds), `least`, `most`, `iqm`, and
+        of mean and iqm the ends `_lo`, `_hi` (over seeds and days), `_seeds_lo`, `_seeds_hi`, `_days_lo` and
+        `_days_hi`. What cannot be computed is NaN. `_lo` and `_hi` of a rule are over its days.
     """
     everyone = [one for group in groups.values() for members in group.seeds for one in members]
     days = Days(everyone, resamples=resamples, seed=seed)
@@ -365,7 +365,7 @@ def seed_table(
         if not group.seeds:
             raise DataError(f"{group.title} has no training to summarise; leave it out.")
         for metric, scores in days.scores(group, list(METRICS)).items():
-            rows.append({"group": name, "title": group.title, "kind": group.kind, "metric": metric})
+            rows.append({"of": name, "title": group.title, "kind": group.kind, "metric": metric})
             rows[-1] |= _summary(scores, days, is_trained=group.is_trained, level=level)
     table = pd.DataFrame(rows)
     numbers = list(table.columns[table.columns.get_loc("mean") :])
@@ -378,7 +378,7 @@ def _summary(scores: Scores, days: Days, *, is_trained: bool, level: float) -> d
         "seeds": scores.seeds,
         "days": scores.days,
         "mean": mean(values),
-        "std": standard_deviation(values),
+        "std_seeds": standard_deviation(values),
         "least": float(values.min()) if len(values) else math.nan,
         "most": float(values.max()) if len(values) else math.nan,
     }
@@ -409,7 +409,7 @@ def improvement_table(
     Returns
     -------
     DataFrame
-        Columns: `group`, `over`, `metric`, `seeds`, `over_seeds`, `days`, `probability`, `lo`, `hi` (over seeds and
+        Columns: `of`, `over`, `metric`, `seeds`, `over_seeds`, `days`, `probability`, `lo`, `hi` (over seeds and
         days), `seeds_lo`, `seeds_hi`, `days_lo`, `days_hi`.
     """
     everyone = [one for group in groups.values() for members in group.seeds for one in members]
@@ -423,7 +423,7 @@ def improvement_table(
             found = vars(improvement(scores[name], scores[other], days, level=level))
             rows.append(
                 {
-                    "group": name,
+                    "of": name,
                     "over": other,
                     "metric": metric,
                     "seeds": scores[name].seeds,

@@ -178,13 +178,13 @@ def _members(
         run, outcome = runs[name], outcomes.get(name)
         row: dict[str, Any] = {"member": name, "setting": setting.name, **_shown(setting.grid), "seed": seed}
         row |= {"state": run.state if run.is_run() else "not begun"}
-        row |= {"attempts": len(outcome.exits) if outcome else 0, "ended": outcome.describe() if outcome else "kept"}
+        row |= {"attempts": len(outcome.exits) if outcome else 0, "exits": outcome.describe() if outcome else "kept"}
         row |= {"seconds": round(outcome.seconds, 1) if outcome else None, "failure": _failure(run)}
-        row |= dict.fromkeys(["checkpoints", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_last"])
+        row |= dict.fromkeys(["n", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_last"])
         if name in done:
             head = pd.read_csv(run.backtest / "headline.csv").iloc[0]
             last = of_kind(done[name], "last")
-            row |= {"checkpoints": int(head["n"]), "validation_pa": head["validation_pa"]}
+            row |= {"n": int(head["n"]), "validation_pa": head["validation_pa"]}
             row |= {column: head[column] for column in ("pa_mean", "pa_lo", "pa_hi")}
             row |= {"pa_last": mean(last[0].pa) if last else None}
         rows.append(row)
@@ -203,12 +203,12 @@ def _shown(grid: Mapping[str, Any]) -> dict[str, Any]:
 def _with_grid(table: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
     """Return the table of seeds with setting, grid and policy in columns of their own in place of the group."""
     settings = {one.name: one for one in sweep.settings}
-    names = [group.rpartition("/")[0] for group in table["group"]]
+    names = [group.rpartition("/")[0] for group in table["of"]]
     about = [
         {"setting": name, **(_shown(settings[name].grid) if name in settings else {}), "policy": _policy(group)}
-        for name, group in zip(names, table["group"], strict=True)
+        for name, group in zip(names, table["of"], strict=True)
     ]
-    return pd.concat([pd.DataFrame(about), table.drop(columns="group")], axis=1)
+    return pd.concat([pd.DataFrame(about), table.drop(columns="of")], axis=1)
 
 
 def _table(
@@ -259,7 +259,7 @@ def _differs(frames: pd.DataFrame, name: str) -> bool:
 def _improves(better: pd.DataFrame, setting: str, policy: str) -> str:
     if better.empty:
         return _ABSENT
-    over = better[(better["group"] == f"{setting}/{policy}") & better["over"].isin([f"{setting}/twap", "/twap"])]
+    over = better[(better["of"] == f"{setting}/{policy}") & better["over"].isin([f"{setting}/twap", "/twap"])]
     if over.empty:
         return _ABSENT
     row = over.iloc[0]
@@ -268,7 +268,7 @@ def _improves(better: pd.DataFrame, setting: str, policy: str) -> str:
 
 
 def _mean(row: Mapping[Any, Any], metric: str, *, spread: bool) -> str:
-    std = f" ± {_number(row['std'], metric)}" if spread and not pd.isna(row["std"]) else ""
+    std = f" ± {_number(row['std_seeds'], metric)}" if spread and not pd.isna(row["std_seeds"]) else ""
     return f"{_number(row['mean'], metric)}{std}"
 
 
@@ -314,6 +314,8 @@ def _notes(
     few = too_few_seeds(counts[0], level)
     if few:
         notes.append(few)
+    if any(one.config.execution.rules != rules for one in sweep.settings):
+        notes.append("The rules of execution differ between settings; each is judged under its own.")
     if not too_few_seeds(counts[-1], level):
         resamples = f"{config.backtest.bootstrap_samples:,}"
         notes.append(
@@ -377,7 +379,7 @@ def _page(
     named = _titles(found.seeds)
     better = [
         (
-            named.get(row["group"], row["group"]),
+            named.get(row["of"], row["of"]),
             named.get(row["over"], row["over"]),
             f"{row['probability']:.2f}",
             _ABSENT if pd.isna(row["lo"]) else f"[{row['lo']:.2f}, {row['hi']:.2f}]",

@@ -59,6 +59,7 @@ def launch_sweep(
     resume: bool = False,
     trust_code: bool = False,
     echo: Echo = print,
+    shows_bar: bool = True,
 ) -> Collected:
     """Do what ``rlwb sweep`` asks for: run all members in a new folder, or go on in one, and collect them.
 
@@ -75,6 +76,8 @@ def launch_sweep(
         Members at a time, and what starts them.
     attempts
         How often a member is tried until it counts as failed.
+    shows_bar
+        Whether a bar shows how far the members are where someone watches, in place of lines.
 
     Returns
     -------
@@ -112,7 +115,7 @@ def launch_sweep(
         echo(f"sweep: {folder}")
         stop_on_terminate()
         try:
-            return run_sweep(folder, sweep, started, attempts=attempts, echo=echo)
+            return run_sweep(folder, sweep, started, attempts=attempts, echo=echo, shows_bar=shows_bar)
         except BaseException as error:
             is_input = isinstance(error, RlwbError) and type(error) is not RlwbError
             correct = "Correct what is wrong, in the input or in these words. " if is_input else ""
@@ -120,7 +123,15 @@ def launch_sweep(
             raise
 
 
-def run_sweep(folder: Path, sweep: Sweep, launcher: Launcher, *, attempts: int = 2, echo: Echo = print) -> Collected:
+def run_sweep(
+    folder: Path,
+    sweep: Sweep,
+    launcher: Launcher,
+    *,
+    attempts: int = 2,
+    echo: Echo = print,
+    shows_bar: bool = True,
+) -> Collected:
     """Run the members of a sweep that are not done, and write its tables and its page.
 
     Each member is the run in the folder of its name; ``logs/`` has what it printed, and ``sweep.yaml`` what the sweep
@@ -139,7 +150,7 @@ def run_sweep(folder: Path, sweep: Sweep, launcher: Launcher, *, attempts: int =
             told = f"; {kept} are done already" if kept else ""
             echo(f"{len(sweep.members)} members, {launcher.workers} at a time{told}")
             outcomes: list[Outcome] = []
-            with _View(folder, sweep, kept, echo) as view:
+            with _View(folder, sweep, kept, echo, shows_bar=shows_bar) as view:
                 outcomes.extend(run_jobs(launcher, jobs, attempts=attempts, progress=view))
             return collect(folder, sweep, outcomes)
     except BlockingIOError:
@@ -165,12 +176,12 @@ def _jobs(folder: Path, sweep: Sweep) -> list[Job]:
 class _View:
     """How far the members are: a bar where someone watches, else lines."""
 
-    def __init__(self, folder: Path, sweep: Sweep, kept: int, echo: Echo) -> None:
+    def __init__(self, folder: Path, sweep: Sweep, kept: int, echo: Echo, *, shows_bar: bool) -> None:
         from tqdm.auto import tqdm
 
         self._folder, self._echo, self._kept = folder, echo, kept
         self._members = sweep.members
-        is_drawn = is_attended() and len(self._members) > kept and getattr(echo, "shows_bars", True)
+        is_drawn = is_attended() and len(self._members) > kept and shows_bar
         self._bar = tqdm(total=len(self._members), initial=kept, desc="sweep", unit=" run", disable=not is_drawn)
         self._told, self._last = set[str](), time.monotonic()
 

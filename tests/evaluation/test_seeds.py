@@ -128,7 +128,7 @@ def test_a_training_is_the_mean_of_its_checkpoints_and_one_without_a_figure_is_l
     group = Trainings("mine", "checkpoint", [first, [checkpoint(np.full(8, np.nan), 3, date=dates)]], [None, None])
     row = seed_table({"mine": group}, resamples=100).set_index("metric").loc["pa"]
     assert (row["mean"], row["seeds"]) == (2.0, 1)
-    assert np.isnan(row["std"])
+    assert np.isnan(row["std_seeds"])
     assert values_of(group, "pa").tolist()[0] == 2.0
 
 
@@ -136,10 +136,10 @@ def test_the_table_by_hand():
     dates = np.datetime64("2024-03-04") + np.arange(8).astype("timedelta64[D]")
     pas = [np.full(8, value) for value in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 80.0)]
     rule = Trainings("TWAP", "baseline", [[baseline(np.zeros(8), date=dates)]], [None])
-    table = seed_table({"mine": trained(*pas, dates=dates), "twap": rule}, resamples=400).set_index(["group", "metric"])
+    table = seed_table({"mine": trained(*pas, dates=dates), "twap": rule}, resamples=400).set_index(["of", "metric"])
     own, other = table.loc["mine", "pa"], table.loc["twap", "pa"]
     assert (own["seeds"], own["days"], own["mean"], own["iqm"]) == (8, 8, 13.5, 4.5)
-    assert own["std"] == pytest.approx(np.std([1, 2, 3, 4, 5, 6, 7, 80], ddof=1))
+    assert own["std_seeds"] == pytest.approx(np.std([1, 2, 3, 4, 5, 6, 7, 80], ddof=1))
     assert (own["least"], own["most"]) == (1.0, 80.0)
     assert (own["mean_days_lo"], own["mean_days_hi"]) == pytest.approx((13.5, 13.5))  # every day is the same
     assert own["mean_lo"] < 13.5 < own["mean_hi"]
@@ -172,7 +172,7 @@ def test_where_every_training_is_better_the_lower_end_is_that_of_as_many_trials(
     rule = Trainings("TWAP", "baseline", [[baseline(np.zeros(8), date=dates)]], [None])
     better = trained(*(np.full(8, value) for value in range(1, 9)), dates=dates)
     table = improvement_table({"mine": better, "twap": rule}, resamples=200).set_index("over")
-    assert list(table["group"]) == ["mine"]  # a rule is no training
+    assert list(table["of"]) == ["mine"]  # a rule is no training
     row = table.loc["twap"]
     assert (row["probability"], row["hi"], row["seeds"], row["over_seeds"]) == (1.0, 1.0, 8, 1)
     assert row["lo"] == row["seeds_lo"] == pytest.approx(0.6306, abs=1e-4)

@@ -34,6 +34,10 @@ def test_hand_computed_table():
     assert math.isnan(frame.loc["twap", "pa_std_checkpoints"])
 
 
+def test_a_table_of_one_run_says_that_it_is_one_seed():
+    assert any("one seed" in note for note in headline(example()).notes)
+
+
 def test_text_and_markdown_say_what_a_reader_must_know():
     table = headline(example())
     for text in (table.to_text(), table.to_markdown()):

@@ -15,7 +15,7 @@ import pytest
 
 from rlwb import cli
 from rlwb.errors import ConfigError
-from rlwb.evaluation import SUMMARY_COLUMNS, PolicyResult
+from rlwb.evaluation import COLUMNS, SUMMARY_COLUMNS, PolicyResult
 from rlwb.experiment.backtest import write_results
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import locked
@@ -147,7 +147,7 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
     row = seeds[(seeds["policy"] == "checkpoints") & (seeds["metric"] == "pa")].iloc[0]
     assert (row["seeds"], row["days"]) == (8, 10)
     assert (row["mean"], row["iqm"]) == pytest.approx((5.5 + luck, 5.5 + luck))
-    assert row["std"] == pytest.approx(np.std(range(8), ddof=1))
+    assert row["std_seeds"] == pytest.approx(np.std(range(8), ddof=1))
     assert row["mean_lo"] < row["mean_seeds_lo"] < row["mean"]
     twap = seeds[(seeds["policy"] == "twap") & (seeds["metric"] == "pa")].iloc[0]
     assert (twap["seeds"], twap["mean"]) == (1, 0.0)
@@ -160,13 +160,13 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
     assert '<a href="seed-7/report.html">seed-7</a>' in page
 
 
-def test_m_one_seed_is_called_one_seed(tmp_path: Path, act: Callable[..., Acted]) -> None:
+def test_one_seed_is_called_one_seed(tmp_path: Path, act: Callable[..., Acted]) -> None:
     act()
     found = go(tmp_path / "s", seeds="1")
     assert found.table is not None
     assert "one seed" in found.text
     (row,) = found.seeds[(found.seeds["policy"] == "checkpoints") & (found.seeds["metric"] == "pa")].to_dict("records")
-    assert np.isnan([row["mean_lo"], row["mean_hi"], row["std"]]).all()
+    assert np.isnan([row["mean_lo"], row["mean_hi"], row["std_seeds"]]).all()
     assert np.isfinite([row["mean_days_lo"], row["mean_days_hi"]]).all()
     cells = dict(zip(found.table.header[:4], found.table.rows[0][:4], strict=True))
     assert cells["seeds"] == "1"
@@ -178,7 +178,7 @@ def test_settings_are_compared_and_the_choice_is_by_validation(tmp_path: Path, a
     found = go(tmp_path / "s", seeds="0,1,2,3,4,5,6", grid=["reward.penalty=10,20"])
     assert found.members["member"].iloc[[0, 7]].tolist() == ["penalty-10-seed-0", "penalty-20-seed-0"]
     assert found.members["reward.penalty"].tolist() == [10] * 7 + [20] * 7
-    better = found.improvement.set_index(["group", "over"])["probability"]
+    better = found.improvement.set_index(["of", "over"])["probability"]
     # Of 49 pairs of 1 + s and 2 + t, x > y holds where s > t + 1: 15 times, and s = t + 1 ties 6 times.
     assert better["penalty-10/checkpoints", "penalty-20/checkpoints"] == pytest.approx((15 + 6 / 2) / 49)
     assert better["penalty-20/checkpoints", "penalty-10/checkpoints"] == pytest.approx(1 - 18 / 49)
@@ -216,7 +216,7 @@ def test_a_failed_member_is_tried_again_and_then_reported_everywhere(
     assert launcher.started == ["seed-1"]
     told = json.loads(capsys.readouterr().out)
     assert told["failed"] == []
-    assert {row["ended"] for row in told["members"]} == {"kept", "done"}
+    assert {row["exits"] for row in told["members"]} == {"kept", "done"}
 
 
 def test_a_sweep_of_which_nothing_is_done_says_so(tmp_path: Path, act: Callable[..., Acted]) -> None:
@@ -243,7 +243,7 @@ def test_a_killed_sweep_goes_on_as_it_was_begun(tmp_path: Path, act: Callable[..
         f"penalty-{penalty}-seed-{seed}" for penalty in (10, 20) for seed in (0, 3)
     ]
     act(stop_at="none")
-    assert go(tmp_path / "s", resume=True).members["ended"].tolist() == ["kept"] * 4
+    assert go(tmp_path / "s", resume=True).members["exits"].tolist() == ["kept"] * 4
 
 
 def test_seeds_are_added_to_a_sweep_but_none_is_left_out(tmp_path: Path, act: Callable[..., Acted]) -> None:
@@ -355,3 +355,48 @@ def test_code_of_ones_own_is_kept_and_asked_for(
     with pytest.raises(ConfigError, match="--trust-code"):
         go(tmp_path / "s", resume=True)
     assert go(tmp_path / "s", resume=True, trust_code=True).failed == ()
+
+
+def test_where_someone_watches_a_bar_shows_how_far_members_are(
+    tmp_path: Path, act: Callable[..., Acted], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "is_attended", lambda: True)
+    act(codes={"seed-1": [1, 1]})
+    said: list[str] = []
+    go(tmp_path / "s", seeds="3", echo=said.append)
+    assert "3/3" in capsys.readouterr().err
+    assert [line.partition(":")[0] for line in said[2:]] == ["seed-0", "seed-1", "seed-2"]
+    act()
+    go(tmp_path / "t", seeds="1", shows_bar=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_where_a_member_is_is_read_from_its_run(
+    tmp_path: Path, act: Callable[..., Acted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LINE_SECONDS", 0.0)
+    looks = iter([None, None, None, 0])
+
+    class Slow(_Done):
+        def poll(self) -> int | None:
+            return next(looks)
+
+    def trains(run: RunDirectory) -> None:
+        finish(run)
+        run.checkpoints.mkdir()
+        (run.checkpoints / "0002.pt").touch()
+        run.update_stage("train", {"state": "running"})
+
+    launcher = act(do=trains)
+    monkeypatch.setattr(launcher, "start", lambda job: (Acted.start(launcher, job), Slow(0))[1])
+    said: list[str] = []
+    go(tmp_path / "s", seeds="1", echo=said.append)
+    assert "running: seed-0 (iteration 2 of 3)" in said
+
+
+def test_columns_are_those_of_the_data_dictionary(tmp_path: Path, act: Callable[..., Acted]) -> None:
+    act()
+    go(tmp_path / "s", seeds="2", grid=["reward.penalty=10,20"])
+    for name in ("sweep", "seeds", "improvement"):
+        columns = set(pd.read_csv(tmp_path / "s" / f"{name}.csv").columns)
+        assert columns - COLUMNS.keys() == ({"reward.penalty"} if name != "improvement" else set())
