@@ -34,6 +34,7 @@ from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import refuse_shorter
 from rlwb.files import temporary_name
 from rlwb.limits import limit_hit, peak_memory
+from rlwb.packages import require_packages
 from rlwb.reading import read_text
 
 Echo = Callable[[str], None]
@@ -144,13 +145,15 @@ def _asked_before(run: RunDirectory, layer: Layer, changes: Sequence[str]) -> di
 
 
 def check_config(config: RunConfig) -> None:
-    """Refuse a path that is not there and settings that a part refuses, before a run's directory is made."""
+    """Refuse a missing path or package, and settings that a part refuses, before a run's directory is made."""
     for name, part in (("market.source", config.market), ("orders.source", config.orders)):
         source = part.settings.get("source")
         if source is not None and not Path(source).exists():
             raise ConfigError(f"{name}: there is no file or folder {source}; check the path.")
         if source is not None and name == "orders.source" and Path(source).is_dir():
             raise ConfigError(f"{name}: {source} is a folder; name one Parquet or CSV file of orders.")
+    if config.train.env == "ray" or config.train.actors or config.backtest.actors:
+        require_packages("a Ray cluster (train.env, train.actors, backtest.actors)", "ray", "ray")
     check_parts(config)
 
 
