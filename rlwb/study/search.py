@@ -198,14 +198,17 @@ class Search:
                 distinct.append(one)
         return distinct[:count]
 
+    def candidates(self, name: str) -> list[FrozenTrial]:
+        """Return what is done again on fresh seeds: the best trials, and that of the configuration's own values."""
+        best, own = self.best(name, self.settings.confirm), self.space.own(name)
+        known = [one for one in self.best(name, self.settings.trials) if own and one.params == own]
+        return [*best, *(one for one in known if best and one.number not in [other.number for other in best])]
+
     def fresh(self) -> list[Fresh]:
-        """Return what is done again on fresh seeds: the best trials of each study, seed by seed."""
+        """Return what is done again on fresh seeds, trial by trial and seed by seed."""
         seeds = range(self.config.seed + 1, self.config.seed + 1 + self.settings.fresh_seeds)
         return [
-            Fresh(name, one.number, seed)
-            for name in self.studies
-            for one in self.best(name, self.settings.confirm)
-            for seed in seeds
+            Fresh(name, one.number, seed) for name in self.studies for one in self.candidates(name) for seed in seeds
         ]
 
     def fresh_figures(self, one: Fresh) -> dict[str, Any] | None:

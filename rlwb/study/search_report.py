@@ -143,7 +143,7 @@ def trial_table(search: Search) -> pd.DataFrame:
 
 
 def luck(search: Search, name: str) -> tuple[float, float, float]:
-    """Return standard error and correlation of the trials' validation figures, and the shrinkage that luck explains.
+    """Return standard error and correlation of the trials' validation figures over days, and the shrinkage of the best.
 
     As if all trials were equally good (`rlwb.evaluation.overfitting.expected_shrinkage`): each is the best of as many
     as were looked at. NaN where single orders have no figure, or there are too few days.
@@ -213,7 +213,7 @@ def _table(
 ) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table: a row for each that was searched."""
     figure = f"{PA_TITLES[search.config.judged_by]}, bp"
-    header = ["searched", "trials", f"own settings: {figure}", f"best: {figure}", "of it luck explains"]
+    header = ["searched", "trials", f"own settings: {figure}", f"best: {figure}", "of it luck of the days"]
     is_confirmed = bool(search.settings.confirm)
     header += ["winner", f"on fresh seeds: {figure}", "shrinkage"] if is_confirmed else []
     header += [f"test: {figure}"] if tested else []
@@ -247,15 +247,16 @@ def _notes(search: Search, frame: pd.DataFrame, confirmed: Sequence[Confirmed], 
     notes = [f"{'; '.join(looked)}. {how}{has_died if (frame['state'] == 'dead').any() else ''}"]
     notes.append(f"A trial is judged by the best {figure} on validation orders among its iterations.")
     notes.append(
-        "What luck explains is the fall of the best that is to be expected if all trials were equally good and "
-        "differed by the luck of the days alone; that of training seeds comes on top."
+        "The luck of the days is the fall of the best on other days that is to be expected if all trials were equally "
+        "good. Fresh seeds do not show it, since they are judged on the same days."
     )
     if confirmed:
         seeds = sorted({one.seed for one in search.fresh()})
         notes.append(
-            f"The best {settings.confirm} trials of each were done again on seeds {seeds[0]} to {seeds[-1]}, orders "
-            f"and weights alike, judged by validation; the winner has the best mean there. Intervals ({LEVEL:.0%}, "
-            "Student's t) are over seeds."
+            f"The best {settings.confirm} trials of each, and the configuration's own settings, were done again on "
+            f"seeds {seeds[0]} to {seeds[-1]}, orders and weights alike, judged on the same validation days; the "
+            f"winner has the best mean there. Intervals ({LEVEL:.0%}, Student's t) are over seeds. The shrinkage is "
+            "what the choice owed to its own seed."
         )
     if tested:
         notes.append(
