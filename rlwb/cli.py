@@ -197,6 +197,7 @@ def columns(debug: Debug = False) -> None:
     typer.echo(as_markdown(), nl=False)
 
 
+app.command()(cli_runs.runs)
 app.command()(cli_runs.rerun)
 app.command()(cli_runs.diff)
 app.command()(cli_runs.watch)

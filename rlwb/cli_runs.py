@@ -1,4 +1,4 @@
-"""The command line's ``rlwb rerun``, ``diff`` and ``watch``: a run repeated, two compared, several watched."""
+"""The command line's ``rlwb runs``, ``rerun``, ``diff`` and ``watch``: runs listed, repeated, compared and watched."""
 
 from __future__ import annotations
 
@@ -10,6 +10,26 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def runs(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER...", help="Folders with runs at or below them; without one, runs/."),
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="NAME", help="age, kind, learner, market, name, pa, seed, size or status.")
+    ] = "age",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """List runs, also those in comparisons, sweeps and searches: status, headline PA with its interval, age and size.
+
+    What is damaged or half-made is listed with the reason.
+    """
+    from rlwb.study.catalogue import launch_list
+
+    launch_list(folders or [], sort=sort, as_json_text=as_json, echo=typer.echo)
 
 
 def rerun(
