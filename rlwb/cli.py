@@ -33,6 +33,7 @@ app.add_typer(cli_serving.bundle, name="bundle")
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
+_COMPARED = "A YAML file of parameters for all methods, or the directories of runs that are there."
 _DIRECTORY = "Where the run's files go; without it, a new directory under runs/."
 _EVALUATION = "Where the evaluation's files go; without it, a new directory beside the run."
 _RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
@@ -85,7 +86,7 @@ def run(
 
 @app.command()
 def compare(
-    config: ConfigFile = None,
+    subjects: Annotated[list[Path] | None, typer.Argument(metavar="CONFIG | RUN...", help=_COMPARED)] = None,
     changes: Changes = None,
     methods: Methods = None,
     run_dir: Directory = None,
@@ -95,13 +96,21 @@ def compare(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Train every method of the field on the same orders and put them, with the baselines, in one table.
+    """Train every method of the field on the same orders, or put runs that are there beside each other, in one table.
 
+    Directories of runs, evaluations, sweeps, searches and comparisons are compared as they are, and nothing is trained.
     With --resume and nothing else said, methods and settings are those that the comparison was begun with.
     """
+    if subjects and (len(subjects) > 1 or subjects[0].is_dir()):
+        from rlwb.study.across import launch_across
+
+        given = {"--set": changes, "--method": methods, "--resume": resume, "--trust-code": trust_code}
+        idle = ", ".join(name for name, value in given.items() if value)
+        launch_across(subjects, run_dir, idle=idle, is_json=json, echo=typer.echo, progress=_silent if quiet else None)
+        return
     from rlwb.experiment.compare import launch_comparison
 
-    echo = _silent if quiet or json else _clocked
+    echo, config = _silent if quiet or json else _clocked, next(iter(subjects or ()), None)
     table = launch_comparison(
         config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=echo
     )

@@ -167,7 +167,7 @@ def headline(
 
 
 def comparison(
-    results: Mapping[str, PolicyResult],
+    results: Mapping[str, PolicyResult | Sequence[PolicyResult]],
     *,
     titles: Mapping[str, str] | None = None,
     level: float = LEVEL,
@@ -179,11 +179,12 @@ def comparison(
     """Return methods, by name, side by side on the same orders, every metric with its interval.
 
     The form is that of Fang et al. (AAAI 2021, arXiv 2103.10860), who give reward, PA, gain-loss ratio and share of
-    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. `titles` are what
-    people read in place of a name, `notes` sentences to add to those below the table, `rules` those of execution, which
-    name the benchmark of the PAs; the other settings are those of the bootstrap.
+    winning orders; intervals, fulfilment rate and the difference to TWAP on the same order are added. Of several
+    results under one name the mean counts. `titles` are what people read in place of a name, `notes` sentences to add
+    to those below the table, `rules` those of execution, which name the benchmark of the PAs; the other settings are
+    those of the bootstrap.
     """
-    groups = {method: [one] for method, one in results.items()}
+    groups = {name: [one] if isinstance(one, PolicyResult) else list(one) for name, one in results.items()}
     metrics = metric_table(groups, titles=titles, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     left_out = ("pa_value_weighted", *RISK)
@@ -197,7 +198,7 @@ def comparison(
     said = (
         basis,
         *([few] if few else []),
-        *schedule_notes(dict(zip(frame["title"], results.values(), strict=True))),
+        *schedule_notes({title: one[0] for title, one in zip(frame["title"], groups.values(), strict=True)}),
         risk_note(frame, rules),
         *notes,
     )
