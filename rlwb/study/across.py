@@ -88,7 +88,8 @@ class Judged:
             flat |= {name: trained[name] for name in trained if name.partition(".")[0] in ("train", "split")}
         hashes = {name: one[name] for one in self._stage_settings() for name in SOURCES if name in one}
         return {
-            **{name: hashes.get(name, value) for name, value in flat.items()},
+            # The seed of the orders shows in the orders, which are compared themselves.
+            **{name: hashes.get(name, value) for name, value in flat.items() if name != "orders.seed"},
             "rlwb": self.run.manifest.get("rlwb"),
         }
 
@@ -339,6 +340,8 @@ def _judged(paths: Sequence[Path]) -> tuple[list[Judged], dict[str, str]]:
         run = RunDirectory(entry.path)
         if entry.status in ("damaged", "half-made"):
             left_out[short_path(entry.path)] = f"{entry.status}: {entry.reason}"
+        elif entry.kind == "orders":
+            continue
         elif entry.kind == "trial" and not (run.backtest / "summary.csv").is_file():
             search = next(one for one in entry.path.parents if (one / FOLDERS["search"]).is_file())
             trials[search] = trials.get(search, 0) + 1
@@ -383,7 +386,13 @@ def _settings(judged: Sequence[Judged]) -> tuple[list[Setting], dict[str, str]]:
         else:
             own[one.config.seed] = one
     differing = _differing([next(iter(own.values())).settings for own in groups.values()])
-    titles = [_title(list(own.values()), differing) for own in groups.values()]
+    folders = [{one.run.path.parent for one in own.values()} for own in groups.values()]
+    titles = [
+        _title(
+            list(own.values()), differing, is_folder=len(here) == 1 and sum(bool(here & one) for one in folders) == 1
+        )
+        for own, here in zip(groups.values(), folders, strict=True)
+    ]
     unique = [title if titles.count(title) == 1 else f"{title} ({number})" for number, title in enumerate(titles, 1)]
     return [Setting(title, tuple(own.values())) for title, own in zip(unique, groups.values(), strict=True)], repeats
 
@@ -394,8 +403,11 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings[1:])]
 
 
-def _title(runs: Sequence[Judged], differing: Sequence[str]) -> str:
-    """Return what tables call a setting: its run, or of several what their folders' names share, else what differs."""
+def _title(runs: Sequence[Judged], differing: Sequence[str], *, is_folder: bool) -> str:
+    """Return what tables call a setting: its run, or of several what their folders' names share, else what differs.
+
+    `is_folder` tells that they lie in a folder in which no other setting lies.
+    """
     if len(runs) == 1:
         return runs[0].label
     names = [one.run.path.name for one in runs]
@@ -404,11 +416,16 @@ def _title(runs: Sequence[Judged], differing: Sequence[str]) -> str:
     shared = re.sub(r"[-_. ]*(seed)?[-_. =]*$", "", shared)
     if re.search("[^0-9_.-]", shared):
         return shared
-    folders = {one.run.path.parent.name for one in runs}
-    if not differing and len(folders) == 1:
-        return folders.pop()
-    told = ", ".join(f"{name.rpartition('.')[2]} = {_shown(runs[0].settings.get(name))}" for name in differing[:3])
+    if is_folder:
+        return runs[0].run.path.parent.name
+    told = ", ".join(f"{_short(name)} = {_shown(runs[0].settings.get(name))}" for name in differing[:3])
     return told or f"{runs[0].label} and {len(runs) - 1} more"
+
+
+def _short(name: str) -> str:
+    """Return the last part of a parameter's name, or all of it where that says too little."""
+    last = name.rpartition(".")[2]
+    return name if last in ("name", "seed") else last
 
 
 def _shown(value: Any) -> str:

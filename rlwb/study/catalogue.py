@@ -42,8 +42,8 @@ class Entry:
     path
         Its directory.
     kind
-        ``run``, ``windows`` (a run over windows), ``evaluation``, ``trial`` (of a search), or of many runs
-        ``comparison``, ``sweep`` and ``search``.
+        ``run``, ``windows`` (a run over windows), ``evaluation``, ``trial`` (of a search), ``orders`` (what its trials
+        share), or of many runs ``comparison``, ``sweep`` and ``search``.
     status
         ``created``, ``running``, ``finished``, ``failed``, ``interrupted``, ``half-made`` (killed as it began) or
         ``damaged``.
@@ -181,8 +181,10 @@ def _below(root: Path, path: Path, shown: Path, kind: str = "run") -> Iterator[E
         reason = "it was stopped before its first file was whole" if names else "it is empty"
         yield Entry(name, path, kind, "half-made", reason, begun=_changed(path), bytes=_bytes(path))
         return
-    kept = "trial" if own == "search" else kind
-    members = [entry for one in inside for entry in _below(root, Path(one.path), shown, kept)]
+    kinds = {one.name: "trial" if own == "search" else kind for one in inside}
+    if own == "search" and "orders" in kinds:
+        kinds["orders"] = "orders"
+    members = [entry for one in inside for entry in _below(root, Path(one.path), shown, kinds[one.name])]
     if own is not None:
         yield _folder(name, path, own, members)
     yield from members

@@ -117,6 +117,18 @@ def test_seeds_of_a_setting_stand_together(tmp_path: Path) -> None:
     assert part.pairs.metrics["estimate"].tolist() == pytest.approx([-2.5])
 
 
+def test_settings_without_names_are_called_by_their_folder_or_by_what_differs(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        for folder, penalty in (("one", 10.0), ("two", 30.0)):
+            made(tmp_path / folder / f"seed-{seed}", seed=seed, reward__penalty=penalty)
+        for hidden in (8, 16):
+            made(tmp_path / f"both/{hidden}{seed}", seed=seed, network__hidden=hidden)
+    found = compare_runs([tmp_path / "one", tmp_path / "two"])
+    assert [one.title for one in found.parts[0].settings] == ["one", "two"]
+    found = compare_runs([tmp_path / "both"])
+    assert sorted(one.title for one in found.parts[0].settings) == ["hidden = 16", "hidden = 8"]
+
+
 def test_one_seed_is_not_two_however_often_it_is_repeated(tmp_path: Path) -> None:
     paths = [made(tmp_path / name) for name in ("first", "again")]
     found = compare_runs(paths)

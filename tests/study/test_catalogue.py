@@ -46,6 +46,7 @@ def test_runs_are_found_in_folders_of_many_and_below(tmp_path: Path) -> None:
     made(tmp_path / "sweep/seed-0")
     made(tmp_path / "sweep/seed-1", state="failed")
     made(tmp_path / "search/trials/000001", head=None)
+    made(tmp_path / "search/orders/seed-5", head=None)
     made(tmp_path / "walk")
     made(tmp_path / "walk/windows/001")
     made(tmp_path / "judged")
@@ -61,6 +62,7 @@ def test_runs_are_found_in_folders_of_many_and_below(tmp_path: Path) -> None:
         "seed-0": "run",
         "seed-1": "run",
         "000001": "trial",
+        "seed-5": "orders",
         "walk": "windows",
         "judged": "evaluation",
         "sweep": "sweep",
