@@ -102,11 +102,9 @@ def compare(
     With --resume and nothing else said, methods and settings are those that the comparison was begun with.
     """
     if subjects and (len(subjects) > 1 or subjects[0].is_dir()):
-        from rlwb.study.across import launch_across
-
         given = {"--set": changes, "--method": methods, "--resume": resume, "--trust-code": trust_code}
         idle = ", ".join(name for name, value in given.items() if value)
-        launch_across(subjects, run_dir, idle=idle, is_json=json, echo=typer.echo, progress=_silent if quiet else None)
+        cli_runs.beside(subjects, run_dir, idle=idle, is_json=json, is_quiet=quiet)
         return
     from rlwb.experiment.compare import launch_comparison
 

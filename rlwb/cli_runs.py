@@ -32,6 +32,15 @@ def runs(
     launch_list(folders or [], sort=sort, as_json_text=as_json, echo=typer.echo)
 
 
+def beside(runs: list[Path], folder: Path | None, *, idle: str, is_json: bool, is_quiet: bool) -> None:
+    """Put runs beside one another: ``rlwb compare`` of directories, of whose options those of `idle` have no effect."""
+    from rlwb.study.across import launch_across
+
+    launch_across(
+        runs, folder, idle=idle, is_json=is_json, echo=typer.echo, progress=_silent if is_quiet else typer.echo
+    )
+
+
 def rerun(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
     changes: Annotated[
