@@ -207,13 +207,13 @@ def test_an_evaluation_is_repeated_on_its_copies(trained: RunDirectory, tmp_path
 
 
 def test_a_run_over_windows_is_repeated(tmp_path: Path) -> None:
-    config = tiny(**{**QUICK, "split.rolling": {"train": 6, "valid": 2, "test": 3}, "train.iterations": 1})
+    config = tiny(**{**QUICK, "split.rolling": {"train": 7, "valid": 2, "test": 5}, "train.iterations": 1})
     run = RunDirectory.create(tmp_path / "run", config)
     quiet(run, config)
     assert again(run.path)
     found = compare_runs(run, RunDirectory.open(tmp_path / "run-rerun"))
     assert {one.verdict for one in found} <= {"same", "times"}
-    assert {"windows/001/checkpoints/0001.pt", "windows/002/orders/test.parquet"} < {one.file for one in found}
+    assert {"windows/001/checkpoints/0001.pt", "backtest/windows.csv"} < {one.file for one in found}
 
 
 WAYS = {
@@ -242,6 +242,12 @@ def test_any_number_of_workers_of_any_type_gives_the_same_bits(ways: dict[str, R
     found = compare_runs(ways["dummy, one at a time"], ways[way])
     assert {one.file: one.verdict for one in found if one.is_result and one.verdict not in ("same", "times")} == {}
     assert "checkpoints/0002.pt" in {one.file for one in found}
+
+
+def test_a_run_of_some_stages_alone_is_repeated_as_far_as_it_went(ways: dict[str, RunDirectory]) -> None:
+    run = ways["arrays"]
+    assert again(run.path)
+    assert sorted(RunDirectory.open(f"{run.path}-rerun").status["stages"]) == ["orders", "train"]
 
 
 @pytest.mark.parametrize("way", ["arrays", "arrays, two threads"])
