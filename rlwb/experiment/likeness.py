@@ -101,7 +101,7 @@ class FileLikeness:
         """The column or tensor with the largest difference that can be measured; None where there is none."""
         measured = [one for one in self.columns if np.isfinite(one.largest)]
         if self.file.endswith(".pt"):  # weights and what updates them, before figures, where both differ
-            measured = [one for one in measured if not str(one.name).startswith("metrics.")] or measured
+            measured = [one for one in measured if not str(one.name).startswith(("metrics.", *_RECORD))] or measured
         return max(measured, key=lambda one: one.largest, default=None)
 
     def __str__(self) -> str:
