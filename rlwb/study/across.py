@@ -533,7 +533,7 @@ def _over_seeds(settings: Sequence[Setting]) -> Table | None:
     header = ("setting", "seeds", f"{name} mean ± std over seeds, bp", interval, f"{name} IQM, bp", interval)
     rows = tuple(
         (
-            *(str(row["title"]), str(row["seeds"]), f"{row['mean']:z.2f} ± {row['std']:z.2f}"),
+            *(str(row["title"]), str(row["seeds"]), f"{row['mean']:z.2f} ± {row['std_seeds']:z.2f}"),
             *(_ends(row["mean_lo"], row["mean_hi"]), f"{row['iqm']:z.2f}", _ends(row["iqm_lo"], row["iqm_hi"])),
         )
         for row in own.to_dict("records")

@@ -111,7 +111,7 @@ def test_seeds_of_a_setting_stand_together(tmp_path: Path) -> None:
     table = found.seeds.metrics
     own = table[table["metric"] == "pa"].iloc[0]
     assert (own["seeds"], own["mean"]) == (6, pytest.approx(PA.mean() + 2.5))
-    assert own["std"] == pytest.approx(np.std(range(6), ddof=1))
+    assert own["std_seeds"] == pytest.approx(np.std(range(6), ddof=1))
     assert own["mean_lo"] < own["mean"] < own["mean_hi"]
     assert part.pairs is not None
     assert part.pairs.metrics["estimate"].tolist() == pytest.approx([-2.5])
