@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench-serving: $(VENV)/.installed ## decisions in process and over HTTP, beside 
 
 bench-sweep: $(VENV)/.installed ## a small sweep and its members killed at random moments, and what it comes to (ARGS="--quick")
 	$(BIN)/python -m benchmarks.sweep $(ARGS)
+
+bench-outside: $(EXTRAS)/.installed ## Stable-Baselines3, tianshou and a PPO in one file on rlwb's environment, at equal orders
+	$(EXTRAS)/bin/python -m benchmarks.outside $(ARGS)
 
 soak: $(VENV)/.installed ## some minutes of load, garbage and kills for a real service (ARGS="--minutes 5")
 	$(BIN)/python -m benchmarks.soak $(ARGS)
