@@ -273,7 +273,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         ends = "-" if row["pa"] is None else f"[{row['lo']:.2f}, {row['hi']:.2f}]"
         counts = f"{row['orders']:,} | {row['steps']:,} | {row['seconds']:.0f} | {row['steps_per_second']:,.0f}"
         lines.append(f"| {row['library']} | {row['learner']} | {row['environment']} | {counts} | {pa} | {ends} |")
-    return "\n".join(lines)
+    first = rows[0]
+    return "\n".join([*lines, "", f"{first['machine']}; {first['date']}; load before the start {first['load']}."])
 
 
 def main() -> None:

@@ -10,8 +10,14 @@ ORDER_EXECUTION = "rlwb/OrderExecution-v0"
 _PLACE = "rlwb.interop.environments"
 
 
+ENV_WRAPPER = "rlwb/EnvWrapper-v0"
+"""An `rlwb.env.EnvWrapper` of parts that are given as keywords; the name that its spec has."""
+
+
 def register_ids() -> None:
     """Register what is not registered yet."""
+    if ENV_WRAPPER not in gym.registry:
+        gym.register(ENV_WRAPPER, "rlwb.env:EnvWrapper")
     if ORDER_EXECUTION not in gym.registry:
         places = {"entry_point": f"{_PLACE}:OrderExecutionEnv", "vector_entry_point": f"{_PLACE}:order_executions"}
         gym.register(ORDER_EXECUTION, **places)

@@ -83,6 +83,13 @@ def test_m03_wrong_keywords_are_refused(wrong: dict[str, Any], told: str) -> Non
         gym.make(ID, **{"config": SMALL, **wrong})
 
 
+def test_m03_the_spec_of_ones_own_parts_names_a_registered_id() -> None:
+    env = toy_env(orders(3))
+    parts = {"simulator": env.simulator, "state_interpreter": env.state_interpreter, "seed_iterator": orders(3)}
+    again = gym.make(env.spec.id, **parts, action_interpreter=env.action_interpreter)  # type: ignore[union-attr]
+    assert again.reset(seed=1)[0].keys() == env.reset(seed=1)[0].keys()
+
+
 def one_env(**options: Any) -> EnvWrapper:
     """Execute 1,000 of AAA in four steps of two minutes at 100 … 107."""
     engine = Engine(sessions_of([[100.0, 101, 102, 103, 104, 105, 106, 107]]), 2)
