@@ -24,6 +24,7 @@ from rlwb.experiment.notebook import is_attended
 from rlwb.learner import Learner
 from rlwb.parts import BUILT_IN, Part, load, make
 from rlwb.policy import Network, make_network
+from rlwb.policy.learner import NetworkLearner
 from rlwb.policy.space_network import SpaceNetwork
 from rlwb.record import TrainingRecord
 from rlwb.seeds import Stream, derived_seed
@@ -44,7 +45,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "gae_lambda": 0.95,
         "entropy_coef": 0.0,
         "max_grad_norm": 0.5,
-        "whole_episodes": False,
     },
     "dqn": {
         "learning_rate": 1e-3,
@@ -56,7 +56,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "epsilon_end": 0.02,
         "return_scaling": False,
         "max_grad_norm": 10.0,
-        "whole_episodes": False,
     },
     "tianshou": {"batch_size": 64, "repeat": 10},
 }
@@ -352,7 +351,10 @@ def _learner(
     head = kind.head if isinstance(kind, type) and issubclass(kind, Learner) else None
     if head is not None:
         provided["network"] = make_network(lambda: head(trunk(), actions), seed)
-    return make("algorithm", part, **provided)
+    learner: Learner = make("algorithm", part, **provided)
+    if isinstance(learner, NetworkLearner):  # episodes may be long
+        learner.whole_episodes = learner.network.causal
+    return learner
 
 
 def _part(algorithm: str, settings: Mapping[str, Any]) -> Part:

@@ -18,7 +18,6 @@ from rlwb.policy.learner import (
     NetworkLearner,
     check_answers,
     check_settings,
-    check_whole_episodes,
     fill_up,
     training_mode,
 )
@@ -117,9 +116,6 @@ class DQN(NetworkLearner):
         Hyper-parameters.
     seed
         Names, with the number of updates made, the draws from the buffer.
-    whole_episodes
-        Whether whole episodes are drawn, for causal networks. Without, transitions are drawn one by one, so that those
-        of a minibatch resemble each other less; that is better where episodes are long.
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "q", "epsilon", "replay")
@@ -127,11 +123,8 @@ class DQN(NetworkLearner):
     network: QNetwork
     settings: DQNSettings
 
-    def __init__(
-        self, network: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0, whole_episodes: bool = True
-    ) -> None:
+    def __init__(self, network: QNetwork, settings: DQNSettings | None = None, *, seed: int = 0) -> None:
         super().__init__(network, settings or DQNSettings(), seed)
-        self.whole_episodes = check_whole_episodes(whole_episodes, network)
         #: The older copy that values what comes next.
         self.target = copy.deepcopy(network).requires_grad_(False).eval()
         self.gradient_steps = 0

@@ -31,7 +31,15 @@ class NetworkLearner(Learner):
     The network has ``actions`` and ``causal``, the settings ``learning_rate``, ``decay_updates`` and ``max_grad_norm``.
     The seed and `updates`, the calls of `learn` so far, name all random numbers of an update, so that no random state
     needs saving.
+
+    Attributes
+    ----------
+    whole_episodes
+        Whether minibatches hold whole episodes, which causal networks need. Without, transitions are taken one by one,
+        so that those of a minibatch resemble each other less; that is better where episodes are long.
     """
+
+    _whole_episodes = True
 
     def __init__(self, network: Any, settings: Any, seed: int) -> None:
         self.network = network.eval()
@@ -63,6 +71,19 @@ class NetworkLearner(Learner):
 
     def record(self) -> dict[str, Any]:
         return {**super().record(), "network": type(self.trunk).__qualname__}
+
+    @property
+    def whole_episodes(self) -> bool:
+        return self._whole_episodes
+
+    @whole_episodes.setter
+    def whole_episodes(self, value: bool) -> None:
+        if self.network.causal and not value:
+            raise ConfigError(
+                f"{type(self.trunk).__name__} is a causal network, which reads whole episodes; leave whole_episodes "
+                "True, or give a network with causal = False."
+            )
+        self._whole_episodes = value
 
     @property
     def trunk(self) -> Any:
@@ -199,16 +220,6 @@ class AllOne:
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
         """Return the value for each of the N observations, of shape (N,)."""
         return np.full(count_rows(obs), self.value)
-
-
-def check_whole_episodes(whole_episodes: bool, network: Any) -> bool:
-    """Return `whole_episodes`; raise `ConfigError` for a causal network that would not be given whole episodes."""
-    if network.causal and not whole_episodes:
-        raise ConfigError(
-            f"{type(network.trunk).__name__} is a causal network, which reads whole episodes; leave whole_episodes "
-            "True, or give a network with causal = False."
-        )
-    return whole_episodes
 
 
 def check_answers(answers: torch.Tensor) -> None:

@@ -20,7 +20,6 @@ from rlwb.policy.learner import (
     NetworkLearner,
     check_answers,
     check_settings,
-    check_whole_episodes,
     fill_up,
     training_mode,
 )
@@ -123,9 +122,6 @@ class PPO(NetworkLearner):
     objective
         What a sample of episodes, each with the sum of its rewards, is worth; the mean by default. Others act through
         the reward (`Objective.rewards`).
-    whole_episodes
-        Whether minibatches hold whole episodes, for causal networks. Without, transitions are shuffled one by one, so
-        that those of a minibatch resemble each other less; that is better where episodes are long.
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "policy_loss", "value_loss", "entropy")
@@ -140,11 +136,9 @@ class PPO(NetworkLearner):
         *,
         seed: int = 0,
         objective: Objective | None = None,
-        whole_episodes: bool = True,
     ) -> None:
         super().__init__(network, settings or PPOSettings(), seed)
         self.objective = objective or Mean()
-        self.whole_episodes = check_whole_episodes(whole_episodes, network)
         #: Number, mean and variance of all returns so far.
         self.return_statistics = (0, 0.0, 1.0)
 

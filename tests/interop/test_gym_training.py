@@ -134,7 +134,8 @@ def test_an_algorithm_of_ones_own_gets_what_it_asks_for_by_name() -> None:
             from rlwb.policy import ActorCritic, make_network
 
             make = lambda: ActorCritic(SpaceNetwork(observation_space, wide), actions)  # noqa: E731
-            super().__init__(make_network(make, seed), seed=seed, whole_episodes=False)
+            super().__init__(make_network(make, seed), seed=seed)
+            self.whole_episodes = False
 
     trainer = quick(algorithm=Mine, iterations=2, wide=4)
     assert trainer.vessel is not None

@@ -58,7 +58,9 @@ def dqn(*values: float, **settings: Any) -> DQN:
     with torch.no_grad():
         network.head.bias.copy_(torch.tensor(values))
     whole = settings.pop("whole_episodes", True)
-    return DQN(network, DQNSettings(return_scaling=False, huber=None, **settings), whole_episodes=whole)
+    policy = DQN(network, DQNSettings(return_scaling=False, huber=None, **settings))
+    policy.whole_episodes = whole
+    return policy
 
 
 @pytest.mark.parametrize("kind", ["dummy", "shmem"])
@@ -187,7 +189,8 @@ def test_single_draws_bring_the_rows_that_their_targets_are_made_of() -> None:
 
 
 def test_minibatches_of_single_transitions_hold_every_row_once_a_pass() -> None:
-    policy = PPO(ActorCritic(Constant(), 2), PPOSettings(batch_size=4, repeat=2), whole_episodes=False)
+    policy = PPO(ActorCritic(Constant(), 2), PPOSettings(batch_size=4, repeat=2))
+    policy.whole_episodes = False
     done = np.array([False, False, False, True, False, True, True, True, False, True])
     pieces = list(policy._minibatches(done))
     assert [len(piece) for piece in pieces] == [4, 4, 2] * 2
@@ -199,6 +202,6 @@ def test_causal_networks_get_whole_episodes() -> None:
         causal = True
 
     with pytest.raises(ConfigError, match="whole_episodes"):
-        PPO(ActorCritic(Causal(), 2), whole_episodes=False)
+        PPO(ActorCritic(Causal(), 2)).whole_episodes = False
     with pytest.raises(ConfigError, match="whole_episodes"):
-        DQN(QNetwork(Causal(), 2), whole_episodes=False)
+        DQN(QNetwork(Causal(), 2)).whole_episodes = False
