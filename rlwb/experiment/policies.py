@@ -254,7 +254,7 @@ def require_trust_of_policies(policies: Mapping[str, Any], *, given: bool = Fals
         place, attribute = _split(source)
         if not place.is_file():
             raise ConfigError(f"the policy {name}: there is no file {place}; check the path.")
-        if place.suffix not in (".zip", ".py"):
+        if attribute is None and place.suffix != ".zip":  # a file that is called .py alone has no suffix
             continue
         content = hashlib.blake2b(place.read_bytes(), digest_size=12).hexdigest()
         what = "holds pickles, which run code of whoever made it as they are read" if attribute is None else "is code"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,9 @@ def test_m05_code_runs_only_where_it_is_trusted(trained: RunDirectory, tmp_path:
         launch_evaluation(trained.path, None, [], tmp_path / "e", policies={"mine": f"{trap}:rule"})
     with pytest.raises(ConfigError, match=r"the policy mine.*--trust-code"):
         judge(trained, {"mine": f"{trap}:rule"})
+    shutil.copyfile(trap, tmp_path / ".py")  # has no suffix
+    with pytest.raises(ConfigError, match=r"the policy mine.*--trust-code"):
+        judge(trained, {"mine": f"{tmp_path}/.py:rule"})
     (tmp_path / "model.zip").write_bytes(b"PK")
     with pytest.raises(ConfigError, match=r"pickles"):
         judge(trained, {"mine": tmp_path / "model.zip"})
