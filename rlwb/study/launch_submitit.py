@@ -104,7 +104,15 @@ class SubmititJobs(Launcher):
         return handle
 
     def hand_in(self) -> None:
-        """Hand in the jobs that were noted, those of the same folder and number of threads as an array."""
+        """Hand in the jobs that were noted, those of the same folder and number of threads as an array.
+
+        Raises
+        ------
+        ConfigError
+            When Slurm refuses them, in its words.
+        """
+        from submitit.core import utils
+
         waiting, self._waiting = self._waiting, []
 
         def kind(one: _SubmittedJob) -> tuple[Path, int]:
@@ -115,8 +123,12 @@ class SubmititJobs(Launcher):
             executor = self._submitit.AutoExecutor(folder / "submitit", cluster=self._cluster)
             executor.update_parameters(cpus_per_task=self._cpus or threads, **self._parameters)
             handles: Sequence[_SubmittedJob] = list(same)
-            with executor.batch():
-                given = [executor.submit(Command(one.job, self.program)) for one in handles]
+            try:
+                with executor.batch():
+                    given = [executor.submit(Command(one.job, self.program)) for one in handles]
+            except (utils.FailedJobError, utils.FailedSubmissionError) as error:
+                told = " ".join(str(error).split()).rstrip(".")
+                raise ConfigError(f"Slurm does not take the jobs ({told}); correct the launcher's settings.") from error
             for one, submitted in zip(handles, given, strict=True):
                 one.submitted = submitted
 

@@ -147,3 +147,13 @@ def test_slurm_without_slurm_is_refused() -> None:
         make_launcher("submitit")
     with pytest.raises(ConfigError, match="time"):
         make_launcher(Part(name="submitit", time=0))
+
+
+def test_what_slurm_refuses_is_told_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, script in {"srun": "exit 0", "sbatch": "echo 'sbatch: error: invalid partition: x' >&2; exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    refused = pytest.raises(ConfigError, match=r"Slurm does not take the jobs \(sbatch: error: invalid partition: x\)")
+    with make_launcher(Part(name="submitit", partition="x")) as launcher, refused:
+        list(run_jobs(launcher, [job("one", tmp_path, "pass"), job("two", tmp_path, "pass")]))
