@@ -242,13 +242,15 @@ def train_gym(
     ConfigError
         When the environment, the algorithm or a setting is unknown or does not fit, before any training.
     """
+    if threads < 1:
+        raise ConfigError(f"threads is {threads}; give the number of torch's threads, at least 1.")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         maker = _maker(env)
         learner = _learner(algorithm, maker, network, hidden, seed, settings)
         most, episodes = _LENGTHS.get(algorithm if isinstance(algorithm, str) else "", _LENGTHS[""])
-        episodes = episodes_per_iteration or episodes
+        episodes = episodes if episodes_per_iteration is None else episodes_per_iteration
         vessel = GymVessel(
             maker,
             learner,
@@ -275,7 +277,7 @@ def train_gym(
         if progress == "lines":
             all_callbacks.append(ProgressLines({"reward": "return", "val/reward": "validation return"}))
         trainer = Trainer(
-            max_iters=iterations or most,
+            max_iters=most if iterations is None else iterations,
             val_every_n_iters=validate_every,
             callbacks=all_callbacks,
             finite_env_type=finite_env_type,
@@ -339,6 +341,8 @@ def _learner(
         "seed": seed,
     }
     if not isinstance(algorithm, str):
+        if not callable(algorithm):
+            raise ConfigError(f"algorithm is {algorithm!r}; give a name, a class, or an object of one.")
         taken = inspect.signature(algorithm).parameters
         return algorithm(**{name: value for name, value in provided.items() if name in taken}, **settings)
     part = _part(algorithm, settings)

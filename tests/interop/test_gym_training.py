@@ -201,10 +201,14 @@ def test_spaces_that_are_no_box_and_actions_that_do_not_start_at_0() -> None:
         ("CartPole-v1", "DQN", {"gama": 0.9}, "gama"),
         ("Pendulum-v1", "ppo", {}, "SAC"),
         ("CartPole-v1", "opd", {}, "opd"),
+        ("CartPole-v1", 3, {}, "algorithm is 3"),
+        ("CartPole-v1", "ppo", {"iterations": 0}, "max_iters is 0"),
+        ("CartPole-v1", "ppo", {"episodes_per_iteration": 0}, "episode_per_iter is 0"),
+        ("CartPole-v1", "ppo", {"threads": 0}, "threads is 0"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_any_training(
-    env: str, algorithm: str, settings: dict[str, Any], named: str
+    env: str, algorithm: Any, settings: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ConfigError, match=named):
         quick(env, algorithm, **settings)
