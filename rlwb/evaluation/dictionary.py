@@ -52,7 +52,7 @@ _RESULT = {
     "pa_close": Column("bp", "price advantage over the session's last price"),
     "pa_unfilled": Column("bp", "what the part left open adds to pa, or would: its share of the amount times its PA"),
     "ffr": Column("share", "fulfilment rate: filled / amount"),
-    "num_steps": Column("steps", "decisions that the order's window has"),
+    "num_steps": Column("steps", "decisions until the order was done"),
     "participation": Column("share", "filled / volume of the window"),
     "reward": Column("reward", "sum of the order's rewards; a column reward/NAME is one summand of it"),
 }

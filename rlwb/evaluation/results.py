@@ -122,12 +122,18 @@ class PolicyResult:
     def fixed_schedule(self) -> np.ndarray | None:
         """Return the share left after each step, float of shape ``(steps + 1,)``, where it is the same for all orders.
 
-        None where orders differ, or where it is not known. Only orders with the most steps are compared.
+        None where orders differ, or where it is not known. Compared are the orders with the most steps and, where
+        windows are known, all others of such a window: one that was done sooner differs.
         """
         if self.inventory is None or not len(self.inventory):
             return None
         steps = self.values("num_steps")
-        alike = self.inventory[steps == np.nanmax(steps)] if np.isfinite(steps).any() else self.inventory
+        compared = steps == np.nanmax(steps) if np.isfinite(steps).any() else np.ones(len(steps), dtype=bool)
+        if {"start", "end"} <= set(self.orders.columns):
+            ends = [pd.to_datetime(self.orders[name]).dt.time for name in ("start", "end")]
+            windows = pd.MultiIndex.from_arrays(ends)
+            compared |= windows.isin(windows[compared])
+        alike = self.inventory[compared]
         first = np.asarray(alike[0], dtype=np.float64)
         return first if len(alike) > 1 and (np.abs(alike - first) <= ZERO_SHARE).all() else None
 

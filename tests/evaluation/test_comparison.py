@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rlwb.errors import DataError
@@ -131,3 +132,9 @@ def test_k25_a_learner_that_trades_by_a_fixed_schedule_is_named_with_its_penalty
         inventory=np.array([[1.0, 0.5, 0.0], [1.0, 0.5, 0.0], [1.0, 0.0, 0.0], [1.0, 0.5, 0.0]]),
     )
     assert "fixed schedule (mine)" in " ".join(comparison({"mine": mixed}).notes)
+    # One of the same window that is done sooner shows that the policy does look.
+    opened, closed = pd.to_datetime(["2024-01-02 09:30", "2024-01-02 15:00"])
+    shorter = [opened, opened, pd.Timestamp("2024-01-02 14:00"), opened]
+    for start, fixed in ((shorter, True), ([opened] * 4, False)):
+        known = replace(mixed, orders=mixed.orders.assign(start=start, end=closed))
+        assert ("fixed schedule (mine)" in " ".join(comparison({"mine": known}).notes)) == fixed
