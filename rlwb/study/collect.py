@@ -354,7 +354,7 @@ def _choice(sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], judged: st
     best = max(scores, key=lambda title: -np.inf if np.isnan(scores[title]) else scores[title])
     return (
         f"The best of {len(sweep.settings)} settings by these test figures is flattered by that choice. By validation "
-        f"{PA_TITLES[judged]}, which the test days do not enter, it is {best} ({scores[best]:.2f} bp)."
+        f"{PA_TITLES[judged]}, which the test days do not enter, it is {best} ({scores[best]:z.2f} bp)."
     )
 
 

@@ -586,8 +586,8 @@ def _news(search: Search, told: set[tuple[str, int]]) -> Iterator[str]:
                 continue
             told.add((name, one.number))
             values = [other.values[0] for other in trials if other.values and other.state.name == "COMPLETE"]
-            best = f", best {max(values):.2f}" if values else ""
-            said = f"{one.values[0]:.2f} bp" if one.state.name == "COMPLETE" else one.state.name.lower()
+            best = f", best {max(values):z.2f}" if values else ""
+            said = f"{one.values[0]:z.2f} bp" if one.state.name == "COMPLETE" else one.state.name.lower()
             error = one.user_attrs.get("error")
             done = sum(other.state.is_finished() for other in trials)
             said = f"failed: {error}" if error else said
@@ -608,7 +608,7 @@ def _run(search: Search, launcher: Launcher, jobs: Sequence[Job], echo: Echo) ->
             if one.name not in told and search.fresh_path(one).is_file():
                 told.add(one.name)
                 figures = search.fresh_figures(one) or {}
-                echo(f"{one.study} {one.number}, seed {one.seed}: {figures['figures']['pa']:.2f} bp")
+                echo(f"{one.study} {one.number}, seed {one.seed}: {figures['figures']['pa']:z.2f} bp")
 
     told |= {one.name for one in search.fresh() if search.fresh_path(one).is_file()}
     failed = [one for one in run_jobs(launcher, jobs, progress=look) if not one.is_done]

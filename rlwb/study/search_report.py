@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
         """Return mean and interval as tables show them."""
         if math.isnan(self.mean):
             return "-"
-        return f"{self.mean:.2f}" + ("" if math.isnan(self.lo) else f" [{self.lo:.2f}, {self.hi:.2f}]")
+        return f"{self.mean:z.2f}" + ("" if math.isnan(self.lo) else f" [{self.lo:z.2f}, {self.hi:z.2f}]")
 
     def below(self, value: float) -> Estimate:
         """Return how far it lies below a value."""
@@ -221,8 +221,8 @@ def _table(
     for name in search.studies:
         best, own = search.best(name, 1), search.space.own(name)
         at_own = [one.values[0] for one in search.store.trials(name) if own and one.params == own and _is_whole(one)]
-        row = [name, str(len(search.counted(name))), f"{at_own[0]:.2f}" if at_own else "-"]
-        row += [f"{best[0].values[0]:.2f}" if best else "-", _told(luck(search, name)[2])]
+        row = [name, str(len(search.counted(name))), f"{at_own[0]:z.2f}" if at_own else "-"]
+        row += [f"{best[0].values[0]:z.2f}" if best else "-", _told(luck(search, name)[2])]
         if is_confirmed:
             mine = next((one for one in confirmed if (one.study, one.number) == (name, winners.get(name))), None)
             shrunk = mine.estimate.below(mine.value).told() if mine else "-"
@@ -277,7 +277,7 @@ def _sections(search: Search, confirmed: Sequence[Confirmed], winners: Mapping[s
             [
                 f"{one.study}{' (winner)' if winners[one.study] == one.number else ''}",
                 str(one.number),
-                f"{one.value:.2f}",
+                f"{one.value:z.2f}",
                 one.estimate.told(),
                 one.estimate.below(one.value).told(),
                 _settings_told(search, one.study, search.store.trials(one.study)[one.number]),
@@ -291,7 +291,7 @@ def _sections(search: Search, confirmed: Sequence[Confirmed], winners: Mapping[s
         rows = [
             [
                 str(one.number),
-                f"{one.values[0]:.2f}",
+                f"{one.values[0]:z.2f}",
                 _told(one.user_attrs["figures"]["std"]),
                 str(one.user_attrs.get("iteration") or "-"),
                 _settings_told(search, name, one),
@@ -371,4 +371,4 @@ def _trials(count: int) -> str:
 
 
 def _told(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.2f}"
+    return "-" if math.isnan(value) else f"{value:z.2f}"

@@ -172,6 +172,7 @@ def test_the_interval_over_seeds_is_student_s() -> None:
     lo, hi = stats.t.interval(0.95, 3, mean, sem)
     assert over_seeds(values) == pytest.approx((mean, lo, hi))
     assert over_seeds(values).below(10.0) == pytest.approx((10 - mean, 10 - hi, 10 - lo))
+    assert over_seeds([-0.001, -0.001, -0.002]).told() == "0.00 [0.00, 0.00]"
     alone = over_seeds([3.0])
     assert alone.mean == 3
     assert math.isnan(alone.lo)
