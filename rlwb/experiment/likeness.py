@@ -108,6 +108,8 @@ class FileLikeness:
         text = f"{self.file}: {WORDS[self.verdict]}"
         if not self.columns:
             return text
+        if self.verdict == "rounded":
+            return f"{text}, but for its record of how it was made"
         first = self.largest or self.columns[0]
         told = " and ".join(_short(side[first.worst]) for side in (first.stored, first.found))
         if first.name is None:

@@ -15,6 +15,7 @@ import torch
 
 from rlwb import cli
 from rlwb.errors import ConfigError
+from rlwb.experiment.cells import Column
 from rlwb.experiment.compare import do_stages
 from rlwb.experiment.evaluate import begin_evaluation, evaluated
 from rlwb.experiment.layers import Layer
@@ -112,6 +113,12 @@ def test_rounding_agrees_and_is_told_apart(trained: RunDirectory, copied: RunDir
     table["reward"] *= 1 + 1e-6
     table.to_csv(path, index=False)
     assert unlike(trained, copied)["metrics/validation.csv"].verdict == "different"
+
+
+def test_another_record_is_not_told_as_rounding() -> None:
+    threads = Column("record.threads", [""], [1], [2])
+    text = str(FileLikeness("checkpoints/0001.pt", "rounded", values=9, columns=(threads,)))
+    assert text == "checkpoints/0001.pt: equal up to rounding (1e-9), but for its record of how it was made"
 
 
 def test_files_of_one_side_and_files_that_no_stage_makes_are_named(trained: RunDirectory, copied: RunDirectory) -> None:
