@@ -30,6 +30,8 @@ _TABLES = {
     "teacher/val": "metrics/teacher/validation.csv",
 }
 _MOST_RUNS = 200
+#: What reading a run's files may raise where one of them is not as the run wrote it.
+_DAMAGE = (RlwbError, OSError, ValueError, LookupError, TypeError, AttributeError, csv.Error)
 
 
 class Board:
@@ -66,7 +68,7 @@ class Board:
         """Return what the page shows of every run."""
         rows, figures = [], dict[str, None]()
         for name, run in self.runs().items():
-            with suppress(RlwbError, OSError, ValueError, KeyError):  # half begun, or damaged: the others are shown
+            with suppress(*_DAMAGE):  # half begun, or damaged: the others are shown
                 rows.append({"name": name, **self._row(run)})
                 for series, table in _TABLES.items():
                     figures |= {f"{series}/{figure}": None for figure in self._table(run.path / table)}
@@ -78,7 +80,7 @@ class Board:
         table = _TABLES.get(series)
         found = {}
         for run_name, run in self.runs().items() if table else ():
-            with suppress(RlwbError, OSError, ValueError, KeyError):
+            with suppress(*_DAMAGE):
                 points = self._table(run.path / str(table)).get(name)
                 if points:
                     found[run_name] = points
@@ -171,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         address = urlsplit(self.path)
         asked = {name: values[0] for name, values in parse_qs(address.query).items()}
-        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        host = (self.headers.get("Host") or "").partition(":")[0]  # of the port 80 browsers say none
         if host not in ("127.0.0.1", "localhost"):  # a foreign page that calls this machine by a name of its own
             self._answer(403, b"", {"content-type": "text/plain"})
             return
@@ -179,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, *self._content(address.path, asked))
         except (KeyError, StopIteration, FileNotFoundError):
             self._answer(404, b"there is no such thing", {"content-type": "text/plain"})
-        except (RlwbError, OSError, ValueError) as error:
+        except _DAMAGE as error:
             self._answer(500, str(error).encode(), {"content-type": "text/plain; charset=utf-8"})
 
     def _content(self, path: str, asked: dict[str, str]) -> tuple[bytes, dict[str, str]]:
@@ -239,5 +241,6 @@ def serve_board(paths: Sequence[Path], port: int) -> _Server:
     board = Board(paths)
     try:
         return _Server(board, port)
-    except OSError as error:
-        raise ConfigError(f"port {port} cannot be had ({error.strerror}); name another with --port.") from None
+    except (OSError, OverflowError) as error:
+        told = getattr(error, "strerror", None) or "ports are numbers up to 65535"
+        raise ConfigError(f"port {port} cannot be had ({told}); name another with --port.") from None

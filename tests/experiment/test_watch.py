@@ -82,6 +82,22 @@ def test_the_list_says_how_far_each_run_is(address: str) -> None:
     assert set(found["figures"]) == {"train/pa", "train/loss", "train/seconds", "val/pa"}
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("metrics/validation.csv", "iteration,pa\n1,2,3\n"),
+        ("metrics/train.csv", 'iteration,pa\n1,"' + "x" * 200_000),
+        ("backtest/headline.json", "[]"),
+    ],
+)
+def test_a_damaged_table_hides_no_other_run(address: str, runs: Path, file: str, text: str) -> None:
+    (runs / "seed-0" / file).write_text(text)
+    assert "seed-1" in {run["name"] for run in told(f"{address}/runs")["runs"]}
+    assert "seed-1" in told(f"{address}/curve?figure=val/pa")
+    if file.endswith(".json"):
+        assert refused(f"{address}/run?name=seed-0") == 500
+
+
 def test_curves_follow_the_files_and_a_missing_value_stays_missing(address: str, runs: Path) -> None:
     assert told(f"{address}/curve?figure=train/loss")["seed-0"] == [[1, None], [2, 0.25]]
     assert told(f"{address}/curve?figure=val/pa") == {"seed-0": [[2, 3.0]], "seed-1": [[2, 4.0]]}
@@ -114,7 +130,9 @@ def test_nothing_but_what_belongs_to_the_runs_is_served(address: str) -> None:
         "/run",
     ):
         assert refused(f"{address}{path}") == 404, path
-    assert refused(f"{address}/runs", Host="evil.example:80") == 403
+    for host in ("evil.example:80", "localhost.evil.example", "[::1]:80"):
+        assert refused(f"{address}/runs", Host=host) == 403, host
+    assert get(f"{address}/runs", Host="localhost")[0], "of the port 80 browsers say none"
     assert "script-src 'sha256-" in get(address)[1]["content-security-policy"]
 
 
@@ -123,6 +141,8 @@ def test_a_place_that_is_not_there_and_a_port_that_is_taken_are_named(tmp_path: 
         serve_board([tmp_path / "nowhere"], 0)
     with pytest.raises(ConfigError, match="port"):
         serve_board([tmp_path], int(address.rpartition(":")[2]))
+    with pytest.raises(ConfigError, match="port 99999"):
+        serve_board([tmp_path], 99999)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the path")
