@@ -159,7 +159,7 @@ def open_policy(name: str, source: Any) -> MadeElsewhere:
     place, attribute = _split(source)
     if attribute is not None:
         made = Code(str(place), attribute, is_foreign=True).load()
-        _, fit = _of_object(name, made() if isinstance(made, type) else made)
+        _, fit = _of_object(name, _object_of(name, place, made) if isinstance(made, type) else made)
         return MadeElsewhere(name, f"{attribute} of {place.name}", fit)
     if not place.is_file():
         raise ConfigError(f"the policy {name}: there is no file {place}; check the path.")
@@ -168,6 +168,16 @@ def open_policy(name: str, source: Any) -> MadeElsewhere:
     if place.suffix == ".onnx":
         return MadeElsewhere(name, *_of_onnx(name, place))
     raise ConfigError(f"the policy {name}: {place.name} is no .zip, .onnx or file.py:function; give one of these.")
+
+
+def _object_of(name: str, place: Path, kind: type) -> Any:
+    try:
+        return kind()
+    except Exception as error:
+        raise ConfigError(
+            f"the policy {name}: {kind.__name__} of {place.name} cannot be made without arguments "
+            f"({type(error).__name__}: {error}); give a function that makes it, or defaults."
+        ) from error
 
 
 def _split(source: str | Path) -> tuple[Path, str | None]:

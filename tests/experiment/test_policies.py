@@ -259,10 +259,11 @@ def test_m05_the_option_is_name_and_spec(words: list[str]) -> None:
         parse_policies(words)
 
 
-@pytest.mark.parametrize("spec", ["gone.zip", "gone.py:f", "mine.py", "notes.txt", "broken.onnx"])
+@pytest.mark.parametrize("spec", ["gone.zip", "gone.py:f", "mine.py", "notes.txt", "broken.onnx", "kind.py:Kind"])
 def test_m05_files_that_cannot_be_used_are_named(trained: RunDirectory, tmp_path: Path, spec: str) -> None:
     for name in ("mine.py", "notes.txt", "broken.onnx"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "kind.py").write_text("class Kind:\n    def __init__(self, size): ...\n")
     with pytest.raises(ConfigError, match=spec.partition(":")[0].replace(".", r"\.")):
         judge(trained, {"mine": str(tmp_path / spec)}, trust=True)
 
