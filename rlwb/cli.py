@@ -33,11 +33,13 @@ app.add_typer(cli_serving.bundle, name="bundle")
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
+_OTHERWISE = "A YAML file of what is to be otherwise than in the run; without one, all is as there."
 _COMPARED = "A YAML file of parameters for all methods, or the directories of runs that are there."
 _DIRECTORY = "Where the run's files go; without it, a new directory under runs/."
 _EVALUATION = "Where the evaluation's files go; without it, a new directory beside the run."
 _RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
-_TRUST = "Run the code of your own or others' that the run in --run-dir names."
+_TRUST = "Run the code of your own or others' that the run names."
+_TRUST_POLICIES = "Run the code of your own or others' that the run and --policy name."
 _POLICY = (
     "Judge another's policy: NAME=model.zip (Stable-Baselines3), graph.onnx, or file.py:function; may be repeated."
 )
@@ -119,11 +121,11 @@ def compare(
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
-    config: ConfigFile = None,
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help=_OTHERWISE)] = None,
     changes: Changes = None,
     run_dir: Annotated[Path | None, typer.Option(metavar="DIR", help=_EVALUATION)] = None,
     policies: Policies = None,
-    trust_code: TrustCode = False,
+    trust_code: Annotated[bool, typer.Option("--trust-code", help=_TRUST_POLICIES)] = False,
     debug: Debug = False,
 ) -> None:
     """Judge the checkpoints of a run, and policies made elsewhere, without training; on other orders if asked.

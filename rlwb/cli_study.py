@@ -28,7 +28,7 @@ MemberChanges = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Change one parameter of all members; repeatable."),
 ]
 Workers = Annotated[
-    int | None, typer.Option(metavar="N", help="Processes that work at a time; without it, one for each core.")
+    int | None, typer.Option(metavar="N", help="Jobs at a time; without it, as many as there are cores for.")
 ]
 Launcher = Annotated[
     str, typer.Option(metavar="NAME", help="processes, submitit or ray, or {name: …} with its settings.")

@@ -257,7 +257,8 @@ def _named(config: RunConfig, schema: Mapping[str, Any], name: str) -> Iterator[
         kinds = [kind for kind in dict.fromkeys(_kinds()) if name in names(kind)]
         if not kinds:
             parts = [part for kind in dict.fromkeys(_kinds()) for part in names(kind)]
-            raise ConfigError(f"there is no parameter or part {name}; {suggestion(name, [*properties, *parts])}")
+            known = dict.fromkeys([*properties, *parts])  # some parts are called alike
+            raise ConfigError(f"there is no parameter or part {name}; {suggestion(name, known)}")
         for kind in kinds:
             yield from _of_part(kind, name, "")
 

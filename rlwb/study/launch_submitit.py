@@ -71,7 +71,7 @@ class SubmititJobs(Launcher):
         for name, value in (("workers", workers), ("time", time), ("cpus", cpus), ("array", array)):
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be 1 or more.")
-        require_packages("the launcher submitit", "slurm", "submitit")
+        require_packages("it", "slurm", "submitit")
         import submitit
 
         self._submitit = submitit

@@ -180,6 +180,13 @@ def test_a_name_that_is_not_there_is_refused_with_the_nearest(name: str, near: s
         explain(RunConfig(), name)
 
 
+def test_what_there_is_to_explain_is_listed_once() -> None:
+    with pytest.raises(ConfigError, match="choose among market, ") as refused:
+        explain(RunConfig(), "zzzz")
+    listed = str(refused.value).partition("choose among ")[2].rstrip(".").split(", ")
+    assert len(listed) == len(set(listed))
+
+
 def test_the_command_prints_fields_or_the_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.yaml").write_text("train: {iterations: 9}")
     with pytest.raises(SystemExit) as ended:
