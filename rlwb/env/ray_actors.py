@@ -290,7 +290,7 @@ class Actors:
 
 
 class _Host:
-    """What runs in a process of Ray's: the object, made when it is first asked."""
+    """Holds the object in a process of Ray's; it is made when it is first asked."""
 
     def __init__(self, packed: _Packed, threads: int) -> None:
         self._packed, self._threads = packed, threads

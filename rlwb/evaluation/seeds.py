@@ -42,7 +42,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 AGGREGATES: dict[str, Aggregate] = {"mean": _mean, "iqm": interquartile_mean}
-"""What summarises the results of seeds, by name."""
+"""Summaries of the results of seeds, by name."""
 
 
 def too_few_seeds(seeds: int, level: float) -> str | None:

@@ -20,7 +20,7 @@ from rlwb.files import strict_json
 from rlwb.reading import read_json, read_table
 
 TOPICS = ("configuration", "data", "code", "packages", "machine", "result")
-"""What two runs are compared in, in the order of the answer."""
+"""Topics that two runs are compared in, in the order of the answer."""
 
 #: Figures of the headline, the one that is told first, and what they are called.
 _HEADLINE = {

@@ -65,7 +65,7 @@ class Shards:
 
 
 class _Judge:
-    """What runs policies in a process of Ray's."""
+    """Runs policies in a process of Ray's."""
 
     def __init__(
         self,

@@ -195,7 +195,7 @@ class _Follower(threading.Thread):
 
 
 class _State:
-    """What trackers were sent of a run: ``tracking.json`` in its directory."""
+    """The record of what trackers were sent of a run: ``tracking.json`` in its directory."""
 
     def __init__(self, run: RunDirectory, training: str) -> None:
         self._path = run.path / "tracking.json"

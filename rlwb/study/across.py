@@ -99,7 +99,7 @@ class Judged:
 
     @cached_property
     def problem(self) -> dict[str, str]:
-        """What must be the same for figures to be compared order by order: topic to what tells it from others."""
+        """All that must be the same for figures to be compared order by order: topic to what tells it from others."""
         table = self.chosen[0].orders.sort_values("order_id")
         rules = dataclasses.asdict(self.config.execution.rules)
         benchmark = rules.pop("benchmark")
@@ -135,7 +135,7 @@ class Setting:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What its runs share."""
+        """The settings that its runs share."""
         return self.runs[0].settings
 
     def by_problem(self) -> dict[str, Setting]:

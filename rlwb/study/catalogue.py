@@ -123,7 +123,7 @@ SORTS: dict[str, Callable[[Entry], Any]] = {
     "size": lambda one: -one.bytes,
     "status": lambda one: one.status,
 }
-"""What a list may be sorted by: the newest, the highest PA and the largest come first."""
+"""Orders that a list may be sorted in: the newest, the highest PA and the largest come first."""
 
 
 def _last_if_missing(value: float) -> tuple[bool, float]:

@@ -33,7 +33,7 @@ _TAIL = 25
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """What the members of a sweep say together.
+    """The results of the members of a sweep, put together.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class Handle(Protocol):
 
 
 class Launcher(ABC):
-    """What starts jobs; a context manager that stops those which still run at its end.
+    """Starts jobs; a context manager that stops those which still run at its end.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ def make_launcher(part: Part | str, *, workers: int | None = None, threads: int 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """The end of a job.
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ def told_exit(code: int) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far jobs are, as they are looked at: those that run, in their order, and those that have ended."""
+    """The state of jobs at a moment: those that run, in their order, and those that have ended."""
 
     jobs: int
     running: tuple[Job, ...]

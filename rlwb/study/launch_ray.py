@@ -152,7 +152,7 @@ class _RayJob:
 
 
 class _Runner:
-    """What runs in a process of Ray's: one job, as a process below it that does not outlive it."""
+    """Runs one job in a process of Ray's, as a process below it that does not outlive it."""
 
     def __init__(self) -> None:
         self._is_stopped = False

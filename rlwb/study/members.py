@@ -43,7 +43,7 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Name in tables."""
         return ", ".join(f"{name} = {_text(value)}" for name, value in self.grid.items()) or "as configured"
 
     def member(self, seed: int) -> str:
@@ -57,7 +57,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep runs, and the words that said so.
+    """The members of a sweep, and the words that asked for them.
 
     Attributes
     ----------

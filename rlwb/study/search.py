@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Echo = Callable[[str], None]
 
 MEMORY = "search.yaml"
-"""What a search was begun with."""
+"""File with the settings that a search was begun with."""
 
 #: Trials from the first on whose failure, all of them, ends a search: their settings are hardly at fault.
 _ALL_FAIL = 5
@@ -64,7 +64,7 @@ class Fresh:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """Name of its files."""
         return f"{self.study}-{self.number:06d}-seed-{self.seed}"
 
 
@@ -121,7 +121,7 @@ class Search:
 
     @cached_property
     def studies(self) -> list[str]:
-        """What is searched: rules by their names in tables, then the learner."""
+        """Names of all that is searched: rules as in tables, then the learner."""
         return self.space.studies()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a search found: ``search.csv`` with a row a trial, ``search.md``, and the page ``search.html``."""
+"""The results of a search: ``search.csv`` with a row a trial, ``search.md``, and the page ``search.html``."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class SearchReport:
-    """What a search found.
+    """The results of a search.
 
     Attributes
     ----------

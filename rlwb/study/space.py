@@ -272,7 +272,7 @@ class Space:
 
 
 class _Mark:
-    """What stands in a merged configuration in the place of a space that no later layer overrules."""
+    """Marks the place of a space in a merged configuration, unless a later layer overrules it."""
 
     def __init__(self, place: str) -> None:
         self.place = place

@@ -33,7 +33,7 @@ _STARTUP = 5
 
 
 class SearchSettings(Section):
-    """How a search goes.
+    """The settings of a search beside its spaces.
 
     Parameters
     ----------

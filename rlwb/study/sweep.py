@@ -174,7 +174,7 @@ def _jobs(folder: Path, sweep: Sweep) -> list[Job]:
 
 
 class _View:
-    """How far the members are: a bar where someone watches, else lines."""
+    """Shows how far the members are: by a bar where someone watches, else by lines."""
 
     def __init__(self, folder: Path, sweep: Sweep, kept: int, echo: Echo, *, shows_bar: bool) -> None:
         from tqdm.auto import tqdm

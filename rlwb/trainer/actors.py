@@ -72,7 +72,7 @@ class CollectingActors:
 
 
 class _Collector:
-    """What gathers episodes in a process of Ray's."""
+    """Gathers episodes in a process of Ray's."""
 
     def __init__(self, make: Make) -> None:
         self._make = make
