@@ -124,14 +124,15 @@ class GymVectorEnv(VectorEnv[Any, Any, np.ndarray]):
         obs, rewards, ended = self._empty(), np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=bool)
         infos: dict[str, Any] = {}
         final: dict[str, Any] = {}
-        running, self._running = self._running, []
-        for slots, before in running:
+        going: list[tuple[np.ndarray, State]] = []
+        for slots, before in self._running:
             state = self.simulator.step(before, self.action_interpreter.interpret(before.known, actions[slots]))
             done = np.asarray(state.done)
             ended[slots] = done
             rewards[slots] = self._judge(slots, state, infos, final if at_once else infos)
             _lay(obs, self.state_interpreter.interpret(state.known), slots)
-            self._running += _kept(slots, state, ~done)
+            going += _kept(slots, state, ~done)
+        self._running = going  # whoever is interrupted before may act again
         over = np.flatnonzero(ended)
         if at_once and len(over):
             last = take_rows(obs, over)  # in arrays of its own, before the next episodes take the rows

@@ -14,6 +14,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from rlwb.env import DataQueue, EnvWrapper, GymVectorEnv
 from rlwb.errors import ConfigError, InterpreterError
+from rlwb.interop.environments import problem
 from rlwb.interpreter import per_order
 from rlwb.reward import RewardCombination
 from rlwb.simulator import EpisodeSimulator
@@ -191,6 +192,26 @@ def test_it_pickles_and_copies_in_the_midst_of_its_episodes() -> None:
 def test_impossible_settings_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         vector(orders(2), **options)
+
+
+def test_an_interrupted_step_leaves_the_episodes_that_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = problem({"market": {"name": "synthetic", "instruments": 2, "days": 20}})
+    shared = {name: getattr(one, name) for name in ("state_interpreter", "action_interpreter", "reward")}
+    env, other = (GymVectorEnv(one.simulator, one.orders, num_envs=3, **shared) for _ in range(2))
+    env.reset(seed=1)
+    other.reset(seed=1)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(one.simulator), "step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            env.step([0, 1, 2])
+    for _ in range(12):
+        mine, expected = env.step([0, 1, 2]), other.step([0, 1, 2])
+        assert_same(mine[0], expected[0])
+        assert_same(mine[1:4], expected[1:4])
 
 
 def test_wrong_use_is_refused() -> None:
