@@ -116,9 +116,12 @@ class Days:
             [self.values(one, metrics, twap) for one in members]
             for members, twap in zip(group.seeds, group.twaps, strict=True)
         ]
-        return {name: self._scores([[one[name] for one in members] for members in found], name) for name in metrics}
+        return {
+            name: self._scores([[one[name] for one in members] for members in found], name, group.is_trained)
+            for name in metrics
+        }
 
-    def _scores(self, found: Sequence[Sequence[tuple[float, np.ndarray]]], metric: str) -> Scores:
+    def _scores(self, found: Sequence[Sequence[tuple[float, np.ndarray]]], metric: str, is_trained: bool) -> Scores:
         values = np.array([mean(np.array([value for value, _ in members])) for members in found])
         known = ~np.isnan(values)
         columns = [
@@ -127,7 +130,7 @@ class Days:
             if is_known
         ]
         resampled = np.stack(columns, axis=1) if columns else np.empty((self.resamples, 0))
-        return Scores(values[known], resampled, len(self.days), METRICS[metric].has_interval)
+        return Scores(values[known], resampled, len(self.days), METRICS[metric].has_interval, is_trained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +147,15 @@ class Scores:
         Number of days.
     of_days
         Whether other days would give another value; not of an observed extreme.
+    is_trained
+        Whether another seed would give another value, even where there is one alone.
     """
 
     values: np.ndarray
     resampled: np.ndarray
     days: int
     of_days: bool = True
+    is_trained: bool = False
 
     @property
     def seeds(self) -> int:
@@ -270,7 +276,8 @@ def improvement(x: Scores, y: Scores, days: Days, *, level: float = LEVEL) -> Se
     Parameters
     ----------
     x, y
-        Of the same days; a rule, such as TWAP, is one training.
+        Of the same days; a rule, such as TWAP, is one value that no seed changes. Where one of the two is a single
+        training there is no interval over seeds: nothing tells how another seed of it would differ.
     """
     if not x.seeds or not y.seeds:
         return SeedInterval(math.nan)
@@ -284,7 +291,7 @@ def improvement(x: Scores, y: Scores, days: Days, *, level: float = LEVEL) -> Se
     is_known = np.isfinite(x.resampled).all(axis=1) & np.isfinite(y.resampled).all(axis=1)
     over_days = improvement_probability(x.resampled, y.resampled)[is_known]
     both = improvement_probability(drawn(x, first), drawn(y, second))[is_known]
-    trained = [one.seeds for one in (x, y) if one.seeds > 1]
+    trained = [one.seeds for one in (x, y) if one.is_trained or one.seeds > 1]
     seeds = min(trained, default=1)
     found = _intervals(estimate, over_seeds, over_days, both, seeds, x.days, level)
     bound = ((1 - level) / 2) ** (1 / seeds)

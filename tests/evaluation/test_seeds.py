@@ -191,6 +191,14 @@ def test_one_seed_against_a_rule_has_a_probability_but_no_interval_over_seeds():
     assert (row["days_lo"], row["days_hi"]) == (1.0, 1.0)
 
 
+def test_one_seed_against_many_has_a_probability_but_no_interval_over_seeds():
+    pa = np.arange(40.0) % 7 - 3
+    many = trained(*(pa + shift for shift in range(10)))
+    table = improvement_table({"one": trained(pa + 2.5), "many": many}, resamples=200)
+    assert list(table["probability"]) == [0.3, 0.7]  # 2.5 is above 0, 1 and 2
+    assert table[["lo", "hi", "seeds_lo", "seeds_hi"]].isna().all(axis=None), "the seed of the one is drawn once"
+
+
 def test_two_groups_of_trainings_are_drawn_independently():
     days = Days([], resamples=50)
     assert (days.picks(9, 0) != days.picks(9, 1)).any()
