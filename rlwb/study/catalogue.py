@@ -16,6 +16,7 @@ from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.run import RunDirectory, broken_seal
 from rlwb.experiment.yamlfile import read_yaml
 from rlwb.files import is_temporary, strict_json
+from rlwb.tracking.mlflow import FILES as MLFLOW_FILES
 from rlwb.values import suggestion
 
 FOLDERS = {"comparison": "comparison.yaml", "sweep": "sweep.yaml", "search": "search.yaml"}
@@ -27,6 +28,8 @@ COLUMNS = ("name", "kind", "status", "PA, bp", "learner", "seed", "market", "age
 _ABSENT = "-"
 #: What a run was killed with before it counted as one.
 _BEGUN = {".lock", ".config.yaml", "config.yaml", "code"}
+#: Folders of copies that trackers keep of runs; they are none.
+_COPIES = {MLFLOW_FILES}
 #: How a run's folder begins that was named by the time.
 _DEFAULT_NAME = re.compile(r"\d{8}-\d{6}-")
 
@@ -175,7 +178,8 @@ def _below(root: Path, path: Path, shown: Path, kind: str = "run") -> Iterator[E
         yield _run(name, path, kind)
         return
     own = next((one for one, mark in FOLDERS.items() if mark in names), None)
-    inside = [one for one in here if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")]
+    folders = [one for one in here if one.is_dir(follow_symlinks=False) and not one.name.startswith(".")]
+    inside = [one for one in folders if one.name not in _COPIES]
     is_named = path != root and _DEFAULT_NAME.match(path.name) is not None
     if own is None and ((names and names <= _BEGUN and ".lock" in names) or (not names and is_named)):
         reason = "it was stopped before its first file was whole" if names else "it is empty"

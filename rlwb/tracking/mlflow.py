@@ -15,6 +15,9 @@ from rlwb.files import locked
 from rlwb.packages import require_packages
 from rlwb.tracking.tracker import ITERATION, Status, TrackedRun, Tracker
 
+FILES = "mlflow-artifacts"
+"""The folder beside an SQLite store with the files of its runs."""
+
 #: The tag by which a run is found again.
 _ID = "rlwb.id"
 #: Figures and parameters that the store takes at a time, and characters of a value.
@@ -73,7 +76,7 @@ class MLflow(Tracker):
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
-        place = self._file.with_name("mlflow-artifacts").as_uri() if self._file else None
+        place = self._file.with_name(FILES).as_uri() if self._file else None
         return str(self._client.create_experiment(name, artifact_location=place))
 
     def _tell_settings(self, run: TrackedRun, before: Mapping[str, str]) -> None:

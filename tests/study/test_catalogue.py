@@ -51,6 +51,10 @@ def test_runs_are_found_in_folders_of_many_and_below(tmp_path: Path) -> None:
     made(tmp_path / "walk/windows/001")
     made(tmp_path / "judged")
     (tmp_path / "judged/origin").mkdir()
+    kept = tmp_path / "sweep/mlflow-artifacts/2ddf/artifacts/run"
+    kept.mkdir(parents=True)
+    for name in ("config.yaml", "manifest.json"):
+        (kept / name).write_text("a copy that a tracker keeps, no run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("no run")
     for kind in ("sweep", "search"):
