@@ -266,6 +266,9 @@ def _do(search: Search, name: str, trial: Trial, echo: Echo) -> None:
             raise RlwbError(f"its figures are {values}; nothing can be said of them.")
     except Pruned as error:
         found, pruned = error.found, True
+    except KeyboardInterrupt:
+        search.store.note_stop(trial)
+        raise
     except RlwbError as error:
         found, values, told["error"] = None, None, str(error)
     except Exception as error:  # one trial's fault is not that of the others

@@ -199,8 +199,15 @@ class Store:
         state = TrialState.PRUNED if pruned else TrialState.FAIL if values is None else TrialState.COMPLETE
         self.study(name).tell(trial.number, None if values is None or pruned else list(values), state=state)
 
+    def note_stop(self, trial: Trial) -> None:
+        """Note that a trial was stopped on purpose, which is not held against its settings (see `mend`)."""
+        trial.set_user_attr("stopped", True)
+
     def mend(self, name: str) -> list[int]:
-        """Mark trials as failed whose worker has died, and give their settings out again once; return their numbers."""
+        """Mark trials as failed whose worker has died, and give their settings out again; return their numbers.
+
+        Settings whose second worker died too are given up, since they may be why; being stopped counts for nothing.
+        """
         from optuna.trial import TrialState
 
         if self.folder is None:
@@ -212,7 +219,7 @@ class Store:
                 continue
             study.tell(one.number, state=TrialState.FAIL)
             dead.append(one.number)
-            if one.params and "again_of" not in one.user_attrs:
+            if one.params and ("again_of" not in one.user_attrs or one.user_attrs.get("stopped")):
                 study.enqueue_trial(one.params, user_attrs={"again_of": one.number})
         return dead
 

@@ -432,6 +432,47 @@ def test_dead_trials_are_given_out_once_more_and_do_not_count(tmp_path: Path) ->
     assert store.is_done("one")
 
 
+def test_settings_whose_trial_was_stopped_are_given_out_until_they_are_done(tmp_path: Path) -> None:
+    """A stop is the user's doing; a long trial, or a cell of a grid, may be stopped every evening."""
+    dimensions = {"one": [Dimension("x", "choice", (("a", "a"), ("b", "b")))]}
+    store = Store(SearchSettings(trials=2, sampler="grid"), dimensions, 0, tmp_path)
+    store.begin("one", [{"x": "a"}, {"x": "b"}])
+    for _ in range(5):
+        with store.worker() as worker:
+            trial = store.take("one", worker)
+            assert trial is not None
+            store.note_stop(trial)
+    with store.worker() as worker:
+        done = []
+        while (trial := store.take("one", worker)) is not None:
+            done.append(trial.params["x"])
+            store.finish("one", trial, [1.0])
+    assert sorted(done) == ["a", "b"]
+
+
+def test_a_stopped_worker_notes_that_it_was_stopped(
+    done: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SearchSettings(trials=1, confirm=0, fresh_seeds=0)
+    search = Search(tmp_path / "search", settings, Space.read(done.space.layers[:2]))
+    search.folder.mkdir()
+    search.save()
+    search.begin()
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr("rlwb.study.search._found", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                work(search.folder)
+    launch_search(None, [], search.folder, launcher=INLINE, resume=True, echo=lambda line: None)
+    frame = values_of(search)
+    assert list(frame["state"]) == ["dead", "dead", "dead", "complete"]
+    assert frame["algorithm.learning_rate"].nunique() == 1, "its settings were done at last"
+
+
 def test_a_living_worker_keeps_its_trial(tmp_path: Path) -> None:
     dimensions = {"one": [Dimension("x", "float", (), 0.0, 1.0)]}
     settings = SearchSettings(trials=2, storage="sqlite")
