@@ -203,7 +203,7 @@ def is_unchanged(stage: Stage, run: RunDirectory, config: RunConfig) -> bool:
     return (
         known.get("state") == "finished"
         and all((run.path / output).exists() for output in stage.outputs)
-        and known.get("settings") == settings_of(stage, config)
+        and not differences(known.get("settings", {}), settings_of(stage, config))
         and known.get("inputs") == inputs_of(stage, run)
         and not lost_of(stage, run)
     )
@@ -345,6 +345,6 @@ def _follows(name: str, lost: Iterable[str]) -> bool:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], *, ignore: tuple[str, ...] = ()) -> list[str]:
-    """Return one text for each parameter whose value differs."""
+    """Return one text for each parameter whose value differs; one that an older version had not is as if null."""
     names = [name for name in {**old, **new} if old.get(name) != new.get(name) and name not in ignore]
     return [f"{name} {json.dumps(old.get(name))} there, {json.dumps(new.get(name))} now" for name in names]

@@ -81,6 +81,17 @@ def test_what_does_not_change_the_result_changes_nothing(run: RunDirectory) -> N
     assert both(run, config(train__env="dummy", train__concurrency=7))[0] == ["unchanged", "unchanged"]
 
 
+def test_a_setting_that_came_later_and_is_null_makes_nothing_again(run: RunDirectory) -> None:
+    """A run of an older version did what a null setting says, and is neither done again nor refused."""
+    both(run, config())
+    known = run.stage("second")["settings"]
+    assert known.pop("train.patience") is None
+    run.update_stage("second", {"settings": known})
+    assert is_unchanged(SECOND, run, config())
+    assert both(run, config())[0] == ["unchanged", "unchanged"]
+    assert both(run, config(train__patience=2))[0] == ["unchanged", "done"]
+
+
 def test_changed_inputs_are_noticed(run: RunDirectory) -> None:
     both(run, config())
     done, said = both(run, config(seed=1))
