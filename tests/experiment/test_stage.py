@@ -331,4 +331,5 @@ def test_the_real_stages_are_consistent() -> None:
         assert set(stage.after) <= set(STAGES[:number])
         assert {*stage.depends, *stage.extends, *stage.indifferent} <= names
         made = {output for earlier in stage.after for output in earlier.outputs}
-        assert {pattern.partition("/")[0] for pattern in stage.inputs} <= made | {"metrics", "origin"}
+        of_evaluations = {"origin", "policies"}
+        assert {pattern.partition("/")[0] for pattern in stage.inputs} <= made | {"metrics"} | of_evaluations
