@@ -204,14 +204,14 @@ def train_gym(
         ``"ppo"``, ``"dqn"``, the name of an algorithm of tianshou such as ``"SAC"``, ``file.py:Name`` or
         ``package.module:Name`` of your own, or its class or an object of it (`rlwb.learner.Learner`).
     iterations
-        Most iterations, those of an earlier training in `folder` included; by default those of `DEFAULTS`.
+        Most iterations, those of an earlier training in `folder` included; by default 200, of DQN 400.
     episodes_per_iteration
-        Episodes that an iteration collects and learns from.
+        Episodes that an iteration collects and learns from; by default 16, of DQN 8.
     stop_at
         Mean return of a validation that ends the training; by default the environment's ``reward_threshold``, where
         its spec has one.
     validate_every, validation_episodes
-        Iterations between two validations, and greedy episodes of each.
+        Iterations between two validations, and greedy episodes of each; fewer iterations are validated at their end.
     test_episodes
         Episodes of ``trainer.test``; no training or validation has their seeds.
     network
@@ -276,9 +276,10 @@ def train_gym(
         progress = progress or ("bar" if is_attended() else "none")
         if progress == "lines":
             all_callbacks.append(ProgressLines({"reward": "return", "val/reward": "validation return"}))
+        most = most if iterations is None else iterations
         trainer = Trainer(
-            max_iters=most if iterations is None else iterations,
-            val_every_n_iters=validate_every,
+            max_iters=most,
+            val_every_n_iters=min(validate_every, most),
             callbacks=all_callbacks,
             finite_env_type=finite_env_type,
             concurrency=concurrency,

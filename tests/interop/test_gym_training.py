@@ -92,6 +92,12 @@ def test_it_stops_where_it_is_good_enough_and_tests_on_other_episodes() -> None:
     assert not set(validation) & set(test)
 
 
+def test_fewer_iterations_than_lie_between_two_validations_are_validated_at_their_end() -> None:
+    trainer = rlwb.train_gym("CartPole-v1", **{**QUICK, "iterations": 1, "validate_every": 5})
+    assert trainer.current_iter == 1
+    assert trainer.metrics["val/reward"] > 0
+
+
 def test_the_threshold_is_that_of_the_environments_spec() -> None:
     """CartPole-v1 counts as solved at 475."""
     found: list[Any] = []
