@@ -148,7 +148,8 @@ def run_sweep(
             jobs = _jobs(folder, sweep)
             kept = len(sweep.members) - len(jobs)
             told = f"; {kept} are done already" if kept else ""
-            echo(f"{len(sweep.members)} members, {launcher.workers} at a time{told}")
+            plural = "s" if len(sweep.members) != 1 else ""
+            echo(f"{len(sweep.members)} member{plural}, {launcher.workers} at a time{told}")
             outcomes: list[Outcome] = []
             with _View(folder, sweep, kept, echo, shows_bar=shows_bar) as view:
                 outcomes.extend(run_jobs(launcher, jobs, attempts=attempts, progress=view))

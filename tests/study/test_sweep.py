@@ -162,7 +162,9 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
 
 def test_one_seed_is_called_one_seed(tmp_path: Path, act: Callable[..., Acted]) -> None:
     act()
-    found = go(tmp_path / "s", seeds="1")
+    said: list[str] = []
+    found = go(tmp_path / "s", seeds="1", echo=said.append)
+    assert any(line.startswith("1 member, ") for line in said)
     assert found.table is not None
     assert "one seed" in found.text
     (row,) = found.seeds[(found.seeds["policy"] == "checkpoints") & (found.seeds["metric"] == "pa")].to_dict("records")
