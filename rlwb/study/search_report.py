@@ -252,11 +252,14 @@ def _notes(search: Search, frame: pd.DataFrame, confirmed: Sequence[Confirmed], 
     )
     if confirmed:
         seeds = sorted({one.seed for one in search.fresh()})
+        best = "trial" if settings.confirm == 1 else f"{settings.confirm} trials"
+        where, how = f"seeds {seeds[0]} to {seeds[-1]}", f"Intervals ({LEVEL:.0%}, Student's t) are over seeds."
+        if len(seeds) == 1:
+            where, how = f"one seed ({seeds[0]})", "Nothing tells how another seed would differ."
         notes.append(
-            f"The best {settings.confirm} trials of each, and the configuration's own settings, were done again on "
-            f"seeds {seeds[0]} to {seeds[-1]}, orders and weights alike, judged on the same validation days; the "
-            f"winner has the best mean there. Intervals ({LEVEL:.0%}, Student's t) are over seeds. The shrinkage is "
-            "what the choice owed to its own seed."
+            f"The best {best} of each, and the configuration's own settings, were done again on {where}, orders and "
+            f"weights alike, judged on the same validation days; the winner has the best mean there. {how} The "
+            "shrinkage is what the choice owed to its own seed."
         )
     if tested:
         notes.append(

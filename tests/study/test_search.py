@@ -473,6 +473,14 @@ def test_a_stopped_worker_notes_that_it_was_stopped(
     assert frame["algorithm.learning_rate"].nunique() == 1, "its settings were done at last"
 
 
+def test_one_fresh_seed_is_called_one_seed(tmp_path: Path) -> None:
+    plain = {"network": {"name": "recurrent", "hidden": 4}, "algorithm": "ppo"}
+    search = searched(tmp_path, rules=("pov",), config=plain, trials=2, confirm=1, fresh_seeds=1)
+    told = (search.folder / "search.md").read_text()
+    assert "one seed (1)" in told
+    assert "Student" not in told, "of one seed there is no interval"
+
+
 def test_a_living_worker_keeps_its_trial(tmp_path: Path) -> None:
     dimensions = {"one": [Dimension("x", "float", (), 0.0, 1.0)]}
     settings = SearchSettings(trials=2, storage="sqlite")
