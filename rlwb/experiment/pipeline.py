@@ -27,7 +27,7 @@ from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.report import write_report
-from rlwb.experiment.rolling import walk
+from rlwb.experiment.rolling import walk, windows_of
 from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
 from rlwb.experiment.tracked import tracked
@@ -83,7 +83,7 @@ def launch(
             asked = _asked_before(run, layer, changes)
         trust(config, beside=None if config_file else run.config)
         require_trust(config, given=trust_code)
-        require_trust_of_policies(kept_policies(run), given=trust_code)
+        require_trust_of_kept(run, given=trust_code)
         check_config(config)
         if run.origin is not None:
             refuse_training_changes(run.origin.config, config)
@@ -101,6 +101,15 @@ def launch(
     echo(f"run: {run.path}")
     see_through(run, config, asked=asked, echo=echo)
     return run
+
+
+def require_trust_of_kept(run: RunDirectory, *, given: bool = False) -> None:
+    """Ask before code in the policies is run that a directory keeps, or a window in it, unless trust is `given`.
+
+    The kernels of a run do not ask again.
+    """
+    for one in (run, *windows_of(run)):
+        require_trust_of_policies(kept_policies(one), given=given)
 
 
 def see_through(

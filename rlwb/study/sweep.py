@@ -13,7 +13,7 @@ from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.own_code import keep_code, require_trust
-from rlwb.experiment.pipeline import check_config, stop_on_terminate
+from rlwb.experiment.pipeline import check_config, require_trust_of_kept, stop_on_terminate
 from rlwb.experiment.run import RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
 from rlwb.files import locked
@@ -104,6 +104,8 @@ def launch_sweep(
         if resume:
             require_trust(one.config, given=trust_code)
         check_config(one.config)
+    for run in sweep_folder(folder).runs.values() if folder is not None and resume else ():
+        require_trust_of_kept(run, given=trust_code)  # members are told not to ask
     threads = max(one.config.threads for one in sweep.settings)
     with make_launcher(launcher, workers=workers, threads=threads) as started:
         if not resume:

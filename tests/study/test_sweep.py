@@ -17,6 +17,7 @@ from rlwb import cli
 from rlwb.errors import ConfigError
 from rlwb.evaluation import COLUMNS, SUMMARY_COLUMNS, PolicyResult
 from rlwb.experiment.backtest import write_results
+from rlwb.experiment.own_code import TRUST_ENV
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import locked
 from rlwb.study import sweep as room
@@ -256,6 +257,23 @@ def test_seeds_are_added_to_a_sweep_but_none_is_left_out(tmp_path: Path, act: Ca
     assert launcher.started == ["seed-2", "seed-3"]
     with pytest.raises(ConfigError, match="seed-2, seed-3"):
         go(tmp_path / "s", resume=True, seeds="2")
+
+
+@pytest.mark.parametrize("place", ["seed-1", "seed-1/windows/1"])
+def test_policies_that_somebody_has_put_into_a_member_are_not_run_unasked(
+    tmp_path: Path, act: Callable[..., Acted], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    act()
+    go(tmp_path / "s", seeds="2")
+    run = RunDirectory(tmp_path / "s" / place)
+    (run.path / "policies").mkdir(parents=True)
+    (run.path / "status.json").touch()
+    (run.path / "policies" / "trap.py").write_text("def rule(obs): ...\n")
+    (run.path / "policies" / "policies.json").write_text('{"trap": "policies/trap.py:rule"}')
+    monkeypatch.delenv(TRUST_ENV, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with pytest.raises(ConfigError, match=r"the policy trap.*--trust-code"):
+        go(tmp_path / "s", resume=True)
 
 
 def test_other_settings_do_not_move_what_is_done(tmp_path: Path, act: Callable[..., Acted]) -> None:
