@@ -71,7 +71,7 @@ def launch_sweep(
         None makes one under ``runs/``.
     seeds, grid
         What ``--seeds`` and each ``--grid`` say; a sweep that is resumed without any words is that which was begun, and
-        with seeds alone has these.
+        with seeds alone has these. Without seeds it has those that it was begun with.
     workers, launcher
         Members at a time, and what starts them.
     attempts
@@ -92,9 +92,11 @@ def launch_sweep(
             sweep = Sweep(sweep.settings, parse_seeds(seeds), {**sweep.asked, "seeds": seeds})
     else:
         if folder is not None and resume:
-            sweep_folder(folder).refuse_nothing()
+            here = sweep_folder(folder)
+            here.refuse_nothing()
+            seeds = here.remembered()["asked"]["seeds"] if seeds is None else seeds
         file = str(config_file.absolute()) if config_file else None
-        seeds = seeds or _DEFAULT_SEEDS
+        seeds = _DEFAULT_SEEDS if seeds is None else seeds
         settings = make_settings(config_file, parse_assignments(changes), parse_grid(grid))
         asked = {"file": file, "set": list(changes), "grid": list(grid), "seeds": seeds}
         sweep = Sweep(tuple(settings), parse_seeds(seeds), asked)

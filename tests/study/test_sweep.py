@@ -289,6 +289,16 @@ def test_other_settings_do_not_move_what_is_done(tmp_path: Path, act: Callable[.
         go(tmp_path / "s", seeds="2")
 
 
+def test_corrected_words_without_seeds_leave_the_seeds_as_they_were(tmp_path: Path, act: Callable[..., Acted]) -> None:
+    act(codes={"seed-0": [1, 1], "seed-4": [1, 1]})
+    go(tmp_path / "s", seeds="0,4")
+    act()
+    found = go(tmp_path / "s", resume=True, changes=[*SMALL, "reward.penalty=30"])
+    assert found.members["seed"].tolist() == [0, 4]
+    with pytest.raises(ConfigError, match="--seeds"):
+        go(tmp_path / "new", seeds="")
+
+
 def test_a_failed_member_may_be_corrected(tmp_path: Path, act: Callable[..., Acted]) -> None:
     act(codes={"seed-0": [1], "seed-1": [1]})
     go(tmp_path / "s", seeds="2", attempts=1)
