@@ -295,9 +295,10 @@ def do_stages(
     config: RunConfig,
     echo: Callable[[str], None] = print,
     *,
-    stages: Sequence[Stage] = tuple(_WORK),
+    stages: Sequence[Stage] | None = None,
 ) -> None:
-    """Do the stages of a run, or of each of its windows."""
+    """Do the stages of a run, by default those up to the backtest, or of each of its windows."""
+    stages = tuple(_WORK) if stages is None else stages
     if config.split.rolling is not None:
         with recorded(run, ()), tracked(run, config):
             run.save_config(config)
