@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 from hypothesis import Phase, settings
 
 # Code that tests name is remembered as trusted there, and not in the home of whoever runs them.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="rlwb-tests-")
+
+# What is started in the background ignores an interrupt, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test fails for being slow. A run that decides whether a change may land draws the same examples each time;
 # everywhere else they are new ones.

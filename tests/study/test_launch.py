@@ -250,7 +250,7 @@ with Programs(2) as launcher:
     pids = [number_in(tmp_path / name) for name in "ab"]
     assert all(map(lives, pids))
     os.kill(process.pid, how)
-    process.wait()
+    process.wait(60)
     wait_for(lambda: not any(map(lives, pids)))
     assert not (tmp_path / "c").exists()
 
