@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -326,6 +327,10 @@ def execute(
                     raise
                 # It did not start: another process took a port between its choice and its use; the next is another.
                 time.sleep(0.2 * attempt)
+    except KeyboardInterrupt:
+        # The notebook's tasks are dropped where they are, of which asyncio would print traceback upon traceback.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        raise
     finally:
         lines.write("\n")
         if draft.exists():

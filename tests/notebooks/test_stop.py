@@ -286,7 +286,7 @@ def test_ctrl_c_and_a_full_disk_end_the_command(disk: Path, tmp_path: Path) -> N
         else:
             with full(disk):
                 out, err = finish(process, code)
-        assert err.startswith(told), err
+        assert any(line.startswith(told) for line in err.splitlines()), err  # a kernel may have its say before
         assert f"Go on with: {shlex.join(('rlwb', *words))}" in out
         wait_until(lambda: not any(map(is_alive, children)))  # noqa: B023 - done at once
         assert run.state in ("interrupted", "failed"), "as far as it could be written"
