@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from json import dumps, loads
@@ -16,7 +15,7 @@ import rlwb
 from rlwb import cli_costs, cli_data, cli_runs, cli_serving, cli_study
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.limits import limit_hit
-from rlwb.output import let_output_be_unread, lost_output
+from rlwb.output import clocked, let_output_be_unread, lost_output, silent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +76,7 @@ def run(
     """
     from rlwb.experiment.pipeline import launch
 
-    echo = _silent if quiet or json else _clocked
+    echo = silent if quiet or json else clocked
     done = launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=echo)
     if quiet or json:
         import pandas as pd
@@ -110,7 +109,7 @@ def compare(
         return
     from rlwb.experiment.compare import launch_comparison
 
-    echo, config = _silent if quiet or json else _clocked, next(iter(subjects or ()), None)
+    echo, config = silent if quiet or json else clocked, next(iter(subjects or ()), None)
     table = launch_comparison(
         config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=echo
     )
@@ -138,7 +137,7 @@ def evaluate(
     from rlwb.experiment.policies import parse_policies
 
     others = parse_policies(policies or [])
-    launch_evaluation(run, config, changes or [], run_dir, policies=others, trust_code=trust_code, echo=_clocked)
+    launch_evaluation(run, config, changes or [], run_dir, policies=others, trust_code=trust_code, echo=clocked)
 
 
 @app.command()
@@ -218,15 +217,6 @@ app.command()(cli_serving.export)
 app.command()(cli_serving.quantise)
 app.command()(cli_serving.serve)
 app.command()(cli_serving.paper)
-
-
-def _clocked(text: str) -> None:
-    """Print a line with the time of day; tables as they are."""
-    typer.echo(text if "\n" in text else f"{time.strftime('%H:%M:%S')} {text}")
-
-
-def _silent(text: str) -> None:
-    """Print nothing."""
 
 
 def _tell(text: str, table: pd.DataFrame | None, **paths: Path) -> None:

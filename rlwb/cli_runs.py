@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rlwb.output import silent
+
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -37,7 +39,7 @@ def beside(runs: list[Path], folder: Path | None, *, idle: str, is_json: bool, i
     from rlwb.study.across import launch_across
 
     launch_across(
-        runs, folder, idle=idle, is_json=is_json, echo=typer.echo, progress=_silent if is_quiet else typer.echo
+        runs, folder, idle=idle, is_json=is_json, echo=typer.echo, progress=silent if is_quiet else typer.echo
     )
 
 
@@ -61,7 +63,7 @@ def rerun(
     """
     from rlwb.experiment.rerun import launch_rerun
 
-    said: dict[str, Any] = {"as_json_text": as_json, "echo": typer.echo, "progress": _silent if as_json else typer.echo}
+    said: dict[str, Any] = {"as_json_text": as_json, "echo": typer.echo, "progress": silent if as_json else typer.echo}
     if not launch_rerun(run, changes or [], run_dir, trust_code=trust_code, **said):
         raise typer.Exit(1)
 
@@ -80,10 +82,6 @@ def diff(
 
     if not launch_diff(a, b, as_json_text=as_json, echo=typer.echo):
         raise typer.Exit(1)
-
-
-def _silent(text: str) -> None:
-    """Print nothing."""
 
 
 def watch(

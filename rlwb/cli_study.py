@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from rlwb.output import clocked, silent
 
 if TYPE_CHECKING:
     from rlwb.parts import Part
@@ -85,7 +86,7 @@ def sweep(
         attempts=attempts,
         resume=resume,
         trust_code=trust_code,
-        echo=_silent if quiet or json else _clocked,
+        echo=silent if quiet or json else clocked,
         shows_bar=not (quiet or json),
     )
     if json:
@@ -176,7 +177,7 @@ def search(
         resume=resume,
         test=test,
         trust_code=trust_code,
-        echo=_silent if quiet or json else _clocked,
+        echo=silent if quiet or json else clocked,
     )
     if quiet or json:
         typer.echo(dumps(report.summary(), indent=2, ensure_ascii=False) if json else report.to_markdown())
@@ -198,12 +199,3 @@ def search_worker(
         searching.work_again(folder, echo=typer.echo)
     else:
         searching.work(folder, echo=typer.echo)
-
-
-def _clocked(text: str) -> None:
-    """Print a line with the time of day; tables as they are."""
-    typer.echo(text if "\n" in text else f"{time.strftime('%H:%M:%S')} {text}")
-
-
-def _silent(text: str) -> None:
-    """Print nothing."""

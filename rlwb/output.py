@@ -1,4 +1,4 @@
-"""Standard output and error of a command that nobody need read to the end."""
+"""Output of commands: lines with the time of day, and streams that nobody need read to the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import io
 import os
 import select
 import sys
+import time
 from typing import Any
+
+import typer
 
 #: What a write says when whoever read has gone: a pipe's other end, a terminal.
 _GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET, errno.EBADF)
@@ -63,3 +66,12 @@ def lost_output(files: list[_Heedless]) -> OSError | None:
         if (stream := getattr(sys, name)) is not None:
             stream.flush()
     return next((file.failure for file in files if file.failure and file.failure.errno not in _GONE), None)
+
+
+def clocked(text: str) -> None:
+    """Print a line with the time of day; tables as they are."""
+    typer.echo(text if "\n" in text else f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def silent(text: str) -> None:
+    """Print nothing."""
