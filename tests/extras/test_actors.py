@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="the large extras are not installed; make test installs them")
-
-from rlwb.env.ray_actors import Connection  # noqa: E402 - after the check for ray
-from rlwb.policy import DQN  # noqa: E402
-from rlwb.trainer import Callback, Trainer, actors  # noqa: E402
-from tests.policy.test_dqn import small_dqn  # noqa: E402
-from tests.trainer.conftest import one_thread  # noqa: E402, F401
-from tests.trainer.small import assert_same_weights, small_ppo, small_vessel  # noqa: E402
+from rlwb.env.ray_actors import Connection
+from rlwb.policy import DQN
+from rlwb.trainer import Callback, Trainer, actors
+from tests.policy.test_dqn import small_dqn
+from tests.trainer.conftest import one_thread  # noqa: F401
+from tests.trainer.small import assert_same_weights, small_ppo, small_vessel
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-
-util: Any = pytest.importorskip("ray.autoscaler._private.util", reason="the large extras are not installed")
+from ray.autoscaler._private import util
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "cluster"
 

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="the large extras are not installed; make test installs them")
-
-from rlwb.env.ray_actors import Connection  # noqa: E402 - after the check for ray
-from rlwb.errors import ConfigError  # noqa: E402
-from rlwb.parts import Part  # noqa: E402
-from rlwb.study.launch import Job, Launcher, make_launcher, run_jobs  # noqa: E402
-from tests.study.test_launch import ROOT, lives, number_in, tell_pid, wait_for  # noqa: E402
+from rlwb.env.ray_actors import Connection
+from rlwb.errors import ConfigError
+from rlwb.parts import Part
+from rlwb.study.launch import Job, Launcher, make_launcher, run_jobs
+from tests.study.test_launch import ROOT, lives, number_in, tell_pid, wait_for
 
 COUNT = (
     "import pathlib; p = pathlib.Path({path!r}); "

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-ray = pytest.importorskip("ray", reason="the large extras are not installed; make test installs them")
-
-from rlwb.env.ray_actors import Actors, Connection  # noqa: E402 - after the check for ray
-from rlwb.experiment.backtest import backtest_policies  # noqa: E402
-from rlwb.experiment.orders import make_orders  # noqa: E402
-from rlwb.experiment.run import RunDirectory  # noqa: E402
-from rlwb.experiment.stages import BACKTEST, STABILITY, TRAIN, file_hashes, settings_of  # noqa: E402
-from rlwb.experiment.training import train_policy  # noqa: E402
-from tests.experiment.test_work import tiny  # noqa: E402
+from rlwb.env.ray_actors import Actors, Connection
+from rlwb.experiment.backtest import backtest_policies
+from rlwb.experiment.orders import make_orders
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import BACKTEST, STABILITY, TRAIN, file_hashes, settings_of
+from rlwb.experiment.training import train_policy
+from tests.experiment.test_work import tiny
 
 #: With impact the policies trade the orders once more without it.
 RULES = {"algorithm.name": "dqn", "execution.rules.temporary_impact_bps": 10.0, "execution.rules.volume_limit": 1.0}

@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
-ray = pytest.importorskip("ray", reason="the large extras are not installed; make test installs them")
-
-from rlwb.env import make_env, ray_actors  # noqa: E402 - after the check for ray
-from rlwb.env.ray_actors import Actors, Connection  # noqa: E402
-from rlwb.env.ray_env import RayVectorEnv  # noqa: E402
-from rlwb.errors import ConfigError, WorkerError  # noqa: E402
-from rlwb.execution import PAPenaltyReward  # noqa: E402
-from rlwb.trainer import Episodes, Trainer, collect  # noqa: E402
-from tests.env.test_workers import gone  # noqa: E402
-from tests.execution.test_native_env import Drift, Shaky  # noqa: E402
-from tests.trainer.small import assert_same_weights, small, small_ppo, small_vessel  # noqa: E402
+from rlwb.env import make_env, ray_actors
+from rlwb.env.ray_actors import Actors, Connection
+from rlwb.env.ray_env import RayVectorEnv
+from rlwb.errors import ConfigError, WorkerError
+from rlwb.execution import PAPenaltyReward
+from rlwb.trainer import Episodes, Trainer, collect
+from tests.env.test_workers import gone
+from tests.execution.test_native_env import Drift, Shaky
+from tests.trainer.small import assert_same_weights, small, small_ppo, small_vessel
 
 
 @pytest.fixture(scope="module", autouse=True)

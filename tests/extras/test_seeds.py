@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import arch.bootstrap as arch
 import numpy as np
 import pytest
+import rliable.metrics as rliable
+from rliable import library
 
 from rlwb.evaluation.seeds import Days, improvement_probability, interquartile_mean
-
-rliable = pytest.importorskip("rliable.metrics", reason="the large extras are not installed; make test installs them")
-arch = pytest.importorskip("arch.bootstrap")
-library = pytest.importorskip("rliable.library")
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(3, 2, (10, 1)), RNG.normal(2, 2, (8, 1)).round(1)

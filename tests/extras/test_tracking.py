@@ -11,8 +11,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-pytest.importorskip("mlflow", reason="the large extras are not installed; make test installs them")
-
 from rlwb.experiment import tracked as module
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.tracked import tracked
