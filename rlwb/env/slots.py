@@ -236,13 +236,14 @@ class ProcessVectorEnv(SlotVectorEnv):
 
     def close(self) -> None:
         """Close the environments, then end the workers; does nothing in a fork of the process that started them."""
-        if self._closed or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             return
-        self._closed = True
+        closed, self._closed = self._closed, True
         try:
-            self._ask("close", dict.fromkeys(range(len(self._slots)), ()))
+            if not closed:
+                self._ask("close", dict.fromkeys(range(len(self._slots)), ()))
         finally:
-            self._abort()
+            self._abort()  # again where it is closed: an interrupt may have come before the workers were ended
 
     def _observations(self, slots: list[int]) -> Any:
         return take_rows(self._rows, np.array(slots)) if self._by_memory else super()._observations(slots)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from rlwb.trainer.vessel import TrainingVessel
 
 if TYPE_CHECKING:
     from rlwb.trainer.actors import CollectingActors
+
+T = TypeVar("T")
 
 _DEV_RUN_EPISODES = 8
 _TO_GO_ON = (
@@ -212,15 +214,8 @@ class Trainer:
         self._tell(lambda callback: callback.on_fit_start(self, vessel))
         bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
         try:
-            # Also undoes what an interrupt within torch.no_grad leaves: gradients that are off for good.
-            with torch.enable_grad():
-                while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
-                    self._iterate(vessel)
-                    bar.set_postfix(bar_figures(self.metrics))
-                    bar.update()
+            self._then_close(lambda: self._iterate_until_done(vessel, bar))
         finally:
-            with uninterrupted():
-                self._close_env()
             bar.close()
         self._tell(lambda callback: callback.on_fit_end(self, vessel))
 
@@ -236,11 +231,7 @@ class Trainer:
         if states is None:
             raise ConfigError("the vessel has no test_initial_states; give them to test.")
         self._tell(lambda callback: callback.on_test_start(self, vessel))
-        try:
-            episodes = self._run_greedily(vessel, states)
-        finally:
-            with uninterrupted():
-                self._close_env()
+        episodes = self._then_close(lambda: self._run_greedily(vessel, states))
         self.metrics.update({f"test/{name}": value for name, value in episodes.summary().items()})
         self._tell(lambda callback: callback.on_test_end(self, vessel))
         return episodes
@@ -285,6 +276,14 @@ class Trainer:
     def _tell(self, hook: Callable[[Callback], None]) -> None:
         for callback in self.callbacks:
             hook(callback)
+
+    def _iterate_until_done(self, vessel: TrainingVessel, bar: tqdm[Any]) -> None:
+        # Also undoes what an interrupt within torch.no_grad leaves: gradients that are off for good.
+        with torch.enable_grad():
+            while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
+                self._iterate(vessel)
+                bar.set_postfix(bar_figures(self.metrics))
+                bar.update()
 
     def _iterate(self, vessel: TrainingVessel) -> None:
         began = time.perf_counter()
@@ -337,11 +336,21 @@ class Trainer:
             self._collecting = CollectingActors(vessel, self.actors)
         return self._collecting
 
+    def _then_close(self, work: Callable[[], T]) -> T:
+        try:
+            try:
+                return work()
+            finally:
+                self._close_env()
+        finally:
+            self._close_env()  # for a second interrupt, which came before the first call had begun
+
     def _close_env(self) -> None:
-        opened, self._env, self._collecting = (self._env, self._collecting), None, None
-        for one in opened:
-            if one is not None:
-                one.close()
+        with uninterrupted():
+            opened, self._env, self._collecting = (self._env, self._collecting), None, None
+            for one in opened:
+                if one is not None:
+                    one.close()
 
     def _check_watched(self, vessel: TrainingVessel, episode: Mapping[str, float]) -> None:
         """Raise `ConfigError` for a callback that watches a figure which will not come; `episode` is one's figures."""

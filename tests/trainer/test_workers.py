@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import os
-from multiprocessing import resource_tracker
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing import Pipe, resource_tracker
 from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
 
 import pytest
 
+from rlwb.env.workers import SharedPickle
 from rlwb.errors import WorkerError
 from rlwb.trainer import Callback, Trainer
 from tests.env.test_workers import children
@@ -53,6 +60,76 @@ def test_no_worker_outlives_a_fit_that_fails() -> None:
     with pytest.raises(KeyboardInterrupt):
         Trainer(max_iters=2, finite_env_type="subproc", concurrency=2, callbacks=[Breaks()]).fit(corridor_vessel())
     assert children() == before
+
+
+class Here:
+    """A worker of this process; `alive` are those that nobody has ended."""
+
+    alive: ClassVar[set[Here]] = set()
+
+    def __init__(self, make: SharedPickle, *args: Any) -> None:
+        self.pipe, self._end = Pipe()
+        self._make, self._served = lambda: make.load()(*args), None
+        self.alive.add(self)
+
+    def send(self, name: str, *args: Any) -> None:
+        answer = None if self._served is None else getattr(self._served, name)(*args)
+        self._served = self._served or self._make()
+        self._end.send((answer, None))
+
+    def kill(self) -> None:
+        self.alive.discard(self)
+
+
+class Interrupts:
+    """Interrupts this process, and once more so many lines and calls later; `second` tells where that was."""
+
+    def __init__(self, later: int) -> None:
+        self.later, self.second = later, ""
+
+    def within(self, work: Callable[[Any], None], what: Any) -> None:
+        before = sys.gettrace()
+        try:
+            work(what)
+        finally:
+            sys.settrace(before)
+
+    def begin(self) -> None:
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code is not self.within.__code__:
+            frame.f_trace, frame = self._trace, frame.f_back
+        sys.settrace(self._trace)
+        raise KeyboardInterrupt
+
+    def _trace(self, frame: FrameType, event: str, value: Any) -> Any:
+        self.later -= 1
+        if self.later == 0:
+            self.second = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+            signal.raise_signal(signal.SIGINT)
+        return self._trace
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the second in a weakref's callback
+@pytest.mark.parametrize("where", ["in a step", "between"])
+def test_a_second_interrupt_at_any_line_leaves_no_worker(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    class Stops(Callback):
+        def on_train_end(self, trainer, vessel) -> None:
+            if where == "between":
+                interrupts.begin()
+            patches.setattr(Here, "send", lambda self, name, *given: interrupts.begin())
+
+    monkeypatch.setattr("rlwb.env.slots.Worker", Here)
+    vessel = corridor_vessel(episode_per_iter=2, repeat=1)
+    for later in itertools.count(1):
+        interrupts = Interrupts(later)
+        with monkeypatch.context() as patches:
+            trainer = Trainer(max_iters=2, finite_env_type="subproc", callbacks=[Stops()])
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.within(trainer.fit, vessel)
+        assert not Here.alive, f"interrupted in {interrupts.second}"
+        if not interrupts.second:
+            break
+    assert later > 40
 
 
 class Trips(Walker):
