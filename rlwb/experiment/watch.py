@@ -76,12 +76,12 @@ class Board:
 
     def curve(self, figure: str) -> dict[str, list[list[float | None]]]:
         """Return name of a run to its iterations and values of a figure, such as ``val/pa``; a missing one is None."""
-        series, _, name = figure.partition("/") if not figure.startswith("teacher/") else _teacher(figure)
-        table = _TABLES.get(series)
+        series, name = next((one, figure[len(one) + 1 :]) for one in _TABLES if figure.startswith(f"{one}/"))
+        table = _TABLES[series]
         found = {}
-        for run_name, run in self.runs().items() if table else ():
+        for run_name, run in self.runs().items():
             with suppress(*_DAMAGE):
-                points = self._table(run.path / str(table)).get(name)
+                points = self._table(run.path / table).get(name)
                 if points:
                     found[run_name] = points
         return found
@@ -144,11 +144,6 @@ class Board:
             table = {name: [[int(row["iteration"]), _number(row[name])] for row in rows] for name in names}
             self._tables[path] = stamp, table
         return self._tables[path][1]
-
-
-def _teacher(figure: str) -> tuple[str, str, str]:
-    _, part, name = figure.split("/", 2)
-    return f"teacher/{part}", "/", name
 
 
 def _number(cell: str) -> float | None:

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import gymnasium as gym
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 
 from rlwb.env import FiniteVectorEnv, check_env, vectorize_env
 from rlwb.errors import ConfigError
@@ -258,8 +259,8 @@ def train_gym(
             test_episodes=test_episodes,
             episode_per_iter=episodes,
             seed=seed,
-            run=_fingerprint(algorithm, settings, network, hidden, episodes, seed),
         )
+        vessel.run = _fingerprint(_limits(vessel.spec), algorithm, settings, network, hidden, episodes, seed)
         if stop_at is None and vessel.spec is not None:
             stop_at = vessel.spec.reward_threshold
         all_callbacks = [*callbacks]
@@ -380,6 +381,11 @@ def _part(algorithm: str, settings: Mapping[str, Any]) -> Part:
     return Part(
         **{**given, "name": "tianshou", "algorithm": algorithm, "options": {**given.get("options", {}), **options}}
     )
+
+
+def _limits(spec: EnvSpec | None) -> Any:
+    """Return what an environment's registration says of it beside its name."""
+    return spec and (spec.max_episode_steps, spec.kwargs, [(one.name, one.kwargs) for one in spec.additional_wrappers])
 
 
 def _fingerprint(*told: Any) -> str:

@@ -90,11 +90,13 @@ def is_done(run: RunDirectory) -> bool:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that ``--seeds`` names: 0 to n - 1 for a number n, or those of a list such as ``0,3,7``."""
+    """Return the seeds that ``--seeds`` names: 0 to n - 1 for a number n, or those of a list, ``0,3,7`` or ``7,``."""
     try:
-        numbers = [int(one) for one in text.split(",")]
+        numbers = [int(one) for one in text.removesuffix(",").split(",")]
     except ValueError:
-        raise ConfigError(f"{_ORIGIN} is {shown(text)}; give their number, or a list such as 0,3,7.") from None
+        raise ConfigError(
+            f"{_ORIGIN} is {shown(text)}; give their number, or a list such as 0,3,7, or 7, of one seed."
+        ) from None
     seeds = [check_seed(one) for one in numbers] if "," in text else range(numbers[0])
     if not seeds:
         raise ConfigError(f"{_ORIGIN} is {shown(text)}; give at least one.")

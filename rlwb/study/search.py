@@ -181,6 +181,12 @@ class Search:
 
         return [one for one in self.store.trials(name) if one.state is not TrialState.WAITING and not is_dead(one)]
 
+    def given_up(self, name: str) -> list[FrozenTrial]:
+        """Return the trials whose worker died and whose settings, for the second time, are not tried again."""
+        trials = self.store.trials(name)
+        again = {one.user_attrs.get("again_of") for one in trials}
+        return [one for one in trials if is_dead(one) and one.number not in again]
+
     def best(self, name: str, count: int) -> list[FrozenTrial]:
         """Return the best trials that were seen to their end, best first; of two objectives, those that none passes.
 
@@ -405,7 +411,7 @@ def launch_search(
         check_config(search.config)
     else:
         layers = [] if config_file is None else [_layer(config_file)]
-        search = _new([*layers, parse_assignments(changes)], folder, rules, said)
+        search = _new([*layers, parse_assignments(changes)], folder, rules, said, echo)
         trust(search.config)
     if test and not search.settings.confirm:
         raise ConfigError("--test judges the winner as it is on fresh seeds; give --confirm and --fresh-seeds too.")
@@ -429,7 +435,7 @@ def open_or_begin(
     """
     folder, said = Path(folder), {name: value for name, value in (given or {}).items() if value is not None}
     if not (folder / MEMORY).is_file():
-        return _new(layers, folder, rules, said)
+        return _new(layers, folder, rules, said, print)
     search, space = Search.open(folder), Space.read(layers, rules)
     if (search.config, search.space.dimensions) != (space.config(), space.dimensions):
         raise ConfigError(f"{folder} holds a search of another configuration or space; name another folder.")
@@ -477,7 +483,9 @@ def _layer(file: Path) -> Layer:
     return Layer(str(file), read_yaml(file), file.absolute().parent)
 
 
-def _new(layers: Sequence[Layer], folder: Path | None, rules: Sequence[str], said: Mapping[str, Any]) -> Search:
+def _new(
+    layers: Sequence[Layer], folder: Path | None, rules: Sequence[str], said: Mapping[str, Any], echo: Echo
+) -> Search:
     settings = _settings(said)
     space = Space.read(layers, rules)
     if not space.dimensions:
@@ -505,6 +513,8 @@ def _new(layers: Sequence[Layer], folder: Path | None, rules: Sequence[str], sai
         other = "choose another directory"
         raise ConfigError(f"{folder} holds something already; {instead if (folder / MEMORY).is_file() else other}.")
     check_feasible(config, folder)
+    for refusal in space.refusals(lambda one: check_feasible(one, folder)):
+        echo(f"warning: {refusal} Trials of it beside the others' own values will fail.")
     folder = folder or default_run_directory("search")
     return Search(folder, settings, space)
 

@@ -245,6 +245,8 @@ def _notes(search: Search, frame: pd.DataFrame, confirmed: Sequence[Confirmed], 
     how = f"Sampler {settings.sampler}, pruner {settings.pruner}, seed {search.config.seed} for every trial."
     has_died = " A dead trial is one whose process ended; its settings were tried again."
     notes = [f"{'; '.join(looked)}. {how}{has_died if (frame['state'] == 'dead').any() else ''}"]
+    if given_up := [f"trial {one.number} of {name}" for name in search.studies for one in search.given_up(name)]:
+        notes.append(f"Not looked at are the settings of {', '.join(given_up)}: the process ended twice (see logs/).")
     notes.append(f"A trial is judged by the best {figure} on validation orders among its iterations.")
     notes.append(
         "The luck of the days is the fall of the best on other days that is to be expected if all trials were equally "

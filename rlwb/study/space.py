@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,6 +167,15 @@ class Space:
             space = space._with_rule(rule)
         return space
 
+    def refusals(self, check: Callable[[RunConfig], None]) -> Iterator[str]:
+        """Yield why `check` refuses values of the space, each tried beside the configuration's own other values."""
+        for one in self.dimensions:
+            for end in one.ends():
+                try:
+                    check(self.config({one.name: end}))
+                except ConfigError as error:
+                    yield f"the search of {one.name} cannot take {shown(end)}: {error}"
+
     def check(self) -> None:
         """Refuse values that a setting cannot have, whatever the others are; this runs the code of parts.
 
@@ -175,12 +184,8 @@ class Space:
         ConfigError
             Naming the setting and the value.
         """
-        for one in self.dimensions:
-            for end in one.ends():
-                try:
-                    check_parts(self.config({one.name: end}))
-                except ConfigError as error:
-                    raise ConfigError(f"the search of {one.name} cannot take {shown(end)}: {error}") from None
+        for said in self.refusals(check_parts):
+            raise ConfigError(said)
 
     def config(self, chosen: Mapping[str, Any] | None = None, *, seed: int | None = None) -> RunConfig:
         """Return the configuration with `chosen` values by place, elsewhere those that stand beside the spaces.

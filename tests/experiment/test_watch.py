@@ -106,7 +106,8 @@ def test_curves_follow_the_files_and_a_missing_value_stays_missing(address: str,
     (runs / "seed-0" / "metrics" / "teacher").mkdir()
     (runs / "seed-0" / "metrics" / "teacher" / "train.csv").write_text("iteration,pa\n1,9.0\n")
     assert told(f"{address}/curve?figure=teacher/train/pa") == {"seed-0": [[1, 9.0]]}
-    assert told(f"{address}/curve?figure=none/such") == {}
+    assert told(f"{address}/curve?figure=val/such") == {}
+    assert refused(f"{address}/curve?figure=none/such") == refused(f"{address}/curve?figure=teacher/pa") == 404
 
 
 def test_a_run_is_shown_with_its_settings_pictures_and_report(address: str, runs: Path) -> None:

@@ -80,6 +80,8 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(algorithm: st
     assert (tmp_path / "metrics" / "train.csv").read_text().count("\n") == 5
     with pytest.raises(CheckpointError, match="run"):
         quick(algorithm=algorithm, folder=tmp_path, learning_rate=1e-4)
+    with pytest.raises(CheckpointError, match="run"):
+        quick(lambda: gym.make("CartPole-v1", max_episode_steps=50), algorithm=algorithm, folder=tmp_path)
 
 
 def test_it_stops_where_it_is_good_enough_and_tests_on_other_episodes() -> None:

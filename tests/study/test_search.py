@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,11 +20,12 @@ from scipy import stats
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.evaluation.overfitting import mean_of_largest
 from rlwb.experiment.config import parse_assignments
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.market import Calendar
 from rlwb.study.search import Search, launch_search, work
-from rlwb.study.search_report import over_seeds
+from rlwb.study.search_report import over_seeds, write_report
 from rlwb.study.space import Dimension, Space
 from rlwb.study.store import SearchSettings, Store, maximise
 from rlwb.study.trial import Pruned, train_trial
@@ -361,6 +363,25 @@ def test_what_cannot_be_asked_for_is_named_before_any_work(tmp_path: Path, given
     assert not (tmp_path / "search").exists()
 
 
+def test_an_end_of_a_space_that_the_network_refuses_is_told_before_any_work(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if not line.startswith("warning"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        launch_search(
+            config_file(tmp_path),
+            ("network.hidden={value: 4, search: [4, 0]}",),
+            tmp_path / "search",
+            launcher=INLINE,
+            echo=tell,
+        )
+    assert re.match(r"warning: the search of network\.hidden cannot take 0: .*width", told[0])
+
+
 def test_a_configuration_without_a_space_and_one_over_windows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing to search"):
         searched(tmp_path, config=plain())
@@ -430,6 +451,19 @@ def test_dead_trials_are_given_out_once_more_and_do_not_count(tmp_path: Path) ->
             done += 1
     assert done == 3
     assert store.is_done("one")
+
+
+def test_a_cell_of_a_grid_that_was_given_up_is_named(tmp_path: Path) -> None:
+    changes = ("algorithm.learning_rate=0.001", "network.hidden={value: 4, search: [2, 4]}")
+    space = Space.read([Layer("test", SMALL), parse_assignments(changes)])
+    search = Search(tmp_path, SearchSettings(trials=2, sampler="grid", confirm=0, fresh_seeds=0), space)
+    search.begin()
+    for _ in range(3):  # both cells, then the first once more
+        with search.store.worker() as worker:
+            assert search.store.take("learner", worker) is not None
+    search.store.mend_all()
+    assert [(one.number, one.params) for one in search.given_up("learner")] == [(2, {"network.hidden": 2})]
+    assert any("trial 2 of learner" in note for note in write_report(search).notes)
 
 
 def test_settings_whose_trial_was_stopped_are_given_out_until_they_are_done(tmp_path: Path) -> None:
