@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +216,9 @@ assert ctypes.CDLL(None).capset(_head, _sets) == 0
 def full(disk: Path) -> Iterator[None]:
     """Fill a disk to its last byte, and make room again."""
     with (disk / "ballast").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free)
+        while free := shutil.disk_usage(disk).free:
+            with suppress(OSError):  # someone has written meanwhile
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, free)
     yield
     (disk / "ballast").unlink()
 
