@@ -110,9 +110,12 @@ def fit(
 
 @impact.command()
 def published(
-    source: Annotated[str, typer.Argument(metavar="LAW", help="almgren2005 or square_root_law.")],
+    source: Annotated[str, typer.Argument(metavar="LAW", help="almgren2005, square_root_law or propagator.")],
     daily_volatility_bps: Annotated[float, typer.Option(metavar="BP", help="The instrument's daily volatility.")],
-    ticks: Annotated[float | None, typer.Option(metavar="N", help="almgren2005: bars a day.")] = None,
+    ticks: Annotated[float | None, typer.Option(metavar="N", help="almgren2005, propagator: bars a day.")] = None,
+    tick_minutes: Annotated[
+        float | None, typer.Option(metavar="N", help="propagator: length of a bar in minutes.")
+    ] = None,
     turnover_days: Annotated[
         float | None, typer.Option(metavar="N", help="almgren2005: shares outstanding over mean daily volume.")
     ] = None,
@@ -128,7 +131,8 @@ def published(
     from rlwb.execution.presets import published_impact
     from rlwb.experiment.yamlfile import dump_yaml
 
-    figures = {"ticks": ticks, "turnover_days": turnover_days, "share_of_day": share_of_day}
+    figures = {"ticks": ticks, "tick_minutes": tick_minutes}
+    figures |= {"turnover_days": turnover_days, "share_of_day": share_of_day}
     given = {name: value for name, value in figures.items() if value is not None}
     rules = published_impact(source, daily_volatility_bps=daily_volatility_bps, **given)
     rounded = {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in rules.items()}

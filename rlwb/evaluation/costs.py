@@ -95,6 +95,8 @@ def _cost(result: PolicyResult, part: str) -> np.ndarray:
     """Return a part of each order's cost in currency, float64 of shape (orders,); NaN where it is missing."""
     if part == REACTION:
         return np.asarray(reaction(result.orders))
+    if COST_COLUMNS[part] not in result.orders:
+        return np.zeros(len(result.orders))  # of a table that is older than the part
     return result.values(COST_COLUMNS[part])
 
 

@@ -29,6 +29,13 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "spread": ("half_spread_bps",),
     "temporary impact": ("temporary_impact_bps", "temporary_impact_shape"),
     "permanent impact": ("permanent_impact_bps", "permanent_impact_shape"),
+    "transient impact": (
+        "transient_impact_bps",
+        "transient_impact_shape",
+        "transient_decay",
+        "transient_half_life",
+        "transient_exponent",
+    ),
     "commission": ("commission_bps",),
     "minimum fee": ("min_fee",),
     "sell tax": ("sell_tax_bps",),

@@ -70,6 +70,7 @@ _PART_COLORS = {
     "spread": style.ORANGE,
     "temporary_impact": style.VERMILION,
     "permanent_impact": style.PURPLE,
+    "transient_impact": "#8C1D40",
     "within_bar": "#7A5C3E",
     "commission": style.SKY,
     "tax": "#F0E442",

@@ -19,7 +19,7 @@ import numpy as np
 
 from rlwb.execution.costs import commission, net_value, tax
 from rlwb.execution.engine import Engine
-from rlwb.execution.kernel import TOLERANCE
+from rlwb.execution.kernel import TOLERANCE, mean_move
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 
@@ -31,6 +31,7 @@ PARTS = {
     "spread": "half the spread, quoted or stated by the rules",
     "temporary_impact": "what each fill did to its own price",
     "permanent_impact": "what each fill did to the prices of later fills",
+    "transient_impact": "what each fill did in passing to its own price and to those of later fills",
     "within_bar": "of real fills: what they paid beside the price of their bars and the spread and impact of the rules",
     "commission": "commission, its minimum included",
     "tax": "tax on sells",
@@ -42,18 +43,21 @@ COST_COLUMNS = {part: f"cost_{part}" for part in PARTS} | {"total": "cost"}
 IMPACT_OFF = "cost_impact_off"
 #: What impact changed in the fills: the cost less the charged impact, less the cost where trading has no impact.
 REACTION = "impact_on_fills"
+#: The parts that impact makes.
+IMPACT_PARTS = ("temporary_impact", "permanent_impact", "transient_impact")
 _CELLS = 1 << 20  # of an array of orders and ticks held at once
 
 
 def reaction(orders: Any) -> Any:
     """Return `REACTION` of orders, or of one, from their columns; in currency."""
-    charged = orders[COST_COLUMNS["temporary_impact"]] + orders[COST_COLUMNS["permanent_impact"]]
+    charged = sum(orders[COST_COLUMNS[part]] for part in IMPACT_PARTS if COST_COLUMNS[part] in orders)
     return orders[COST_COLUMNS["total"]] - charged - orders[IMPACT_OFF]
 
 
 def without_impact(rules: ExecutionRules) -> ExecutionRules:
     """Return the rules of the same market where trading has no impact."""
-    names = [field.name for field in dataclasses.fields(rules) if "_impact_" in field.name]
+    every = [field.name for field in dataclasses.fields(rules)]
+    names = [name for name in every if "_impact_" in name or name.startswith("transient_")]
     return dataclasses.replace(rules, **{name: getattr(type(rules), name) for name in names})
 
 
@@ -79,11 +83,10 @@ def attribute_costs(
     rules, side = engine.rules, orders.side.astype(np.float64)
     notional, net = (_value(figures, name) for name in ("price", "price_net"))
     charged = side * (net - net_value(notional, np.zeros(len(side)), side, rules))
-    spread, temporary, permanent = _tick_charges(engine, orders, requested, charged, TOLERANCE * notional)
+    spread, *impact = _tick_charges(engine, orders, requested, charged, TOLERANCE * notional)
     charges = {
         "spread": spread + notional * rules.half_spread_bps / BASIS_POINTS,
-        "temporary_impact": temporary,
-        "permanent_impact": permanent,
+        **dict(zip(IMPACT_PARTS, impact, strict=True)),
         "within_bar": np.zeros(len(side)),
         "commission": commission(notional, rules),
         "tax": tax(notional, side, rules),
@@ -116,13 +119,12 @@ def attribute_fills(
         Fees that were paid; None takes those of the rules.
     """
     rules, side, notional = engine.rules, orders.side.astype(np.float64), _value(figures, "price")
-    spread, temporary, permanent = (part.sum(axis=1) for part in tick_charges(engine, orders, fill))
+    spread, *impact = (part.sum(axis=1) for part in tick_charges(engine, orders, fill))
     spread = spread + notional * rules.half_spread_bps / BASIS_POINTS
     charges = {
         "spread": spread,
-        "temporary_impact": temporary,
-        "permanent_impact": permanent,
-        "within_bar": beside - (spread + temporary + permanent),
+        **dict(zip(IMPACT_PARTS, impact, strict=True)),
+        "within_bar": beside - reduce(np.add, [spread, *impact]),
         "commission": commission(notional, rules) if fee is None else fee,
         "tax": tax(notional, side, rules) if fee is None else np.zeros(len(side)),
     }
@@ -155,15 +157,15 @@ def _value(figures: Mapping[str, np.ndarray], price: str) -> np.ndarray:
     return np.where(filled > 0, filled * figures[price], 0.0)
 
 
-def tick_charges(engine: Engine, orders: OrderBatch, fill: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what fills pay for quoted spread, temporary and permanent impact in currency, float64 of shape (N, T).
+def tick_charges(engine: Engine, orders: OrderBatch, fill: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return what fills pay for quoted spread and the three impacts of `IMPACT_PARTS` in currency, (N, T) each.
 
     Parameters
     ----------
     fill : float64 of shape (N, T)
         Amount filled in each tick, of a `TickRecord`.
     """
-    terms, rows, traded = engine.rules.terms(), orders.session, fill > 0
+    terms, rows, traded = engine.terms, orders.session, fill > 0
     value = np.where(traded, fill * engine.price[rows], 0.0)
     half_spread = engine.market.half_spread[rows] if len(engine.market.half_spread) else np.zeros(fill.shape)
     volume = engine.volume[rows]
@@ -171,15 +173,21 @@ def tick_charges(engine: Engine, orders: OrderBatch, fill: np.ndarray) -> tuple[
     after = np.cumsum(terms.permanent * (np.sqrt(taken) if terms.permanent_root else taken), axis=1)
     before = np.pad(after, ((0, 0), (1, 0)))[:, :-1]
     own = terms.temporary * (np.sqrt(taken) if terms.temporary_root else taken)
-    return np.where(traded, fill * half_spread, 0.0), value * own, value * before
+    moves = terms.transient * (np.sqrt(taken) if terms.transient_root else taken)
+    stays = moves * mean_move(1.0, terms.transient_root)
+    if terms.transient:
+        ticks, minutes = np.arange(fill.shape[1]), engine.sessions.calendar.tick_minutes
+        since = ticks - ticks[:, None]
+        stays = stays + moves @ np.where(since > 0, engine.rules.transient_left(np.maximum(since, 0) * minutes), 0.0)
+    return np.where(traded, fill * half_spread, 0.0), value * own, value * before, value * stays
 
 
 def _tick_charges(
     engine: Engine, orders: OrderBatch, requested: np.ndarray | None, charged: np.ndarray, rounding: np.ndarray
 ) -> np.ndarray:
-    """Return spread, temporary and permanent impact of whole orders, (3, N); NaN where they do not give `charged`."""
+    """Return spread and the three impacts of whole orders, (4, N); NaN where they do not give `charged`."""
     count, ticks = len(orders), engine.sessions.calendar.num_ticks
-    found = np.zeros((3, count))
+    found = np.zeros((4, count))
     if engine.rules.costs_by_tick and requested is not None:
         block = max(1, _CELLS // ticks)
         for low in range(0, count, block):

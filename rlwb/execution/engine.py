@@ -21,7 +21,11 @@ Rules of a step, for one order (the compiled loop is `rlwb.execution.kernel.adva
 7. What a tick's fill costs beside its price is added up in currency: half the spread under `price_field`
    ``"quotes"``, and ``fill * price * (P + temporary * f(fill / volume))`` of impact, after which the fill moves
    the price of the order's later fills: ``P += permanent * g(fill / volume)``, with P the order's permanent impact so
-   far and f and g the identity or the square root. The benchmark is not moved.
+   far and f and g the identity or the square root. With transient impact a fill pays ``fill * price * (R + m * D)``
+   more, and then moves the price by ``D = transient * h(fill / volume)``, of which m = 1/2 (h the identity) or 2/3 (h
+   the root) is the mean over its own shares. R is the sum of the order's earlier moves, each times the part that is
+   left after the time since its tick: ``2 ** (-t / half_life)``, or ``(1 + t / tau) ** -exponent`` with
+   ``tau = half_life / (2 ** (1 / exponent) - 1)``. Time counts in ticks of the session. The benchmark is not moved.
 8. An order is done when at most 1e-9 of its amount is left, or only an odd lot that may not trade, or when its window
    has ended, or that of its latest end.
 """
@@ -79,6 +83,9 @@ class EngineState(Rows):
         Currency paid for the spread of the quotes and for impact, beside the notional; fees are not in it.
     permanent_impact : float64 of shape (N,)
         Cumulative permanent impact of this order's fills, as a fraction of the price.
+    transient_impact : float64 of shape (N, K)
+        Transient impact of this order's fills, as a fraction of the price: what is left of it at `tick` under an
+        exponential decay, where K is 1; each tick's own move under a power one, where K is T. K is 0 without the rule.
     untraded : float64 of shape (N,)
         Amount filled in ticks for which the market states no volume, or none at all.
     """
@@ -92,6 +99,7 @@ class EngineState(Rows):
     done: np.ndarray
     cost: np.ndarray
     permanent_impact: np.ndarray
+    transient_impact: np.ndarray
     untraded: np.ndarray
 
     def __len__(self) -> int:
@@ -263,7 +271,8 @@ class Engine:
             *self._price_limits(),
         )
         self._opening, self._closing = (_plain(each) for each in outer_fields(sessions, self.rules, self.price))
-        self._terms = self.rules.terms()
+        #: The rules in numbers.
+        self.terms = self.rules.terms(sessions.calendar.tick_minutes, sessions.calendar.num_ticks)
         whole_day = np.arange(sessions.calendar.num_ticks) // ticks_per_step
         by_segment = self.rules.step_grid == "segment"
         self.cell = (sessions.calendar.cells(ticks_per_step) if by_segment else whole_day).astype(np.int32)
@@ -280,6 +289,11 @@ class Engine:
     def volume(self) -> np.ndarray:
         """Volume of each tick, float64 of shape (S, T)."""
         return self.market.volume
+
+    @property
+    def transient_width(self) -> int:
+        """Numbers an order that the transient impact needs: K of `EngineState.transient_impact`."""
+        return max(len(self.terms.decay), 1) if self.terms.transient else 0
 
     def __repr__(self) -> str:
         return f"Engine({self.sessions!r}, ticks_per_step={self.ticks_per_step}, {self.rules.describe()})"
@@ -308,7 +322,7 @@ class Engine:
         blocks the side or at a price worse than the order's own; infinity where nothing caps it, with `capped` off a
         `max_participation` alone; in whole lots. It is of the whole session, and so knows the future.
         """
-        cap = self._terms.volume_limit if capped else np.inf
+        cap = self.terms.volume_limit if capped else np.inf
         return window_room(self.market, self._windows(orders), cap, self.rules.lot_size)
 
     def idle_rules(self, orders: OrderBatch) -> list[str]:
@@ -370,6 +384,7 @@ class Engine:
             done=np.zeros(n, dtype=bool),
             cost=np.zeros(n),
             permanent_impact=np.zeros(n),
+            transient_impact=np.zeros((n, self.transient_width)),
             untraded=np.zeros(n),
         )
 
@@ -430,11 +445,12 @@ class Engine:
         request = np.minimum(request, left)
         stop = self.step_stop(orders, state)
         windows = self._windows(orders)
-        impact = state.permanent_impact.copy() if self._terms.permanent else state.permanent_impact
-        progress = Progress(state.position.copy(), state.requested.copy(), impact)
+        impact = state.permanent_impact.copy() if self.terms.permanent else state.permanent_impact
+        moves = state.transient_impact.copy() if self.terms.transient else state.transient_impact
+        progress = Progress(state.position.copy(), state.requested.copy(), impact, moves)
         sums = StepSums(*(np.zeros(len(request)) for _ in StepSums._fields))
         arrays = _NO_RECORD if record is None else TickArrays(**vars(record))
-        advance(self.market, self._terms, windows, state.tick, stop, request, progress, sums, arrays)
+        advance(self.market, self.terms, windows, state.tick, stop, request, progress, sums, arrays)
         position, lot = progress.position, self.rules.lot_size
         nothing_left = position <= TOLERANCE * orders.amount
         if lot and not windows.trades_odd.all():
@@ -451,6 +467,7 @@ class Engine:
             done=state.done | nothing_left | (stop >= orders.latest_end),
             cost=state.cost + sums.cost if self.rules.costs_by_tick else state.cost,
             permanent_impact=impact,
+            transient_impact=moves,
             untraded=state.untraded + sums.untraded,
         )
         return after, Fills(request, *sums)

@@ -39,7 +39,11 @@ class Market(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The rules in numbers: impacts as shares of the price, no cap as infinity, no lots as 0."""
+    """The rules in numbers: impacts as shares of the price, no cap as infinity, no lots as 0.
+
+    Of a transient move, `kept` is left a tick later under an exponential decay, and ``decay[k]`` k ticks later under a
+    power one, without rows under another.
+    """
 
     volume_limit: float
     complete_at_end: bool
@@ -49,6 +53,10 @@ class Terms(NamedTuple):
     temporary_root: bool
     permanent: float
     permanent_root: bool
+    transient: float
+    transient_root: bool
+    kept: float
+    decay: np.ndarray
 
 
 class Windows(NamedTuple):
@@ -68,11 +76,12 @@ class Windows(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where N orders stand, changed in place: amount left, sum of requests, and permanent impact so far."""
+    """Where N orders stand, changed in place: amount left, sum of requests, and impact so far; see `EngineState`."""
 
     position: np.ndarray
     requested: np.ndarray
     permanent_impact: np.ndarray
+    transient_impact: np.ndarray
 
 
 class StepSums(NamedTuple):
@@ -131,6 +140,12 @@ def _impact(participation: float, square_root: bool) -> float:
 
 
 @numba.njit(cache=True)
+def mean_move(move: float, square_root: bool) -> float:
+    """Return what a fill pays of its own move: the mean over its shares, each of which moves the price for the next."""
+    return move * 2.0 / 3.0 if square_root else move / 2.0
+
+
+@numba.njit(cache=True)
 def window_room(market: Market, windows: Windows, volume_limit: float, lot: float) -> np.ndarray:
     """Return the most that each tick of each window can fill, float64 of shape (N, T); see `Engine.room`."""
     price = market.price
@@ -168,7 +183,8 @@ def advance(
     price, volume, lot = market.price, market.volume, terms.lot
     position, asked, moved = progress.position, progress.requested, progress.permanent_impact
     recording = record.fill.shape[0] > 0
-    spread, impact = market.half_spread.shape[0] > 0, terms.temporary > 0.0 or terms.permanent > 0.0
+    transient, powers = terms.transient > 0.0, terms.decay.shape[0] > 0
+    spread, impact = market.half_spread.shape[0] > 0, terms.temporary > 0.0 or terms.permanent > 0.0 or transient
     charged = spread or impact
     limits, halts = market.lower.shape[0] > 0, market.halted.shape[0] > 0
     formed = windows.forms.shape[0] > 0
@@ -193,6 +209,7 @@ def advance(
         square = 0.0
         paid = 0.0
         unmet = 0.0
+        stays, at = progress.transient_impact[i, 0] if transient and not powers else 0.0, tick[i]
         for t in range(tick[i], stop[i]):
             p = price[s, t]
             if not has_price(p):
@@ -250,6 +267,19 @@ def advance(
                     extra += traded * p * (moved[i] + terms.temporary * _impact(taken, terms.temporary_root))
                     if terms.permanent > 0.0:
                         moved[i] += terms.permanent * _impact(taken, terms.permanent_root)
+                    if transient:
+                        move = terms.transient * _impact(taken, terms.transient_root)
+                        if powers:
+                            stays = 0.0
+                            for past in range(windows.start[i], t):
+                                stays += progress.transient_impact[i, past] * terms.decay[t - past]
+                            progress.transient_impact[i, t] = move
+                        else:
+                            for _ in range(at, t):
+                                stays *= terms.kept
+                            at = t
+                        extra += traded * p * (stays + mean_move(move, terms.transient_root))
+                        stays += move
                 paid += extra
                 if recording:
                     record.cost[i, t] = extra
@@ -257,6 +287,10 @@ def advance(
                 record.requested[i, t] = want
                 record.fill[i, t] = traded
                 record.constraint[i, t] = constraint
+        if transient and not powers:
+            for _ in range(at, stop[i]):
+                stays *= terms.kept
+            progress.transient_impact[i, 0] = stays
         asked[i] += ask
         sums.fill[i] = filled
         sums.notional[i] = value

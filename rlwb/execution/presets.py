@@ -71,7 +71,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 _ETA, _GAMMA, _POWER, _MET_AT = 0.142, 0.314, 0.6, 0.1
 #: Of the square-root law: Y, and the mean over an order's fills of what its last one sees.
 _Y, _MEAN = 1.0, 2 / 3
-_NEEDS = {"almgren2005": ("ticks", "turnover_days"), "square_root_law": ("share_of_day",)}
+_NEEDS = {
+    "almgren2005": ("ticks", "turnover_days"),
+    "square_root_law": ("share_of_day",),
+    "propagator": ("ticks", "tick_minutes"),
+}
 
 
 def published_impact(source: str, *, daily_volatility_bps: float, **figures: float) -> dict[str, Any]:
@@ -92,11 +96,22 @@ def published_impact(source: str, *, daily_volatility_bps: float, **figures: flo
         (Q / V)^(1/2), with Y about 1. It depends on the whole order, the rules on each tick, so that it holds for
         orders of one length alone, `share_of_day`; for others it is wrong by the root of the ratio. What its fills
         pay on average, 2/3 of the move, is charged as temporary impact; what stays afterwards the law does not say.
+
+        ``"propagator"``: the same law as transient impact, for orders of any length. Each bar's move is by the root of
+        its share and decays as ``t ** -1/2``: the exponents of shape and decay add up to 1, the least sum without gains
+        from round trips, to which data come close (J. Gatheral, "No-dynamic-arbitrage and market impact", Quantitative
+        Finance 10, 2010, abstract), and the sum over an order's bars is then Y sigma (Q / V)^(1/2) whatever its length
+        if all bars have the same volume: 13 % less for a single bar, 5 % for 4, 2 % for 20. That the decay is a power
+        at first, and that a third of the peak is gone by the day's end, is measured on 8 million orders in US stocks
+        (F. Bucci and others, "Slow decay of impact in equity markets: insights from the ANcerno database", arXiv
+        1901.05332). The half-life, one bar, is an assumption: it is where the power law begins, and the sum over many
+        bars does not depend on it.
     daily_volatility_bps
         Sigma in basis points.
     figures
         For ``almgren2005`` ticks (bars a day) and turnover_days (Theta / V); for ``square_root_law`` share_of_day (the
-        share of the day's volume that is traded while an order lasts).
+        share of the day's volume that is traded while an order lasts); for ``propagator`` ticks and tick_minutes (the
+        length of a bar).
 
     Returns
     -------
@@ -118,6 +133,13 @@ def published_impact(source: str, *, daily_volatility_bps: float, **figures: flo
     law: dict[str, Any] = {"temporary_impact_shape": "square_root", "volume_limit": 1.0}
     if source == "square_root_law":
         return {"temporary_impact_bps": _MEAN * _Y * daily_volatility_bps * figures["share_of_day"] ** 0.5, **law}
+    if source == "propagator":
+        # Of n bars that each move the price by 1, sum_k (1 + 3 k) ** -1/2 is left, about 2 (n / 3) ** 1/2.
+        return {
+            "transient_impact_bps": _Y * daily_volatility_bps * (3.0 / figures["ticks"]) ** 0.5 / 2.0,
+            "transient_half_life": figures["tick_minutes"],
+            "volume_limit": 1.0,
+        }
     return {
         "temporary_impact_bps": _ETA * daily_volatility_bps * _MET_AT ** (_POWER - 0.5),
         "permanent_impact_bps": _GAMMA * daily_volatility_bps * figures["turnover_days"] ** 0.25 / figures["ticks"],

@@ -18,14 +18,18 @@ from rlwb.market import Sessions
 BASIS_POINTS = 1e4
 #: Names of prices that orders are compared with; see `rlwb.execution.Benchmarks`.
 BENCHMARKS = ("twap", "vwap", "arrival", "open", "close")
-_IMPACT = ("temporary_impact", "permanent_impact")
+_IMPACT = ("temporary_impact", "permanent_impact", "transient_impact")
+_TRANSIENT = ("transient_impact_shape", "transient_decay", "transient_half_life", "transient_exponent")
+_EXPONENT = 0.5
 _COSTS = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", *(f"{name}_bps" for name in _IMPACT))
 _CHOICES = {
     "price_field": ("open", "high", "low", "close", "vwap", "quotes"),
     "odd_lot": ("trade_at_end", "sell_at_end", "leave"),
     "step_grid": ("segment", "session"),
     "benchmark": BENCHMARKS,
-    **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT},
+    **{f"{name}_shape": ("linear", "square_root") for name in _IMPACT[:2]},
+    "transient_impact_shape": ("linear", "square_root", None),
+    "transient_decay": ("exponential", "power", None),
 }
 
 
@@ -82,8 +86,27 @@ class ExecutionRules:
         By how many basis points a fill that takes a tick's whole volume makes the price of all later fills of the order
         worse; smaller ones by share or root, and what several do adds up. On bars five times as long the same trading
         has a linear sum a fifth as large. The benchmark stays where the market was. Needs `volume_limit`.
-    temporary_impact_shape, permanent_impact_shape
-        ``"linear"`` or ``"square_root"`` in the share of the tick's volume.
+    transient_impact_bps : bp
+        By how many basis points a fill that takes a tick's whole volume moves the price at which the order trades on;
+        smaller ones by share or root. The move decays with time. A fill pays what is left of the earlier ones and of
+        its own the average on the way there, half of a linear move and two thirds of a square-root one. This is the
+        propagator of J.-P. Bouchaud and others, "Fluctuations and response in financial markets", Quantitative Finance
+        4 (2004), with the average of A. Obizhaeva and J. Wang, "Optimal trading strategy and supply/demand dynamics",
+        Journal of Financial Markets 16 (2013). The benchmark stays where the market was, and nothing is carried to
+        another order. Needs `volume_limit` and `transient_half_life`; None is 0.
+    temporary_impact_shape, permanent_impact_shape, transient_impact_shape
+        ``"linear"`` or ``"square_root"`` in the share of the tick's volume; None is the square root.
+    transient_decay
+        What is left of a transient move after the time t: ``"power"`` (or None), ``(1 + t / tau) ** -exponent`` with
+        tau such that half is left after the half-life, or ``"exponential"``, as Obizhaeva and Wang have it, beside
+        which only a linear shape excludes gains from round trips (J. Gatheral, "No-dynamic-arbitrage and market
+        impact", Quantitative Finance 10, 2010; an order here trades one side alone).
+    transient_half_life : minutes
+        Time of trading in which half of a transient move is gone; a break between segments has none.
+    transient_exponent
+        Exponent of the power decay, above 0; None is 0.5. With it and the square root an order of many ticks moves the
+        price by the root of its size, however long it takes: the exponents then have the least sum that Gatheral finds
+        to exclude gains from round trips, 1.
     benchmark
         The price that the PA is taken against, one of `rlwb.execution.Benchmarks`: ``"twap"`` or ``"vwap"`` of the
         window, the ``"arrival"`` price, or the session's ``"open"`` or ``"close"``.
@@ -113,6 +136,11 @@ class ExecutionRules:
     temporary_impact_shape: Literal["linear", "square_root"] = "linear"
     permanent_impact_bps: float = 0.0
     permanent_impact_shape: Literal["linear", "square_root"] = "linear"
+    transient_impact_bps: float | None = None
+    transient_impact_shape: Literal["linear", "square_root"] | None = None
+    transient_decay: Literal["exponential", "power"] | None = None
+    transient_half_life: float | None = None
+    transient_exponent: float | None = None
     benchmark: Literal["twap", "arrival", "vwap", "open", "close"] = "twap"
     unfilled_at: Literal["close", "end", "ignore"] | None = None
 
@@ -128,9 +156,14 @@ class ExecutionRules:
             "unfilled_at": (self.unfilled_at in (None, "close", "end", "ignore"), "one of close, end, ignore"),
         }
         for name, choices in _CHOICES.items():
-            checked[name] = (getattr(self, name) in choices, f"one of {', '.join(choices)}")
+            checked[name] = (getattr(self, name) in choices, f"one of {', '.join(filter(None, choices))}")
         for name in ("lot_size", *_COSTS):
-            checked[name] = (0 <= _number(getattr(self, name)) < math.inf, "a finite number that is not negative")
+            value = getattr(self, name)
+            fits = 0 <= _number(value) < math.inf or (value is None and name == "transient_impact_bps")
+            checked[name] = (fits, "a finite number that is not negative")
+        for name in _TRANSIENT[2:]:
+            value = getattr(self, name)
+            checked[name] = (value is None or 0 < _number(value) < math.inf, "a finite number above 0")
         for name, (fits, wanted) in checked.items():
             if not fits:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; give {wanted}.")
@@ -145,13 +178,20 @@ class ExecutionRules:
             raise ConfigError("half_spread_bps has no place beside price_field 'quotes', which has its own; drop it.")
         for name in _IMPACT:
             size, shape = getattr(self, f"{name}_bps"), getattr(self, f"{name}_shape")
-            if shape != "linear" and not size:
+            if shape not in ("linear", None) and not size:
                 raise ConfigError(f"{name}_shape has no effect without {name}_bps; set it or drop the shape.")
             if size and self.volume_limit is None:
                 raise ConfigError(
                     f"{name}_bps counts the share of a tick's volume that a fill takes and needs a volume_limit, lest "
                     "one takes more than there is; set one, 1 for all of it."
                 )
+        for name in () if self.transient_impact_bps else _TRANSIENT:
+            if getattr(self, name) is not None:
+                raise ConfigError(f"{name} has no effect without transient_impact_bps; set it or drop {name}.")
+        if self.transient_impact_bps and self.transient_half_life is None:
+            raise ConfigError("transient_impact_bps needs a transient_half_life; give minutes in which half decays.")
+        if self.transient_decay == "exponential" and self.transient_exponent is not None:
+            raise ConfigError("transient_exponent has no effect under an exponential decay; drop it, or set power.")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> ExecutionRules:
@@ -163,8 +203,22 @@ class ExecutionRules:
             raise ConfigError(f"There are no rules for the market {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls(**{**PRESETS[name], **changes})
 
-    def terms(self) -> Terms:
-        """Return the rules that the compiled loop reads, as numbers."""
+    def transient_left(self, minutes: np.ndarray) -> np.ndarray:
+        """Return the part of a transient move that is left after minutes of trading, float64 of their shape.
+
+        It is 1 at 0 and 1/2 at the half-life; without transient impact nothing is left at any time.
+        """
+        if self.transient_half_life is None:
+            return np.zeros(np.shape(minutes))
+        past = np.asarray(minutes, dtype=np.float64) / self.transient_half_life
+        if self.transient_decay == "exponential":
+            return np.asarray(0.5**past)
+        return np.asarray((1.0 + (2.0 ** (1.0 / self._exponent) - 1.0) * past) ** -self._exponent)
+
+    def terms(self, tick_minutes: float, ticks: int) -> Terms:
+        """Return the rules that the compiled loop reads, as numbers, for sessions of ticks of this length."""
+        left = self.transient_left(np.arange(ticks) * tick_minutes)
+        exponential = self.transient_decay == "exponential"
         return Terms(
             np.inf if self.volume_limit is None else float(self.volume_limit),
             self.complete_at_end,
@@ -174,17 +228,21 @@ class ExecutionRules:
             self.temporary_impact_shape == "square_root",
             self.permanent_impact_bps / BASIS_POINTS,
             self.permanent_impact_shape == "square_root",
+            (self.transient_impact_bps or 0.0) / BASIS_POINTS,
+            self.transient_impact_shape != "linear",
+            float(self.transient_left(np.array(tick_minutes))) if exponential else 0.0,
+            left if self.transient_impact_bps and not exponential else np.empty(0),
         )
 
     @property
     def costs_by_tick(self) -> bool:
         """Whether what a fill costs depends on its tick."""
-        return self.price_field == "quotes" or self.temporary_impact_bps > 0 or self.permanent_impact_bps > 0
+        return self.price_field == "quotes" or any(getattr(self, f"{name}_bps") for name in _IMPACT)
 
     @property
     def have_costs(self) -> bool:
         """Whether anything makes the net PA differ from the gross one."""
-        return self.price_field == "quotes" or any(getattr(self, name) > 0 for name in _COSTS)
+        return self.price_field == "quotes" or any(getattr(self, name) for name in _COSTS)
 
     @property
     def values_unfilled(self) -> bool:
@@ -214,6 +272,15 @@ class ExecutionRules:
         price = "the window's last price" if self.unfilled_at == "end" else "the day's close"
         return f"what stays open counts at {price}" if self.values_unfilled else "what stays open does not count"
 
+    @property
+    def _decay_title(self) -> str:
+        decay = "exponential decay" if self.transient_decay == "exponential" else f"power decay by {self._exponent:g}"
+        return f"{decay}, half-life {self.transient_half_life:g} min"
+
+    @property
+    def _exponent(self) -> float:
+        return _EXPONENT if self.transient_exponent is None else self.transient_exponent
+
     def name_pa(self, title: str) -> str:
         """Return a title in which PA names its benchmark where that is not the TWAP."""
         name = "VWAP" if self.benchmark == "vwap" else self.benchmark
@@ -231,8 +298,9 @@ class ExecutionRules:
         costs = ["the quoted half spread"] if quotes else []
         for name in _COSTS:
             if value := getattr(self, name):
-                shape = getattr(self, name.replace("_bps", "_shape")) if "impact" in name else None
-                costs.append(f"{name} {value:g}" + (f" ({shape.replace('_', ' ')})" if shape else ""))
+                shape = getattr(self, name.replace("_bps", "_shape")) or "square_root" if "impact" in name else ""
+                how = [shape.replace("_", " "), self._decay_title if name == "transient_impact_bps" else ""]
+                costs.append(f"{name} {value:g}" + (f" ({', '.join(filter(None, how))})" if shape else ""))
         limit = f"price limit {self.price_limit:.4g} in moves of {self.price_tick:g}" if self.price_limit else None
         parts = [
             "buys at the ask, sells at the bid, whatever the sizes there" if quotes else f"fills at {self.price_field}",

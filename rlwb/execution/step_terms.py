@@ -3,10 +3,11 @@
 Prices of a replayed market do not depend on the policy. So for given orders the reward of trading the share s_k of the
 amount in step k is a sum of powers of the shares, whose coefficients are known after the day:
 
-    (gain_k - temporary_k s_k**e - own_k s_k**f - value_k moved_k - penalty_k s_k) s_k - inventory_k q_k**2,
+    (gain_k - temporary_k s_k**e - own_k s_k**f - value_k moved_k - passing_k - penalty_k s_k) s_k - inventory_k q_k**2,
 
-with e and f 1 for linear and 1/2 for square-root impact, moved_k the sum of ``moves_j s_j**f`` over the steps j before
-k, and q_k the share that is left after step k. The engine and `PAPenaltyReward` pay it where nothing cuts a fill;
+with e, f and g 1 for linear and 1/2 for square-root impact, moved_k the sum of ``moves_j s_j**f`` over the steps j
+before k, passing_k that of ``passing_kj s_j**g`` over the steps up to k, which is transient impact, and q_k the share
+that is left after step k. The engine and `PAPenaltyReward` pay it where nothing cuts a fill;
 `StepTerms.check_paid` tells where something did.
 """
 
@@ -20,6 +21,7 @@ import numpy as np
 from rlwb.batch import Rows
 from rlwb.errors import ConfigError
 from rlwb.execution.engine import Engine
+from rlwb.execution.kernel import mean_move
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rewards import PAPenaltyReward
 from rlwb.execution.rules import BASIS_POINTS
@@ -28,6 +30,8 @@ from rlwb.execution.rules import BASIS_POINTS
 _LEAST = 1e-16
 #: Rewards that agree to this, of themselves and of 1, are the same: shares are answered in float32.
 _CLOSE = 1e-4
+#: Numbers of an array of orders, steps and ticks held at once.
+_CELLS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class StepTerms(Rows):
     Attributes
     ----------
     gain, temporary, own, value, moves, penalty, inventory : float64 of shape (N, K)
-    temporary_power, permanent_power : float64 of shape (N,)
-        The powers e and f of the impact.
+    passing : float64 of shape (N, K, K)
+        What trading all in step j costs in step k by transient impact, 0 for j above k; of shape (N, 0, 0) without it.
+    temporary_power, permanent_power, transient_power : float64 of shape (N,)
+        The powers e, f and g of the impact.
     """
 
     gain: np.ndarray
@@ -48,8 +54,10 @@ class StepTerms(Rows):
     moves: np.ndarray
     penalty: np.ndarray
     inventory: np.ndarray
+    passing: np.ndarray
     temporary_power: np.ndarray
     permanent_power: np.ndarray
+    transient_power: np.ndarray
 
     def __len__(self) -> int:
         return len(self.gain)
@@ -67,6 +75,8 @@ class StepTerms(Rows):
         moved = moves.cumsum(1) - moves
         left = 1.0 - shares.cumsum(1)
         paid = c["gain"] - c["temporary"] * shares.clip(_LEAST) ** e - c["own"] * root - c["value"] * moved
+        if c["passing"].shape[1]:
+            paid = paid - (c["passing"] * shares.clip(_LEAST)[:, None] ** c["transient_power"][:, None, None]).sum(2)
         return ((paid - c["penalty"] * shares) * shares - c["inventory"] * left**2).sum(1)
 
     def check_paid(self, shares: np.ndarray, paid: np.ndarray, orders: OrderBatch) -> None:
@@ -125,8 +135,9 @@ def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
             sums["ahead"][at, k] += p * sums["pressed"][at, k]
             sums["pressed"][at, k] += np.sqrt(part) if rules.permanent_impact_shape == "square_root" else part
     n = np.maximum(sums["ticks"], 1.0)
-    e, f = (
-        0.5 if shape == "square_root" else 1.0 for shape in (rules.temporary_impact_shape, rules.permanent_impact_shape)
+    e, f, g = (
+        0.5 if is_root else 1.0
+        for is_root in (engine.terms.temporary_root, engine.terms.permanent_root, engine.terms.transient_root)
     )
     benchmark = benchmarks.benchmark[:, None]
     unit = scale * BASIS_POINTS / benchmark
@@ -135,6 +146,10 @@ def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
     is_step = sums["ticks"] > 0
     gain = unit * (side[:, None] * (benchmark - mean) - sums["spread"] / n - mean * rate[:, None] / BASIS_POINTS)
     temporary, permanent = rules.temporary_impact_bps / BASIS_POINTS, rules.permanent_impact_bps / BASIS_POINTS
+    passing = np.zeros((count, 0, 0))
+    if rules.transient_impact_bps:
+        passing = _passing(engine, orders, np.where(inside, price, 0.0), step, steps)
+        passing = unit[:, None] * passing / (n[:, :, None] * n[:, None] ** g)
     exists = np.arange(steps) < engine.num_steps(orders)[:, None]
     return StepTerms(
         gain=np.where(is_step, gain, 0.0),
@@ -144,9 +159,35 @@ def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
         moves=permanent * sums["pressed"] / n**f,
         penalty=scale * reward.penalty / n * is_step,
         inventory=scale * reward.inventory * exists,
+        passing=passing,
         temporary_power=np.full(count, e),
         permanent_power=np.full(count, f),
+        transient_power=np.full(count, g),
     )
+
+
+def _passing(engine: Engine, orders: OrderBatch, price: np.ndarray, step: np.ndarray, steps: int) -> np.ndarray:
+    """Return the transient move of trading all in each tick of step j, summed over the price of step k's, (N, K, K).
+
+    Parameters
+    ----------
+    price, step : of shape (N, T)
+        Price of the ticks that trade, 0 elsewhere, and the step of each tick.
+    """
+    terms, count, ticks = engine.terms, *price.shape
+    lag = np.arange(ticks) - np.arange(ticks)[:, None]
+    left = engine.rules.transient_left(np.maximum(lag, 0) * engine.sessions.calendar.tick_minutes)
+    left = np.where(lag > 0, left, np.where(lag == 0, mean_move(1.0, terms.transient_root), 0.0))
+    found, block = np.zeros((count, steps, steps)), max(1, _CELLS // (steps * ticks))
+    for low in range(0, count, block):
+        rows = slice(low, low + block)
+        volume, trades = engine.market.volume[orders.session[rows]], price[rows] > 0
+        whole = np.where(volume > 0, orders.amount[rows, None], np.nan) / volume
+        moves = np.where(trades, np.sqrt(whole) if terms.transient_root else whole, 0.0)
+        of_step = step[rows, None] == np.arange(steps)[:, None]
+        felt = np.where(of_step, moves[:, None], 0.0) @ left
+        found[rows] = np.where(of_step, price[rows, None], 0.0) @ felt.swapaxes(1, 2)
+    return terms.transient * found
 
 
 def check_differentiable(engine: Engine, reward: Any) -> None:

@@ -42,7 +42,7 @@ def render_card(
     parts = [(name.replace("_", " "), _told(getattr(config, name))) for name in _PARTS]
     parts += [("features", ", ".join(config.features.columns)), ("ticks a step", str(config.execution.ticks_per_step))]
     least, most = spec.seen.steps
-    moves = any(getattr(rules, f"{name}_impact_bps") for name in ("temporary", "permanent"))
+    moves = any(getattr(rules, f"{name}_impact_bps") for name in ("temporary", "permanent", "transient"))
     content: str = templates.get_template("card.md").render(
         title=spec.origin.name,
         spec=spec,

@@ -444,6 +444,7 @@ class BundlePolicy:
             done=np.zeros(count, dtype=bool),
             cost=missing,
             permanent_impact=np.zeros(count),
+            transient_impact=np.full((count, engine.transient_width), np.nan),
             untraded=missing,
             side=table.side.take(rows),
             amount=amount,

@@ -56,6 +56,7 @@ class SpecifiedOrder:
         rules: ExecutionRules,
         limits: tuple[float, float] = (-math.inf, math.inf),
         forms: Mapping[str, float] | None = None,
+        tick_minutes: float = 1.0,
     ) -> None:
         self.forms = {name: value for name, value in (forms or {}).items() if not math.isnan(value)}
         self.ticks, self.cells, self.side, self.amount = ticks, cells, side, amount
@@ -68,6 +69,8 @@ class SpecifiedOrder:
         self.costs: dict[int, float] = {}
         self.step_cost = 0.0
         self.moved = 0.0
+        self.moves: dict[int, float] = {}
+        self.tick_minutes = tick_minutes
         self.done = False
 
     def rounded(self, amount: float) -> float:
@@ -112,7 +115,27 @@ class SpecifiedOrder:
             temporary = rules.temporary_impact_bps / 1e4 * shaped[rules.temporary_impact_shape]
             cost += fill * tick.price * (self.moved + temporary)
             self.moved += rules.permanent_impact_bps / 1e4 * shaped[rules.permanent_impact_shape]
+        if rules.transient_impact_bps:
+            share, shape = min(fill / tick.volume, 1.0), rules.transient_impact_shape or "square_root"
+            move = rules.transient_impact_bps / 1e4 * {"linear": share, "square_root": math.sqrt(share)}[shape]
+            mean = {"linear": 1 / 2, "square_root": 2 / 3}[shape]
+            cost += fill * tick.price * (self.transient(t) + mean * move)
+            self.moves[t] = move
         return cost
+
+    def transient(self, t: int) -> float:
+        """What is left at a tick of the moves of the earlier ones."""
+        return sum(move * self.left_after(t - earlier) for earlier, move in self.moves.items())
+
+    def left_after(self, ticks: int) -> float:
+        """The part of a transient move that is left some ticks later."""
+        rules, minutes = self.rules, ticks * self.tick_minutes
+        assert rules.transient_half_life
+        if rules.transient_decay == "exponential":
+            return math.exp(-math.log(2) * minutes / rules.transient_half_life)
+        exponent = rules.transient_exponent or 0.5
+        tau = rules.transient_half_life / (2 ** (1 / exponent) - 1)
+        return float((1 + minutes / tau) ** -exponent)
 
     def step(self, ask: float) -> float:
         """Execute the next step; return what it filled."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlwb.execution import Engine, ExecutionRules, ExecutionState, align_orders
-from rlwb.execution.attribution import COST_COLUMNS, attribute_costs, tick_charges
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_PARTS, attribute_costs, tick_charges
 from rlwb.execution.costs import net_value
 from tests.execution.markets import order, sessions_of
 
@@ -45,6 +45,8 @@ def by_hand() -> tuple[Engine, ExecutionState]:
         temporary_impact_bps=50.0,
         temporary_impact_shape="square_root",
         permanent_impact_bps=20.0,
+        transient_impact_bps=40.0,
+        transient_half_life=1.0,
     )
     engine = Engine(sessions, 1, rules)
     return engine, played(engine, [replace(order(400, "SELL", "09:31", "09:35"), decision_price=10.05)], [[100.0]] * 4)
@@ -60,6 +62,13 @@ def test_one_order_split_by_hand() -> None:
         "spread": 3030 * 2e-4,
         "temporary_impact": 50e-4 * (1000 * math.sqrt(0.1) + 1020 * math.sqrt(0.25) + 1010 * math.sqrt(0.1)),
         "permanent_impact": 20e-4 * (1020 * 0.1 + 1010 * 0.35),
+        # of its own move two thirds; of those one and two minutes earlier 1 / 2 and 1 / sqrt(7)
+        "transient_impact": 40e-4
+        * (
+            1000 * math.sqrt(0.1) * 2 / 3
+            + 1020 * (math.sqrt(0.25) * 2 / 3 + math.sqrt(0.1) / 2)
+            + 1010 * (math.sqrt(0.1) * 2 / 3 + math.sqrt(0.25) / 2 + math.sqrt(0.1) / math.sqrt(7))
+        ),
         "within_bar": 0.0,
         "commission": 1.0,  # 1 bp of 3030 is below the minimum
         "tax": 3030 * 5e-4,
@@ -78,6 +87,7 @@ RULES = st.fixed_dictionaries(
         "half_spread_bps": st.sampled_from([0.0, 2.0]),
         "temporary_impact_bps": st.sampled_from([0.0, 60.0]),
         "permanent_impact_bps": st.sampled_from([0.0, 30.0]),
+        "transient_impact_bps": st.sampled_from([0.0, 40.0]),
         "complete_at_end": st.booleans(),
     }
 )
@@ -96,6 +106,9 @@ def test_the_parts_are_the_total_to_the_last_bit_and_the_total_is_that_of_the_ne
         rules = {**rules, "price_field": "quotes", "half_spread_bps": 0.0}
     if root and rules["permanent_impact_bps"]:
         rules = {**rules, "permanent_impact_shape": "square_root"}
+    if rules["transient_impact_bps"]:
+        linear: dict[str, Any] = {"transient_impact_shape": "linear", "transient_decay": "exponential"}
+        rules = {**rules, "transient_half_life": 2.0, **({} if root else linear)}
     engine = Engine(sessions, 3, ExecutionRules(**rules))
     given = [
         replace(order(300, "BUY"), decision_price=9.9),
@@ -138,11 +151,11 @@ def test_charges_that_the_engine_cannot_repeat_are_missing_and_not_0() -> None:
     engine, state = by_hand()
     figures, requested = state.metrics(), state.details()["requested"]
     unknown = attribute_costs(engine, state.orders, figures, None)
-    tick_parts = ["cost_spread", "cost_temporary_impact", "cost_permanent_impact", "cost"]
+    tick_parts = ["cost_spread", *(f"cost_{part}" for part in IMPACT_PARTS), "cost"]
     assert all(np.isnan(unknown[name]).all() for name in tick_parts)
     assert unknown["cost_tax"] == attribute_costs(engine, state.orders, figures, requested)["cost_tax"]
     # A simulator of one's own that charges nothing by tick: what the rules charge on the whole order alone.
     net = net_value(state.now.notional, np.zeros(1), np.array([-1.0]), engine.rules) / state.now.filled
     free = attribute_costs(engine, state.orders, {**figures, "price_net": net}, requested)
-    assert [free[name][0] for name in tick_parts[:3]] == pytest.approx([3030 * 2e-4, 0.0, 0.0])
+    assert [free[name][0] for name in tick_parts[:4]] == pytest.approx([3030 * 2e-4, 0.0, 0.0, 0.0])
     assert np.isfinite(free["cost"]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -76,6 +77,29 @@ def test_permanent_impact_stays_over_steps() -> None:
     ticks, _, _ = run(sessions, [order(400)], 1, TWAP, rules)
     root = math.sqrt(0.1)
     assert ticks["cost"].tolist() == pytest.approx([1000 * 0.01 * root * k for k in range(4)])
+
+
+def test_transient_impact_is_paid_by_later_fills_until_it_is_gone() -> None:
+    """Tick by tick shares of 0.1 move the price by 10 bp, or by 100 bp times the root; half is left a minute later."""
+    sessions = sessions_of([[10.0] * 4], 1000.0)
+    rules = ExecutionRules(
+        volume_limit=1.0,
+        transient_impact_bps=100.0,
+        transient_impact_shape="linear",
+        transient_decay="exponential",
+        transient_half_life=1.0,
+    )
+    ticks, _, summary = run(sessions, [order(400)], 2, TWAP, rules)
+    # The mean of its own move, and what is left of the moves before.
+    paid = [10 * 1 / 2, 10 * (1 / 2 + 1 / 2), 10 * (1 / 2 + 1 / 2 + 1 / 4), 10 * (1 / 2 + 1 / 2 + 1 / 4 + 1 / 8)]
+    assert ticks["cost"].tolist() == pytest.approx([1000 * bp / 1e4 for bp in paid])
+    assert summary["pa"].iloc[0] == pytest.approx(0.0, abs=1e-9)
+    assert summary["pa_net"].iloc[0] == pytest.approx(-sum(paid) / 4)
+    slow = dataclasses.replace(rules, transient_decay="power", transient_impact_shape="square_root")
+    ticks, _, _ = run(sessions, [order(400, "SELL")], 2, TWAP, slow)
+    root, left = 100 * math.sqrt(0.1), [1.0, 1 / 2, 1 / math.sqrt(7), 1 / math.sqrt(10)]
+    paid = [root * (2 / 3 + sum(left[1 : k + 1])) for k in range(4)]
+    assert ticks["cost"].tolist() == pytest.approx([1000 * bp / 1e4 for bp in paid])
 
 
 def test_halts_may_be_left_out_where_the_data_have_them() -> None:

@@ -38,6 +38,11 @@ def rules(draw: st.DrawFn) -> ExecutionRules:
     for name in ("temporary", "permanent") if cap else ():
         if size := draw(st.sampled_from([0.0, 30.0])):
             impact |= {f"{name}_impact_bps": size, f"{name}_impact_shape": draw(SHAPES)}
+    if cap and draw(st.booleans()):
+        impact |= {"transient_impact_bps": 40.0, "transient_impact_shape": draw(SHAPES)}
+        impact |= {"transient_half_life": draw(st.sampled_from([0.3, 2.0, 1e3]))}
+        power = {"transient_exponent": draw(st.sampled_from([0.2, 0.5, 1.5]))}
+        impact |= draw(st.sampled_from([{"transient_decay": "exponential"}, power]))
     return ExecutionRules(
         price_field=draw(st.sampled_from(["close", "quotes"])),
         halts=draw(st.booleans()),
@@ -130,7 +135,15 @@ def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # typ
         expected = [0.0 if one.done else one.step(float(ask[i])) for i, one in enumerate(specified)]
         assert fills.fill.tolist() == expected
         paid = [0.0 if was else one.step_cost for one, was in zip(specified, done, strict=True)]
-        assert fills.cost.tolist() == paid
+        # The engine carries what is left of transient moves from tick to tick, the specification sums them up.
+        close = pytest.approx(paid, rel=1e-12) if rule.transient_impact_bps else paid
+        assert fills.cost.tolist() == close
+        if rule.transient_impact_bps and rule.transient_decay == "exponential":
+            left = [[one.transient(one.tick)] for one in specified]
+            np.testing.assert_allclose(state.transient_impact, left, rtol=1e-12, atol=1e-300)
+        elif rule.transient_impact_bps:
+            moves = [[one.moves.get(t, 0.0) for t in range(len(ticks))] for one in specified]
+            assert state.transient_impact.tolist() == moves
         assert state.permanent_impact.tolist() == [one.moved for one in specified]
         assert state.position.tolist() == [one.position for one in specified]
         assert state.tick.tolist() == [one.tick for one in specified]
@@ -140,7 +153,9 @@ def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # typ
     assert state.done.all()
     for i, one in enumerate(specified):
         assert {t: f for t, f in enumerate(record.fill[i]) if f} == {t: f for t, f in one.fills.items() if f}
-        assert {t: c for t, c in enumerate(record.cost[i]) if c} == {t: c for t, c in one.costs.items() if c}
+        costs = {t: c for t, c in one.costs.items() if c}
+        close = pytest.approx(costs, rel=1e-12) if rule.transient_impact_bps else costs
+        assert {t: c for t, c in enumerate(record.cost[i]) if c} == close
         assert state.cost[i] == pytest.approx(sum(one.costs.values()), rel=1e-12)
         assert state.cost[i] >= 0.0
         # A rule never creates or destroys anything.

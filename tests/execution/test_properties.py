@@ -32,6 +32,7 @@ from rlwb.execution import (
     SignalParameters,
     generate_orders,
 )
+from rlwb.execution.attribution import without_impact
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.policy import MLP, PPO, ActorCritic, Attention, Convolution, Recurrent, make_network
 from tests.execution.markets import sessions_of
@@ -45,15 +46,14 @@ COSTS = st.fixed_dictionaries(
         "min_fee": st.sampled_from([0.0, 5.0]),
         "temporary_impact_bps": st.sampled_from([0.0, 40.0]),
         "permanent_impact_bps": st.sampled_from([0.0, 15.0]),
-    }
-)
+    },
+    optional={"transient_impact_bps": st.just(25.0)},
+).map(lambda costs: {**costs, **({"transient_half_life": 2.0} if "transient_impact_bps" in costs else {})})
 
 
 def without_costs(rules: ExecutionRules) -> ExecutionRules:
-    costs = ("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps", "temporary_impact_bps")
-    plain: dict[str, Any] = dict.fromkeys((*costs, "permanent_impact_bps"), 0.0)
-    shapes = dict.fromkeys(("temporary_impact_shape", "permanent_impact_shape"), "linear")
-    return dataclasses.replace(rules, **plain, **shapes)
+    costs: dict[str, Any] = dict.fromkeys(("commission_bps", "sell_tax_bps", "min_fee", "half_spread_bps"), 0.0)
+    return dataclasses.replace(without_impact(rules), **costs)
 
 
 @settings(max_examples=200, deadline=None)

@@ -22,6 +22,22 @@ WITHOUT_EFFECT = {
         "temporary_impact_bps": 1.0,
         "volume_limit": 1.0,
     },
+    "transient_impact_shape has no effect": {"transient_impact_shape": "linear"},
+    "transient_decay has no effect": {"transient_decay": "exponential"},
+    "transient_half_life has no effect": {"transient_half_life": 5.0},
+    "transient_exponent has no effect without": {"transient_exponent": 0.4},
+    "transient_exponent has no effect under": {
+        "transient_impact_bps": 1.0,
+        "transient_half_life": 5.0,
+        "transient_decay": "exponential",
+        "transient_exponent": 0.4,
+        "volume_limit": 1.0,
+    },
+    "needs a transient_half_life": {"transient_impact_bps": 1.0, "volume_limit": 1.0},
+    "transient_impact_bps counts the share.*needs a volume_limit": {
+        "transient_impact_bps": 1.0,
+        "transient_half_life": 5.0,
+    },
     "temporary_impact_bps counts the share.*needs a volume_limit": {"temporary_impact_bps": 1.0},
     "permanent_impact_bps counts the share.*needs a volume_limit": {"permanent_impact_bps": 1.0},
 }
@@ -39,6 +55,10 @@ def test_a_setting_without_effect_is_refused(message: str) -> None:
         ("temporary_impact_bps", -1.0),
         ("permanent_impact_bps", float("nan")),
         ("temporary_impact_shape", "cubic"),
+        ("transient_decay", "gamma"),
+        ("transient_half_life", 0.0),
+        ("transient_exponent", float("inf")),
+        ("transient_impact_bps", -1.0),
         ("halts", 1),
         ("price_field", "mid"),
         ("min_fee", float("inf")),
@@ -54,6 +74,9 @@ def test_a_minimum_fee_alone_is_a_flat_fee_and_a_cost() -> None:
     assert not ExecutionRules(volume_limit=0.1, lot_size=100, price_limit=0.1).have_costs
     assert not ExecutionRules(commission_bps=1.0).costs_by_tick
     assert ExecutionRules(price_field="quotes").costs_by_tick
+    passing = ExecutionRules(volume_limit=1.0, transient_impact_bps=1.0, transient_half_life=5.0)
+    assert passing.costs_by_tick
+    assert passing.have_costs
 
 
 def test_presets_hold_the_published_figures_and_take_changes() -> None:
@@ -87,6 +110,11 @@ OTHER = {
     "temporary_impact_shape": "square_root",
     "permanent_impact_bps": 6.5,
     "permanent_impact_shape": "square_root",
+    "transient_impact_bps": 7.5,
+    "transient_impact_shape": "linear",
+    "transient_decay": "power",
+    "transient_half_life": 8.5,
+    "transient_exponent": 0.4,
 }
 
 
@@ -94,9 +122,21 @@ OTHER = {
 def test_the_description_tells_every_rule(name: str) -> None:
     full = ExecutionRules(**OTHER)  # type: ignore[arg-type]
     other = {"volume_limit": 0.25, "lot_size": 20.0, "price_limit": 0.2}.get(name, getattr(ExecutionRules(), name))
-    if name in ("temporary_impact_bps", "permanent_impact_bps", "price_tick"):
+    if name in ("temporary_impact_bps", "permanent_impact_bps", "transient_impact_bps", "transient_half_life"):
         other = 0.75
+    if name == "price_tick":
+        other = 0.75
+    if name == "transient_decay":  # which no exponent belongs to
+        full, other = dataclasses.replace(full, transient_exponent=None), "exponential"
     assert dataclasses.replace(full, **{name: other}).describe() != full.describe()
+
+
+@pytest.mark.parametrize(("decay", "left"), [("power", [1.0, 0.5, 0.2]), ("exponential", [1.0, 0.5, 2.0**-8])])
+def test_half_of_a_transient_move_is_left_at_the_half_life(decay: str, left: list[float]) -> None:
+    """With the exponent 0.5 tau is a third of the half-life, so 8 half-lives later 1 / sqrt(25) is left."""
+    rules = ExecutionRules(volume_limit=1.0, transient_impact_bps=1.0, transient_half_life=3.0, transient_decay=decay)  # type: ignore[arg-type]
+    assert rules.transient_left(np.array([0.0, 3.0, 24.0])) == pytest.approx(left)
+    assert ExecutionRules().transient_left(np.array([0.0, 3.0])).tolist() == [0.0, 0.0]
 
 
 def idle(rules: ExecutionRules, amount: float = 100.0, volume: float = 1000.0) -> list[str]:
@@ -157,12 +197,26 @@ def test_published_impact_by_hand() -> None:
     # an order of 10 % of the volume in a quarter of the day is 2.5 % of the day's: 150 * sqrt(0.025) * 2/3 on average
     assert law.temporary_impact_bps * 0.1**0.5 == pytest.approx(150 * 0.025**0.5 * 2 / 3)
     assert law.permanent_impact_bps == 0
+    whole = published_impact("propagator", daily_volatility_bps=150, ticks=390, tick_minutes=1)
+    rules = ExecutionRules(**whole)
+    assert rules.transient_impact_bps == pytest.approx(150 * (3 / 390) ** 0.5 / 2)
+
+
+@pytest.mark.parametrize(("bars", "less"), [(1, 0.134), (4, 0.05), (20, 0.02), (195, 0.006)])
+def test_the_propagator_is_the_square_root_law_for_orders_of_any_length(bars: int, less: float) -> None:
+    """An order of 10 % of its bars moves the price by 150 bp times the root of its share of the day's volume."""
+    rules = ExecutionRules(**published_impact("propagator", daily_volatility_bps=150, ticks=390, tick_minutes=1))
+    assert rules.transient_impact_bps
+    moved = rules.transient_impact_bps * 0.1**0.5 * rules.transient_left(np.arange(bars)).sum()
+    law = 150 * (0.1 * bars / 390) ** 0.5
+    assert 1 - less == pytest.approx(moved / law, abs=0.004)
 
 
 @pytest.mark.parametrize(
     ("source", "figures", "words"),
     [
-        ("kyle", {}, "almgren2005, square_root_law"),
+        ("kyle", {}, "almgren2005, square_root_law, propagator"),
+        ("propagator", {"ticks": 390}, "ticks and tick_minutes"),
         ("almgren2005", {"ticks": 390}, "ticks and turnover_days"),
         ("square_root_law", {"share_of_day": 0.1, "ticks": 390}, "share_of_day"),
         ("square_root_law", {"share_of_day": 0.0}, "share_of_day is 0"),

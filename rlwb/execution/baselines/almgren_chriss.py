@@ -99,7 +99,8 @@ class AlmgrenChriss(Schedule):
     -----
     Impact is that of the rules where they charge any (``temporary_impact_bps``, ``permanent_impact_bps``), since the
     order pays it; else what `fit` estimates from bars. `impact` itself goes before both. ``impact_from`` of the
-    estimates says which. Volatility and volume are always from bars.
+    estimates says which. Volatility and volume are always from bars. Transient impact is not planned for: the order
+    pays it, and the plan is the one without it.
 
     The interval tau is one tick, and only ticks with a price count as time, as in the even schedule. So steps of any
     length lie on one trajectory. An order of X shares has, as a share of its value, the impact ``temporary * X /
@@ -129,7 +130,7 @@ class AlmgrenChriss(Schedule):
         self.risk_aversion = risk_aversion
         self._is_told = risk_aversion is not None
         self.impact = impact
-        terms = engine.rules.terms()
+        terms = engine.terms
         by_rules = impact is None and (terms.temporary > 0 or terms.permanent > 0)
         #: Source of the impact: the ``"rules"``, the ``"bars"``, or ``"given"``.
         self.impact_from = "rules" if by_rules else "bars" if impact is None else "given"

@@ -123,6 +123,7 @@ def _figures(engine: Engine, orders: OrderBatch, capped: bool, cost_rate: np.nda
         done=np.ones(len(orders), dtype=bool),
         cost=zero,
         permanent_impact=zero,
+        transient_impact=np.zeros((len(orders), 0)),
         untraded=np.full(len(orders), np.nan),
     )
     return order_metrics(orders, state, benchmarks, engine.rules)
