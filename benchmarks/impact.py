@@ -33,11 +33,19 @@ REPETITIONS = 40
 #: What is planted; the spread in bp, impact in bp at a tick's whole volume.
 PLANTED = {"half_spread_bps": 3.0, "temporary_impact_bps": 80.0, "permanent_impact_bps": 40.0}
 DECAY_MINUTES = 10.0
+#: What is planted where impact is transient, and the shape that goes with each decay.
+PASSING = {
+    "half_spread_bps": 3.0,
+    "transient_impact_bps": 80.0,
+    "transient_half_life": 10.0,
+    "permanent_impact_bps": 40.0,
+}
+DECAYS = {"power": "square_root", "exponential": "linear"}
 #: Sizes that walk the book, as shares of the instrument's median volume of a minute, and how many books must hold them.
 WALKS, LEAST_BOOKS = (0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48), 0.95
 _COUNTS = ("right_shape", "recovered")
-#: A run: shape, orders, decay in minutes, seed.
-_Task = tuple[str, int, float, int]
+#: A run: shape, orders, decay in minutes, decay of transient impact or "", seed.
+_Task = tuple[str, int, float, str, int]
 
 
 @dataclass(frozen=True)
@@ -105,11 +113,8 @@ def planted_fills(rules: ExecutionRules, trading: Trading, seed: int) -> tuple[p
     with np.errstate(invalid="ignore"):
         worse = record.cost / (fill * price) + rules.half_spread_bps / 1e4
     share = fill / np.maximum(market.fields["volume"], 1.0)
-    left = _transient(
-        share,
-        rules,
-        np.exp(-market.calendar.tick_seconds / 60 / trading.decay_minutes) if trading.decay_minutes else 0.0,
-    )
+    minutes = market.calendar.tick_seconds / 60
+    left = _transient(share, rules, np.exp(-minutes / trading.decay_minutes) if trading.decay_minutes else 0.0)
     worse = worse + (left - SHAPES[rules.temporary_impact_shape](share) * rules.temporary_impact_bps) / 1e4
     noise = rng.normal(0.0, trading.noise_bps / 1e4, fill.shape)
     paid = price * (1.0 + side[:, None] * worse + noise)
@@ -126,6 +131,10 @@ def planted_fills(rules: ExecutionRules, trading: Trading, seed: int) -> tuple[p
         }
     )
     stays = np.cumsum(SHAPES[rules.permanent_impact_shape](share), axis=1) * rules.permanent_impact_bps
+    if rules.transient_impact_bps:  # whose remainder is in what the engine charged already
+        moves = SHAPES[rules.transient_impact_shape or "square_root"](share) * rules.transient_impact_bps
+        since = np.arange(ticks) - np.arange(ticks)[:, None]
+        stays = stays + moves @ np.where(since < 0, 0.0, rules.transient_left(since.clip(0) * minutes))
     after = 1.0 + side[:, None] * (stays + (left if trading.decay_minutes else 0.0)) / 1e4
     before = np.concatenate([np.ones((count, 1)), after[:, :-1]], axis=1)
     prices = {name: market.fields[name] * after for name in ("high", "low", "close")}
@@ -150,15 +159,17 @@ def measure(tasks: Sequence[_Task], *, jobs: int = 1, resamples: int = 1000) -> 
 
 
 def _run(resamples: int, task: _Task) -> list[dict[str, Any]]:
-    shape, orders, decay, seed = task
-    rules = planted_rules(shape)
+    shape, orders, decay, transient, seed = task
+    rules = passing_rules(transient) if transient else planted_rules(shape)
     fills, bars = planted_fills(rules, Trading(orders=orders, decay_minutes=decay), seed)
-    fit = fit_impact(fills, bars, np.random.default_rng(seed), resamples=resamples)
+    asked: Any = transient or None
+    fit = fit_impact(fills, bars, np.random.default_rng(seed), transient=asked, resamples=resamples)
     rows = []
-    planted = {**PLANTED, "drift_bps": 0.0, **({"decay_minutes": decay} if decay else {})}
+    planted = {**(PASSING if transient else PLANTED), "drift_bps": 0.0, **({"decay_minutes": decay} if decay else {})}
     for name, value in planted.items():
         one = fit.estimates[name]
-        row = {"shape": shape, "orders": orders, "days": fit.days, "decay": decay, "seed": seed, "parameter": name}
+        row = {"shape": shape, "orders": orders, "days": fit.days, "decay": decay, "transient": transient}
+        row |= {"seed": seed, "parameter": name}
         right = fit.shapes.get(name.removesuffix("_bps"), shape) == shape
         found = {"planted": value, "estimate": one.interval.estimate, "lo": one.interval.lo, "hi": one.interval.hi}
         held = bool(one.interval.lo <= value <= one.interval.hi)
@@ -172,6 +183,13 @@ def planted_rules(shape: Any) -> ExecutionRules:
     return ExecutionRules(temporary_impact_shape=shape, permanent_impact_shape=shape, **free, **PLANTED)
 
 
+def passing_rules(decay: Any) -> ExecutionRules:
+    """Return the rules with transient impact that are planted, permanent impact of its shape beside it."""
+    free: dict[str, Any] = {"volume_limit": 1.0, "complete_at_end": False, "catch_up": False}
+    shapes: dict[str, Any] = dict.fromkeys(("transient_impact_shape", "permanent_impact_shape"), DECAYS[decay])
+    return ExecutionRules(transient_decay=decay, **shapes, **free, **PASSING)
+
+
 def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one row a cell and parameter: how many of the repetitions were recovered.
 
@@ -180,7 +198,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     table = pd.DataFrame(rows)
     table["recovered"] = table["right_shape"] & table["held"]
     table["width"] = table["hi"] - table["lo"]
-    cells = table.groupby(["decay", "shape", "orders", "days", "parameter", "planted"], sort=False)
+    cells = table.groupby(["decay", "transient", "shape", "orders", "days", "parameter", "planted"], sort=False)
     sums = cells[["recovered", "held", "right_shape", "found"]].sum()
     rest = cells.agg(repetitions=("seed", "size"), estimate=("estimate", "median"), width=("width", "median"))
     return sums.join(rest).reset_index().to_dict("records")
@@ -232,14 +250,18 @@ def _power(parameters: np.ndarray, share: np.ndarray, cost: np.ndarray) -> np.nd
 
 
 def markdown(cells: Sequence[dict[str, Any]]) -> str:
-    """Return the recoveries in a Markdown table, a line a cell and parameter."""
+    """Return the recoveries in a Markdown table, a line a cell and parameter.
+
+    A decay is that of transient impact, or the minutes in which temporary impact falls to 1/e.
+    """
     lines = [
-        "| decay, min | shape | orders | days | parameter | planted | median | width | right shape | recovered |",
+        "| decay | shape | orders | days | parameter | planted | median | width | right shape | recovered |",
         "|--:|---|--:|--:|---|--:|--:|--:|--:|--:|",
     ]
     for one in cells:
         of = f"of {one['repetitions']}"
-        named = [f"{one['decay']:g}", one["shape"], str(one["orders"]), str(one["days"]), one["parameter"]]
+        decay = one["transient"] or f"{one['decay']:g}"
+        named = [decay, one["shape"], str(one["orders"]), str(one["days"]), one["parameter"]]
         figures = [f"{one[name]:.3g}" for name in ("planted", "estimate", "width")]
         lines.append("| " + " | ".join([*named, *figures, *(f"{one[k]} {of}" for k in _COUNTS)]) + " |")
     return "\n".join(lines)
@@ -253,8 +275,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where the rows go; results/impact.json by default")
     args = parser.parse_args()
     sizes, seeds = (SIZES[:1], range(2)) if args.quick else (SIZES, range(REPETITIONS))
-    tasks = [(shape, orders, 0.0, seed) for shape in SHAPES for orders in sizes for seed in seeds]
-    tasks += [("linear", sizes[len(sizes) // 2], DECAY_MINUTES, seed) for seed in seeds]
+    middle = sizes[len(sizes) // 2]
+    tasks = [(shape, orders, 0.0, "", seed) for shape in SHAPES for orders in sizes for seed in seeds]
+    tasks += [("linear", middle, DECAY_MINUTES, "", seed) for seed in seeds]
+    tasks += [(DECAYS[decay], orders, 0.0, decay, seed) for decay in DECAYS for orders in sizes for seed in seeds]
     out = args.out or (_OUT.with_name("impact-quick.json") if args.quick else _OUT)
     kept = json.loads(out.read_text(encoding="utf-8"))["book"] if out.exists() else []
     began = time.perf_counter()

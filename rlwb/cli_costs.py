@@ -58,6 +58,10 @@ def fit(
         ),
     ] = None,
     after: Annotated[float, typer.Option(metavar="N", help="Minutes after an order at which its impact stays.")] = 30.0,
+    transient: Annotated[
+        str | None,
+        typer.Option(metavar="power|exponential", help="Fit transient impact with this decay, not temporary impact."),
+    ] = None,
     calendar: Clock = None,
     tick_minutes: TickMinutes = None,
     label: Label = None,
@@ -70,7 +74,7 @@ def fit(
     json: JsonFile = None,
     debug: Debug = False,
 ) -> None:
-    """Estimate spread, temporary and permanent impact and its decay from fills, in the units of the rules.
+    """Estimate spread, temporary or transient impact and permanent impact from fills, in the units of the rules.
 
     What the fills do not tell is said and not written. FIX's column names are known; of others say --column.
 
@@ -80,6 +84,9 @@ def fit(
     from rlwb.files import write_json, write_text
     from rlwb.seeds import generator
 
+    if transient not in (None, "power", "exponential"):
+        raise ConfigError(f"--transient is {transient!r}; say power or exponential.")
+    decay: Any = transient
     clock = calendar_of(calendar, tick_minutes, label)
     table, sessions = read_fills_and_bars(fills, bars, clock, bars_option, column, code, fills_timezone, drop=drop)
     for note in table.attrs["notes"]:
@@ -87,7 +94,7 @@ def fit(
     found: dict[str, ImpactFit | str] = {}
     for name, part in _parts(table, groups).items():
         try:
-            one = fit_impact(part, sessions, generator(seed), after_minutes=after)
+            one = fit_impact(part, sessions, generator(seed), after_minutes=after, transient=decay)
         except OrderError as error:
             if groups is None:
                 raise

@@ -21,10 +21,12 @@ def test_the_quick_way_counts_what_was_recovered(
     monkeypatch.setattr(sys, "argv", ["impact", "--quick", "--jobs", "1", "--out", str(out)])
     impact.main()
     found = json.loads(out.read_text(encoding="utf-8"))
-    assert {(row["shape"], row["decay"]) for row in found["planted"]} == {
-        ("linear", 0.0),
-        ("square_root", 0.0),
-        ("linear", impact.DECAY_MINUTES),
+    assert {(row["shape"], row["decay"], row["transient"]) for row in found["planted"]} == {
+        ("linear", 0.0, ""),
+        ("square_root", 0.0, ""),
+        ("linear", impact.DECAY_MINUTES, ""),
+        ("square_root", 0.0, "power"),
+        ("linear", 0.0, "exponential"),
     }
     for row in found["planted"]:
         assert 0 <= row["recovered"] <= min(row["held"], row["right_shape"]) <= row["repetitions"] == 2
@@ -33,7 +35,8 @@ def test_the_quick_way_counts_what_was_recovered(
 
 
 def test_only_the_planted_shape_with_an_interval_that_holds_is_recovered() -> None:
-    run = {"shape": "linear", "orders": 5, "days": 1, "decay": 0.0, "parameter": "p", "planted": 1.0, "estimate": 1.0}
+    run = {"shape": "linear", "orders": 5, "days": 1, "decay": 0.0, "transient": "", "parameter": "p", "planted": 1.0}
+    run["estimate"] = 1.0
     rows = [
         {**run, "seed": seed, "lo": 0.0, "hi": 2.0, "right_shape": right, "held": held, "found": True}
         for seed, (right, held) in enumerate([(True, True), (False, True), (True, False)])

@@ -56,6 +56,19 @@ def test_fills_become_rules_that_a_run_takes(broker: Path, tmp_path: Path, capsy
     assert call(capsys, *words, str(tmp_path / "set"))[1].splitlines() == told.splitlines()[:-1]
 
 
+def test_transient_impact_is_fitted_on_request(
+    broker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["impact", "fit", str(broker / "fills.csv"), "--column", "avg_px=price", "--bars", str(broker / "panel")]
+    words += ["--json", str(tmp_path / "figures.json"), "--transient"]
+    code, _, complaint = call(capsys, *words, "gamma")
+    assert (code, "--transient is 'gamma'" in complaint) == (2, True)
+    code, told, _ = call(capsys, *words, "exponential")
+    found = json.loads((tmp_path / "figures.json").read_text())
+    assert (code, found["decay"], "exponential decay" in told) == (0, "exponential", True)
+    assert "temporary_impact_bps" not in found["estimates"]
+
+
 def test_groups_are_fitted_one_by_one(broker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "groups.csv").write_text("instrument,group\nSYN001,large\n")
     words = ["impact", "fit", str(broker / "fills.csv"), "--column", "avg_px=price", "--bars", str(broker / "panel")]

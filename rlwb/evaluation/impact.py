@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from scipy.optimize import least_squares
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, statistic_interval
+from rlwb.evaluation.propagator import Path, fit_propagator
 from rlwb.execution import ExecutionRules
 from rlwb.execution.fills import tick_of
 from rlwb.execution.rules import BASIS_POINTS
@@ -39,8 +40,8 @@ _SELECTION = (
     "and no regression on size takes that out; the drift is what is the same for all sizes."
 )
 _TRANSIENT = (
-    "The temporary move decays slowly. The rules let it vanish at once, so that they charge later fills nothing of it; "
-    "the price before a fill is corrected for what decays in its tick."
+    "The temporary move decays slowly. Temporary impact of the rules is gone at once, so that they charge later fills "
+    "nothing of it: fit transient impact instead. The price before a fill is corrected for what decays in its tick."
 )
 
 
@@ -73,6 +74,8 @@ class ImpactFit:
         The 10 %, 50 %, 90 % and 100 % quantiles of the share of a tick's volume.
     notes
         What was left out, and what the figures do not say.
+    decay
+        The decay of transient impact, where that was estimated.
     """
 
     estimates: Mapping[str, Estimate]
@@ -84,6 +87,7 @@ class ImpactFit:
     ticks: int
     participation: tuple[float, float, float, float]
     notes: list[str] = field(default_factory=list)
+    decay: Literal["power", "exponential"] | None = None
 
     def rules(self) -> dict[str, Any]:
         """Return what was found as settings of `ExecutionRules`; nothing that was not found is among them.
@@ -91,13 +95,16 @@ class ImpactFit:
         With impact there is a `volume_limit`, the largest participation that was seen: beyond it nothing is known.
         """
         found: dict[str, Any] = {}
-        for name in ("half_spread", "temporary_impact", "permanent_impact"):
-            one = self.estimates[f"{name}_bps"]
-            if not one.lacks:
+        for name in ("half_spread", "temporary_impact", "permanent_impact", "transient_impact"):
+            one, shape = self.estimates.get(f"{name}_bps"), self.shapes.get(name)
+            if one is not None and not one.lacks:
                 found[f"{name}_bps"] = float(f"{one.interval.estimate:.4g}")
-                if self.shapes.get(name) == "square_root":
-                    found[f"{name}_shape"] = "square_root"
-        if "temporary_impact_bps" in found or "permanent_impact_bps" in found:
+                if shape == ("linear" if name == "transient_impact" else "square_root"):
+                    found[f"{name}_shape"] = shape
+        if "transient_impact_bps" in found:
+            found["transient_half_life"] = float(f"{self.estimates['transient_half_life'].interval.estimate:.4g}")
+            found |= {"transient_decay": self.decay} if self.decay == "exponential" else {}
+        if any(f"{name}_impact_bps" in found for name in ("temporary", "permanent", "transient")):
             found["volume_limit"] = min(math.ceil(self.participation[3] * 1000 - _ROUNDING) / 1000, 1.0)
         ExecutionRules(**found)
         return found
@@ -118,6 +125,7 @@ class ImpactFit:
         }
         counts = {name: getattr(self, name) for name in ("orders", "days", "fills", "ticks", "participation")}
         rest = {"shapes": dict(self.shapes), "r2": self.r2, "notes": self.notes, "rules": self.rules()}
+        rest |= {} if self.decay is None else {"decay": self.decay}
         return {"estimates": values, **counts, **rest}
 
     def as_text(self) -> str:
@@ -131,7 +139,8 @@ class ImpactFit:
             span, shape = one.interval, self.shapes.get(name.removesuffix("_bps"), "").replace("_", " ")
             told = f"{span.estimate:9.4g}  {100 * span.level:g} % {span.lo:.4g} to {span.hi:.4g}"
             told = told if math.isfinite(span.estimate + span.lo) else ""
-            words = [one.unit, shape, one.lacks, "reported only" if name in _REPORTED else ""]
+            decay = f"{self.decay} decay" if name == "transient_half_life" else ""
+            words = [one.unit, shape, decay, one.lacks, "reported only" if name in _REPORTED else ""]
             lines.append(f"{name:<22}{told:<36}  {', '.join(filter(None, words))}")
         for name, by_shape in self.r2.items():
             told = ", ".join(f"{shape.replace('_', ' ')} {value:.2%}" for shape, value in by_shape.items())
@@ -145,6 +154,7 @@ def fit_impact(
     rng: np.random.Generator,
     *,
     after_minutes: float = 30.0,
+    transient: Literal["power", "exponential"] | None = None,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> ImpactFit:
@@ -172,6 +182,9 @@ def fit_impact(
         The source of the resamples.
     after_minutes
         When the price after an order is taken; orders that end later than that before the close do not count there.
+    transient
+        With a decay, transient impact is estimated in place of temporary impact, its reversal and decay time, and
+        permanent impact beside it, all from returns by tick: see `rlwb.evaluation.propagator`.
 
     Raises
     ------
@@ -187,6 +200,11 @@ def fit_impact(
     ticks, orders, followed = sample.ticks, sample.orders, sample.followed
     settings: Any = {"rng": rng, "level": level, "resamples": resamples}
     quantiles = np.quantile(ticks["share"], [0.1, 0.5, 0.9, 1.0]).tolist()
+    counts = (len(orders), orders["date"].nunique(), int(ticks["fills"].sum()), len(ticks))
+    if transient is not None:
+        estimates, shapes, scores = _propagated(sample, sessions, transient, settings)
+        notes = [*sample.notes, _SELECTION]
+        return ImpactFit(estimates, shapes, scores, *counts, tuple(quantiles), notes, transient)
     of_ticks = (ticks["slippage"], ticks["scale"], ticks["date"])
     temporary, shape, r2 = fit_shape(designs(ticks), *of_ticks, **settings)
     shapes, scores, notes = {"temporary_impact": shape}, {"temporary_impact": r2}, list(sample.notes)
@@ -214,7 +232,6 @@ def fit_impact(
     if slope.lacks:  # without size, the spread is what fills cost on average
         temporary = _interval(_huber, np.ones((len(ticks), 1)), *of_ticks, **settings)
     estimates = {"half_spread_bps": _judged(temporary[0], "bp"), "temporary_impact_bps": slope, **later}
-    counts = (len(orders), orders["date"].nunique(), int(ticks["fills"].sum()), len(ticks))
     return ImpactFit(estimates, shapes, scores, *counts, tuple(quantiles), [*notes, _SELECTION])
 
 
@@ -490,6 +507,45 @@ def _decay(sample: _Sample, shape: str, minutes: float, settings: dict[str, Any]
     if not lacks and not decay.hi < times[-1] * minutes * (1 - _ROUNDING):
         lacks = "not found: the interval reaches the longest time that can be seen"
     return {"reversal_bps": reversal, "decay_minutes": Estimate(decay, "minutes", lacks)}
+
+
+def _propagated(
+    sample: _Sample, sessions: Sessions, decay: Literal["power", "exponential"], settings: dict[str, Any]
+) -> tuple[dict[str, Estimate], dict[str, str], dict[str, dict[str, float]]]:
+    """Return estimates, shapes and R2 of transient impact.
+
+    It is fitted on the ticks from an order's first fill to `after_minutes` after its last, or to the close.
+    """
+    orders, ticks, wait = sample.orders, sample.ticks, sample.moves.shape[1]
+    begin, side = orders["begin"].to_numpy(), orders["side"].to_numpy(dtype=np.float64)[:, None]
+    at = begin[:, None] + np.arange(int((orders["end"] - orders["begin"]).max()) + 1 + wait)
+    stop = np.minimum(orders["end"].to_numpy() + 1 + wait, sessions.num_ticks[orders["session"]])
+    within, scale = at < stop[:, None], orders["scale"].to_numpy()
+    used, place = np.unique(orders["session"], return_inverse=True)
+    last, before = _prices(sessions, used)
+    at = np.minimum(at, last.shape[1] - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = side * np.log(last[place[:, None], at] / before[place[:, None], at]) * BASIS_POINTS / scale[:, None]
+    share, paid = np.zeros(at.shape), np.full(at.shape, np.nan)
+    row = orders.index.get_indexer(ticks["order_id"])
+    cell = row, ticks["tick"].to_numpy() - begin[row]
+    share[cell], paid[cell] = ticks["share"], ticks["slippage"] / ticks["scale"]
+    path = Path(share, np.where(within, moved, np.nan), paid, scale, orders["date"].to_numpy().astype("M8[D]"))
+    found, shape, r2 = fit_propagator(path, SHAPES, decay, _BLOCKS, **settings)
+    minutes, reach = sessions.calendar.tick_seconds / 60, at.shape[1]
+    life = found["transient_half_life"]
+    in_minutes = {name: getattr(life, name) * minutes for name in ("estimate", "lo", "hi", "standard_error")}
+    even = _too_even(ticks["share"], "the participation of fills")
+    slow = "" if life.hi < reach * (1 - _ROUNDING) else "not found: no half-life shorter than what can be seen"
+    passing = _judged(found["transient_impact_bps"], _WHOLE, even or slow)
+    estimates = {
+        "half_spread_bps": _judged(found["half_spread_bps"], "bp"),
+        "transient_impact_bps": passing,
+        "transient_half_life": Estimate(replace(life, **in_minutes), "minutes", passing.lacks),
+        "permanent_impact_bps": _judged(found["permanent_impact_bps"], _WHOLE, even),
+        "drift_bps": Estimate(found["drift_bps"], "bp a tick"),
+    }
+    return estimates, {"transient_impact": shape, "permanent_impact": shape}, {"transient_impact": r2}
 
 
 def _left(ticks: pd.DataFrame, shape: str, times: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.impact import DECAY_MINUTES, PLANTED, Trading, planted_fills, planted_rules
+from benchmarks.impact import (
+    DECAY_MINUTES,
+    DECAYS,
+    PASSING,
+    PLANTED,
+    Trading,
+    passing_rules,
+    planted_fills,
+    planted_rules,
+)
 from rlwb.errors import ConfigError, OrderError
 from rlwb.evaluation.bootstrap import day_interval
 from rlwb.evaluation.impact import SHAPES, ImpactFit, book_walk, designs, fit_impact, fit_shape
@@ -20,8 +30,8 @@ from rlwb.market import Sessions
 RESAMPLES = 500
 
 
-def fitted(fills: pd.DataFrame, sessions: Sessions, seed: int = 0, **settings: float) -> ImpactFit:
-    return fit_impact(fills, sessions, np.random.default_rng(seed), resamples=RESAMPLES, **settings)  # type: ignore[arg-type]
+def fitted(fills: pd.DataFrame, sessions: Sessions, seed: int = 0, **settings: Any) -> ImpactFit:
+    return fit_impact(fills, sessions, np.random.default_rng(seed), resamples=RESAMPLES, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +66,28 @@ def test_a_decay_that_was_planted_is_found_and_does_not_spoil_the_rest() -> None
     temporary = fit.estimates["temporary_impact_bps"].interval
     assert temporary.lo <= PLANTED["temporary_impact_bps"] <= temporary.hi
     assert any("decays slowly" in note for note in fit.notes)
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+def test_planted_transient_impact_is_found_within_its_intervals(decay: Any) -> None:
+    fit = fitted(*planted_fills(passing_rules(decay), Trading(), seed=5), transient=decay)
+    assert fit.shapes["transient_impact"] == DECAYS[decay]
+    for name, value in PASSING.items():
+        one = fit.estimates[name]
+        assert not one.lacks
+        assert one.interval.lo <= value <= one.interval.hi
+        assert one.interval.hi - one.interval.lo < 0.5 * value
+    rules = ExecutionRules(**fit.rules())
+    assert (rules.temporary_impact_bps, rules.transient_decay or "power") == (0.0, decay)
+    assert rules.transient_left(np.array([10.0])) == pytest.approx([0.5], abs=0.05)
+    assert fit.as_dict()["decay"] == decay
+
+
+def test_transient_impact_that_was_not_planted_is_not_written() -> None:
+    rules = ExecutionRules(half_spread_bps=3.0, volume_limit=1.0, complete_at_end=False, catch_up=False)
+    fit = fitted(*planted_fills(rules, Trading(), seed=2), transient="power")
+    assert list(fit.rules()) == ["half_spread_bps"]
+    assert fit.estimates["transient_half_life"].lacks
 
 
 def test_what_was_not_planted_is_not_written() -> None:

@@ -239,6 +239,16 @@ def test_without_its_cap_the_bound_is_that_of_rules_that_have_none() -> None:
     assert table["pa_net"].isna().all(), "impact depends on which tick takes how much"
 
 
+def test_transient_impact_leaves_the_bound_before_costs_and_none_after_them() -> None:
+    sessions, batch = sessions_of([[11.0, 13.0, 8.0, 12.0, 10.0, 12.0]]), batch_of([(1, 60.0, 0, 6)], 0)
+    passing = ExecutionRules(volume_limit=0.1, transient_impact_bps=5.0, transient_half_life=1.0)
+    table = hindsight_table(Engine(sessions, 2, passing), batch)
+    free = hindsight_table(Engine(sessions, 2, ExecutionRules(volume_limit=0.1)), batch)
+    assert table["pa"].tolist() == free["pa"].tolist()
+    assert table["pa_net"].isna().all()
+    assert not free["pa_net"].isna().any()
+
+
 @pytest.mark.parametrize("complete", [True, False])
 def test_what_is_not_caught_up_is_in_the_bound(complete: bool) -> None:
     """The first of three ticks is dry: half of 60 fills 10 each at 14 and at 9, all of it 20 at 14 and 40 at 9."""

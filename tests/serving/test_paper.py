@@ -125,6 +125,7 @@ class AsAsked(AmountActionInterpreter):
         {},
         {"volume_limit": 0.1, "commission_bps": 2.0, "lot_size": 1.0},
         {"temporary_impact_bps": 10.0, "permanent_impact_bps": 5.0, "volume_limit": 1.0},
+        {"transient_impact_bps": 10.0, "transient_half_life": 2.0, "volume_limit": 1.0},
     ],
 )
 def test_the_result_is_that_of_a_backtest_order_by_order(rules: dict[str, Any]) -> None:
