@@ -38,6 +38,8 @@ FULL = ExecutionRules(
     temporary_impact_bps=50.0,
     temporary_impact_shape="square_root",
     permanent_impact_bps=10.0,
+    transient_impact_bps=20.0,
+    transient_half_life=2.0,
 )
 
 
