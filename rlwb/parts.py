@@ -97,6 +97,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "almgren_chriss": f"{_EXECUTION}.baselines.almgren_chriss:AlmgrenChriss",
         "bertsimas_lo": f"{_EXECUTION}.baselines.bertsimas_lo:BertsimasLo",
         "mpc": f"{_EXECUTION}.baselines.mpc:MPC",
+        "forecast": f"{_EXECUTION}.baselines.forecast_rule:ForecastRule",
+        "forecast_trees": f"{_EXECUTION}.baselines.forecast_trees:ForecastTreesRule",
         "hindsight": "rlwb.experiment.backtest:Hindsight",
         "hindsight_uncapped": "rlwb.experiment.backtest:HindsightUncapped",
     },

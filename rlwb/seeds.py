@@ -28,6 +28,7 @@ class Stream(IntEnum):
     CERTIFICATE = 7
     EPISODE = 8
     DIAL = 9
+    BASELINE = 10
 
 
 def check_seed(seed: object) -> int:

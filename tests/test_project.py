@@ -94,7 +94,7 @@ def test_no_package_is_pinned_twice() -> None:
     assert not _pins().keys() & _pins("pins-extras").keys()
 
 
-@pytest.mark.parametrize("extra", ["mlflow", "ray", "sb3", "slurm", "stats", "wandb"])
+@pytest.mark.parametrize("extra", ["mlflow", "ray", "sb3", "slurm", "stats", "trees", "wandb"])
 def test_the_pins_of_large_extras_satisfy_the_project(extra: str) -> None:
     pins = _pins("pins-extras")
     for requirement in map(Requirement, PROJECT["project"]["optional-dependencies"][extra]):

@@ -5,6 +5,8 @@ from rlwb.execution.audit import audit, tick_audit
 from rlwb.execution.baselines import Baseline
 from rlwb.execution.baselines.almgren_chriss import AlmgrenChriss
 from rlwb.execution.baselines.bertsimas_lo import BertsimasLo, SignalParameters
+from rlwb.execution.baselines.forecast_rule import ForecastRule
+from rlwb.execution.baselines.forecast_trees import ForecastTreesRule
 from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
 from rlwb.execution.baselines.mpc import MPC
@@ -51,6 +53,8 @@ __all__ = [
     "ExecutionState",
     "Fills",
     "FlatStateInterpreter",
+    "ForecastRule",
+    "ForecastTreesRule",
     "FullHistoryStateInterpreter",
     "HindsightOptimum",
     "ImpactParameters",

@@ -602,7 +602,8 @@ def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBat
 
     if isinstance(baseline, Hindsight):
         return PolicyResult(name, "ceiling", baseline.table(orders))
-    return judged(bench, name, "baseline", _playable(baseline), orders)
+    kind = "unattainable" if getattr(baseline, "sees_future", False) else "baseline"
+    return judged(bench, name, kind, _playable(baseline), orders)
 
 
 def policy_result(

@@ -101,7 +101,8 @@ def method_configs(
         config = build(RunConfig, [*fitted, one], SLOTS)
         if not any("baselines" in layer.values for layer in shared):
             has_cap = config.execution.rules.volume_limit is not None
-            every = [beside for beside in names("baseline") if has_cap or beside != "hindsight_uncapped"]
+            aside = ["forecast_trees"] if has_cap else ["forecast_trees", "hindsight_uncapped"]  # trees are an extra
+            every = [beside for beside in names("baseline") if beside not in aside]
             config = build(RunConfig, [Layer("", config.as_dict()), Layer("", {"baselines": every})], SLOTS)
         configs[name] = config
     for number, layer in enumerate(shared):

@@ -235,10 +235,10 @@ class RunConfig(Section):
         learner maximises it over orders, each with the sum of its rewards; checkpoints are chosen, and results judged,
         by its value over the orders' PA, net where there are costs.
     baselines
-        What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss``, ``bertsimas_lo`` and
-        ``mpc`` trade without knowing the future; one that stands twice with other settings, such as ``almgren_chriss``
-        by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling that no policy passes under the run's
-        rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
+        What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss``, ``bertsimas_lo``,
+        ``mpc``, ``forecast`` and ``forecast_trees`` trade without knowing the future; one that stands twice with other
+        settings, such as ``almgren_chriss`` by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling
+        that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
     train
         How long it is trained, and with what.
     backtest

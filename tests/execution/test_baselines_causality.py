@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rlwb.execution import (
     BertsimasLo,
     Engine,
     ExecutionRules,
+    ForecastRule,
     HindsightOptimum,
     ImpactParameters,
     SignalParameters,
@@ -39,6 +41,15 @@ def forecasting(engine: Engine) -> MPC:
     return policy
 
 
+def waiting_for(engine: Engine, **settings: Any) -> ForecastRule:
+    """Return the rule by a forecast that was fitted elsewhere, with coefficients of every column."""
+    policy = ForecastRule(engine, **settings)
+    coef = np.random.default_rng(3).normal(size=policy.coef.shape)
+    known = {"volatility": {"AAA": 0.5}, "until": [TICKS] * engine.max_step, "thresholds": [0.0, -0.1, 0.1, 0.3]}
+    policy.load_state_dict({**known, "coef": coef.tolist()})
+    return policy
+
+
 POLICIES = {
     "twap": TWAP,
     "vwap": partial(VWAP, days=2),
@@ -49,9 +60,13 @@ POLICIES = {
     "almgren_chriss": partial(AlmgrenChriss, impact=IMPACT, risk_aversion=5.0),
     "mpc": forecasting,
     "bertsimas_lo": partial(BertsimasLo, impact=IMPACT, signal=SignalParameters(-0.5, 0.7)),
+    "forecast": waiting_for,
+    "forecast or even": partial(waiting_for, abstain=True),
+    "stale forecast": partial(waiting_for, control="stale"),
+    "shuffled forecast": partial(waiting_for, control="shuffled"),
 }
 #: Those that may ask for nothing as yet.
-WAITING = ("capped pov", "twap without open and close")
+WAITING = ("capped pov", "twap without open and close", "forecast", "stale forecast", "shuffled forecast")
 DAYS, TICKS = 4, 12
 
 
@@ -120,6 +135,16 @@ def test_the_bound_does_look_ahead() -> None:
     assert before != after
 
 
+def test_the_oracle_does_look_ahead_and_says_so() -> None:
+    rng = np.random.default_rng(0)
+    sessions = panel(rng, np.zeros((DAYS, TICKS), dtype=bool))
+    changed = other_future(sessions, rng, 1, 3)
+    for control, sees in (("oracle", True), ("none", False), ("stale", False), ("shuffled", False)):
+        one, two = (waiting_for(Engine(each, 3), control=control) for each in (sessions, changed))
+        told, again = (each.forecast(np.array([1]), np.array([3]))[0] for each in (one, two))
+        assert (told != again).all() == sees == one.sees_future
+
+
 def test_estimates_read_the_named_sessions_alone() -> None:
     """Parameters of the training part do not move with what follows it."""
     rng = np.random.default_rng(1)
@@ -128,3 +153,8 @@ def test_estimates_read_the_named_sessions_alone() -> None:
     assert ImpactParameters.fit(Engine(sessions, 3), rows) == ImpactParameters.fit(Engine(changed, 3), rows)
     fits = [SignalParameters.fit(Engine(each, 3), rows) for each in (sessions, changed)]
     assert dataclasses.astuple(fits[0]) == dataclasses.astuple(fits[1])
+    for control in ("none", "oracle"):
+        rules = [ForecastRule(Engine(each, 3), control) for each in (sessions, changed)]  # type: ignore[arg-type]
+        for rule in rules:
+            rule.fit(batch_of([(1, 5.0, 0, TICKS), (-1, 5.0, 2, 9)], 1))
+        assert rules[0].state_dict() == rules[1].state_dict()

@@ -25,6 +25,7 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     ExecutionState,
+    ForecastRule,
     FullHistoryStateInterpreter,
     ImpactParameters,
     KnownStateInterpreter,
@@ -156,7 +157,12 @@ def test_a_mirrored_market_mirrors_the_result_to_first_order(
 
 
 #: Those that `fit` tells something of the market.
-FITTED: dict[str, Any] = {"almgren_chriss": AlmgrenChriss, "bertsimas_lo": BertsimasLo, "mpc": MPC}
+FITTED: dict[str, Any] = {
+    "almgren_chriss": AlmgrenChriss,
+    "bertsimas_lo": BertsimasLo,
+    "mpc": MPC,
+    "forecast": ForecastRule,
+}
 
 
 def finish(state: ExecutionState, policy: Any) -> ExecutionState:

@@ -19,7 +19,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
 from rlwb.market import Sessions
 
-ALL = ["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", "hindsight", "hindsight_uncapped"]
+ALL = ["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", "forecast", "hindsight", "hindsight_uncapped"]
 SMALL = {"market.instruments": 2, "market.days": 12}
 
 
@@ -88,17 +88,17 @@ def test_more_urgency_is_more_risk_aversion() -> None:
 def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workbench) -> None:
     results = results_of(bench, fitted(bench))
     assert [result.policy for result in results] == ALL
-    assert [result.kind for result in results] == ["baseline"] * 5 + ["ceiling"] * 2
+    assert [result.kind for result in results] == ["baseline"] * 6 + ["ceiling"] * 2
     tables = {result.policy: result.orders.set_index("order_id") for result in results}
     ceiling = tables["hindsight"]
-    for name in ALL[:5]:
+    for name in ALL[:6]:
         pa = tables[name]["pa"]
         assert pa.index.equals(ceiling.index)
         assert (pa.isna() == ceiling["pa"].isna()).all()
         assert (pa.dropna() <= ceiling["pa"].dropna() + 1e-6).all()
     assert (tables["hindsight_uncapped"]["ffr"] == 1.0).all()
     assert tables["vwap"]["pa"].abs().max() > 1.0
-    assert all(result.inventory is None for result in results[5:])
+    assert all(result.inventory is None for result in results[6:])
 
 
 def test_default_baselines_are_those_of_the_headline() -> None:
@@ -134,6 +134,16 @@ def test_one_baseline_with_several_settings_is_told_apart_by_them(tmp_path: Path
     held = [one.inventory[:, 1].mean() for one in results[1:4] if one.inventory is not None]
     assert held[1] > held[0] > held[2], "more aversion is less left"
     assert results[2].display_name == "Almgren-Chriss-risk_aversion=1.0e-06"
+
+
+def test_controls_of_a_forecast_stand_beside_it_and_the_oracle_is_not_attainable() -> None:
+    own = [{"name": "forecast", "control": one} for one in ("none", "shuffled", "stale", "oracle")]
+    bench = bench_of(baselines=["twap", *own, "hindsight"])
+    results = results_of(bench, fitted(bench))
+    controls = [f"forecast-control={one}" for one in ("none", "shuffled", "stale", "oracle")]
+    assert [one.policy for one in results] == ["twap", *controls, "hindsight"]
+    assert [one.kind for one in results] == ["baseline"] * 4 + ["unattainable", "ceiling"]
+    assert results[4].orders["pa"].mean() > max(one.orders["pa"].mean() for one in results[:4])
 
 
 def test_labels_are_names_of_files() -> None:

@@ -13,6 +13,9 @@ from rlwb.execution.engine import Engine
 from rlwb.execution.rules import valid_prices
 from rlwb.parts import Part, make
 
+#: Strengths of the ridge that `ridge_by_blocks` chooses from.
+RIDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+
 
 class Model(Protocol):
     """A regression of one number, as in scikit-learn."""
@@ -47,12 +50,61 @@ class AR:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
         count = max(len(y), 1)
-        square = X.T @ X / count
-        square += self.ridge * np.diag(np.diag(square))
-        self.coef = np.linalg.lstsq(square, X.T @ y / count, rcond=None)[0]
+        self.coef = ridge_regression(X.T @ X / count, X.T @ y / count, self.ridge)
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(X @ self.coef)
+
+
+def ridge_regression(square: np.ndarray, moment: np.ndarray, ridge: float) -> np.ndarray:
+    """Return the coefficients of a linear regression through the origin with a ridge, float64 of shape (columns,).
+
+    Parameters
+    ----------
+    square : float64 of shape (columns, columns)
+        ``X.T @ X``, or a multiple of it.
+    moment : float64 of shape (columns,)
+        ``X.T @ y``, or the same multiple of it.
+    ridge
+        Weight of the squared coefficients in units of each column's own square, so that no column's unit matters.
+    """
+    return np.linalg.lstsq(square + ridge * np.diag(np.diag(square)), moment, rcond=None)[0]
+
+
+def ridge_by_blocks(X: np.ndarray, y: np.ndarray, block: np.ndarray, blocks: int) -> np.ndarray:
+    """Return coefficients whose ridge predicts blocks left out best, float64 of shape (blocks + 1, columns).
+
+    Row 0 is fitted on all rows, row 1 + b on all but those of block b. The ridge is the one of `RIDGES` with the least
+    squared error on the left-out blocks.
+
+    Parameters
+    ----------
+    X, y : float64 of shape (rows, columns) and (rows,)
+    block : integers of shape (rows,)
+        Block of each row, from 0; rows that depend on each other belong into one.
+    blocks
+        Number of blocks.
+    """
+    some = [(X[block == one], y[block == one]) for one in range(blocks)]
+    squares, moments = np.array([part.T @ part for part, _ in some]), np.array([part.T @ own for part, own in some])
+    best, least = np.zeros((blocks + 1, X.shape[1])), np.inf
+    for ridge in RIDGES:
+        coef = np.array(
+            [
+                ridge_regression(squares.sum(axis=0) - square, moments.sum(axis=0) - moment, ridge)
+                for square, moment in [(0.0, 0.0), *zip(squares, moments, strict=True)]
+            ]
+        )
+        error = sum(((own - part @ one) ** 2).sum() for (part, own), one in zip(some, coef[1:], strict=True))
+        if error < least:
+            best, least = coef, error
+    return best
+
+
+def carried(price: np.ndarray) -> np.ndarray:
+    """Return the last price at or before each tick, float64 of shape (N, T); NaN where there is none yet."""
+    latest = np.maximum.accumulate(np.where(np.isfinite(price), np.arange(price.shape[1]), 0), axis=1)
+    return np.take_along_axis(price, latest, axis=1)
 
 
 class PriceForecast:
@@ -110,9 +162,8 @@ class PriceForecast:
         """Return X before the ticks `tick`, float64 of shape (N, lags + 1), and the last price, of shape (N,)."""
         ticks = np.arange(price.shape[1])
         past = np.where(ticks < tick[:, None], price, np.nan)
-        latest = np.maximum.accumulate(np.where(np.isfinite(past), ticks, 0), axis=1)
         at = tick[:, None] - 1 - np.arange(self.lags + 1)
-        before = np.take_along_axis(np.take_along_axis(past, latest, axis=1), np.maximum(at, 0), axis=1)
+        before = np.take_along_axis(carried(past), np.maximum(at, 0), axis=1)
         before[at < 0] = np.nan
         returns = np.nan_to_num(before[:, :-1] / before[:, 1:] - 1.0)
         return np.column_stack([returns, deviation(past)]) / volatility[:, None], last_price(past)
