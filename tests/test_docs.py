@@ -134,10 +134,12 @@ def test_the_configuration_of_the_page_is_the_one_that_the_tests_run() -> None:
     assert (PARTS / "mine.yaml").read_text() in blocks("docs/parts.md", "yaml")
 
 
-def test_the_feature_of_its_page_passes_the_look_ahead_test(tmp_path: Path) -> None:
-    (code,) = blocks("docs/features.md", "python")
-    (tmp_path / "my_features.py").write_text(code)
-    check = "from rlwb.market.feature_registry import find_feature\nfind_feature('my_features.py:range_so_far')\n"
+def test_the_features_of_their_page_pass_the_look_ahead_test(tmp_path: Path) -> None:
+    codes = blocks("docs/features.md", "python")
+    check = "from rlwb.market.feature_registry import find_feature\n"
+    for code, name in zip(codes, ("range_so_far", "rank"), strict=True):
+        (tmp_path / f"{name}.py").write_text(code)
+        check += f"find_feature('{name}.py:{name}')\n"
     run_script(check, tmp_path)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,7 +20,12 @@ from rlwb.market.calendar import Calendar
 from rlwb.market.references import References, first_valid, last_valid
 from rlwb.market.schema import PRICES, SIZES
 from rlwb.market.store import prefetch
+from rlwb.values import nearest
 
+#: What functions make of each date of a panel, by its number (`Block.across`).
+_KEPT: WeakKeyDictionary[References, WeakKeyDictionary[Callable[[Block], np.ndarray], dict[int, np.ndarray]]] = (
+    WeakKeyDictionary()
+)
 #: Sessions that make the usual day: a week smooths the noise of one day and still follows the instrument.
 PROFILE_DAYS = 5
 
@@ -91,6 +97,46 @@ class Block:
             values = values * ratio[:, None] if field in PRICES else values / ratio[:, None]
         return values
 
+    @cached_property
+    def instruments(self) -> np.ndarray:
+        """The instrument of each session, text of shape ``(n,)``."""
+        return self._sessions.instruments[self.rows]
+
+    def across(self, function: Callable[[Block], np.ndarray]) -> np.ndarray:
+        """Return for each session what `function` makes of all sessions of its date, float64 of shape ``(n, T)``.
+
+        For features that are declared to be across instruments (`Feature.across`).
+
+        Parameters
+        ----------
+        function
+            Takes the block of all sessions of one date, in the panel's order, and returns one number a tick, of shape
+            ``(T,)``, for all of them, or one a session and tick, of shape ``(n, T)``. Numbers a tick are kept, and so
+            found once a date, of a function that lives as long as the panel, such as one of a module.
+
+        Raises
+        ------
+        ConfigError
+            When it returns another shape.
+        """
+        kept = _KEPT.setdefault(self.references, WeakKeyDictionary()).setdefault(function, {})
+        ticks = self.calendar.num_ticks
+        values, day = np.empty((len(self), ticks)), self.references.day[self.rows]
+        for number in np.unique(day).tolist():
+            rows, mine = self.references.of_day(number), day == number
+            found = kept.get(number)
+            if found is None:
+                found = np.asarray(function(Block(self.references, rows)), dtype=np.float64)
+                if found.shape == (ticks,):
+                    kept[number] = found
+                elif found.shape != (len(rows), ticks):
+                    raise ConfigError(
+                        f"a function of {len(rows)} sessions of {ticks} ticks, given to block.across, returns shape "
+                        f"{found.shape}; return one number a tick, or one for each session and tick."
+                    )
+            values[mine] = found if found.ndim == 1 else found[np.searchsorted(rows, self.rows[mine])]
+        return values[:, self._columns]
+
     def _take(self, name: str, rows: np.ndarray) -> np.ndarray:
         fields = self._sessions.fields
         if name not in fields:
@@ -120,6 +166,8 @@ class Feature:
         earlier ones; or the ``panel``, rows of ``references.sessions`` itself.
     lookback
         How many of the instrument's earlier sessions it reads beyond `Block`'s references.
+    across
+        Whether it reads sessions of other instruments, of the same date up to the same tick and earlier ones.
     """
 
     name: str
@@ -128,6 +176,7 @@ class Feature:
     of_yesterday: Callable[[Block], np.ndarray] | None = None
     scope: Literal["tick", "day", "panel"] = "panel"
     lookback: int = PROFILE_DAYS
+    across: bool = False
 
     def __call__(self, block: Block) -> np.ndarray:
         """Return the raw values, float64 of shape ``(n, T)``, NaN where there is none."""
@@ -179,7 +228,7 @@ def _imbalance(block: Block) -> np.ndarray:
     return (bid - ask) / (bid + ask)
 
 
-def _changes(price: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def changes(price: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the log return of each tick from the last valid price before it, and whether there is one; ``(n, T)``."""
     price = np.log(price)
     valid = np.isfinite(price)
@@ -190,12 +239,12 @@ def _changes(price: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _volatility(block: Block, days: int = 0) -> np.ndarray:
-    change, moved = _changes(block.earlier("close", days) if days else block["close"])
+    change, moved = changes(block.earlier("close", days) if days else block["close"])
     return np.sqrt(np.cumsum(change**2, axis=1) / np.cumsum(moved, axis=1))
 
 
 def _returns(block: Block) -> np.ndarray:
-    change, moved = _changes(block["close"])
+    change, moved = changes(block["close"])
     overnight = np.log(block["close"]) - np.log(block.previous_close)  # of the first close, which has none before it
     return np.where(moved, change, np.where(np.isfinite(block["close"]), overnight, np.nan))
 
@@ -230,6 +279,70 @@ def _time(block: Block) -> np.ndarray:
     return np.broadcast_to((block.ticks + 1) / block.calendar.num_ticks, (len(block), len(block.ticks)))
 
 
+def _so_far(block: Block) -> np.ndarray:
+    """Return the log of the last close so far over the day's first price, ``(n, T)``; NaN before the first close."""
+    close = block["close"]
+    last = np.maximum.accumulate(np.where(np.isfinite(close), np.arange(close.shape[1]), -1), axis=1)
+    price = np.where(last >= 0, np.take_along_axis(close, np.maximum(last, 0), axis=1), np.nan)
+    return np.log(price) - np.log(first_valid(block["open"], close))[:, None]
+
+
+def _above(block: Block) -> np.ndarray:
+    return (np.sign(_so_far(block)) + 1) / 2
+
+
+def _total(values: Callable[[Block], np.ndarray], day: Block) -> np.ndarray:
+    return np.nansum(values(day), axis=0)
+
+
+def _number(values: Callable[[Block], np.ndarray], day: Block) -> np.ndarray:
+    return np.isfinite(values(day)).sum(axis=0)
+
+
+_AVERAGED: tuple[Callable[[Block], np.ndarray], ...] = (_so_far, _returns, _above)
+_SUMS = {values: (partial(_total, values), partial(_number, values)) for values in _AVERAGED}
+
+
+def _others(values: Callable[[Block], np.ndarray], block: Block) -> np.ndarray:
+    """Return the mean of `values` over the other instruments of the date that have one; NaN where none has."""
+    total, number = map(block.across, _SUMS[values])
+    own = values(block)
+    there = np.isfinite(own)
+    number = number - there
+    return np.where(number > 0, (total - np.where(there, own, 0.0)) / number, np.nan)
+
+
+def _relative_return(block: Block) -> np.ndarray:
+    return _so_far(block) - _others(_so_far, block)
+
+
+def of_instrument(base: Feature, instrument: str) -> Feature:
+    """Return a feature of one instrument as a feature of all: its value on the same date at the same tick."""
+    return Feature(
+        f"{base.name}@{instrument}",
+        base.needs,
+        partial(_elsewhere, base, instrument),
+        lookback=base.lookback,
+        across=True,
+    )
+
+
+def _elsewhere(base: Feature, instrument: str, block: Block) -> np.ndarray:
+    sessions = block.references.sessions
+    code = sessions.index.codes.get(instrument)
+    if code is None:
+        near = nearest(instrument, sessions.index.codes)
+        hint = f"did you mean {near}?" if near else "add its bars to the market's, or leave the feature out."
+        raise DataError(f"feature {base.name}@{instrument} reads {instrument}, of which there are no bars; {hint}")
+    first, stop = sessions.index.first[code], sessions.index.stop[code]
+    dates = sessions.dates[block.rows]
+    rows = np.minimum(first + np.searchsorted(sessions.dates[first:stop], dates), stop - 1)
+    distinct, back = np.unique(rows, return_inverse=True)
+    values = base(Block(block.references, distinct))[back]
+    values[sessions.dates[rows] != dates] = np.nan
+    return values
+
+
 SETS: dict[str, tuple[str, ...]] = {
     "qlib": tuple(f"qlib_{name}" for name in ("open", "high", "low", "close", "volume"))
 }
@@ -249,6 +362,10 @@ BUILT_IN: dict[str, Feature] = {
         Feature("gap", ("open", "close"), _gap, scope="day", lookback=0),
         Feature("yesterday_return", ("open", "close"), _yesterday_return, scope="day", lookback=1),
         Feature("yesterday_volatility", ("close",), _yesterday_volatility, scope="day", lookback=1),
+        Feature("market_return", ("open", "close"), partial(_others, _so_far), lookback=0, across=True),
+        Feature("market_returns", ("close",), partial(_others, _returns), lookback=0, across=True),
+        Feature("relative_return", ("open", "close"), _relative_return, lookback=0, across=True),
+        Feature("breadth", ("open", "close"), partial(_others, _above), lookback=0, across=True),
         *(
             Feature(
                 f"qlib_{name}",

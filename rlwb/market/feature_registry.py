@@ -1,6 +1,7 @@
 """The features there are by name, how to add one, and the trial that each of one's own must stand.
 
-A feature sees nothing of later ticks, later sessions or its neighbours (`check_causal`).
+A feature sees nothing of later ticks and later sessions, and of other instruments only where it says so
+(`check_causal`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import numpy as np
 from rlwb import parts
 from rlwb.errors import ConfigError
 from rlwb.market.calendar import Calendar
-from rlwb.market.catalogue import BUILT_IN, PROFILE_DAYS, Block, Feature
+from rlwb.market.catalogue import BUILT_IN, PROFILE_DAYS, Block, Feature, of_instrument
 from rlwb.market.references import References
 from rlwb.market.schema import FIELDS, PRICES
 from rlwb.market.sessions import Sessions
 from rlwb.values import shown, suggestion
 
-_INSTRUMENTS, _DAYS = 2, 7
+_INSTRUMENTS, _DAYS = 3, 7
 _TRIALS = 12
 #: Ticks without any bar at the start of the first session, which no reference of earlier sessions bridges.
 _SILENT = 4
@@ -32,7 +33,9 @@ _FEATURES: dict[str, Feature] = dict(BUILT_IN)
 _LOADED: dict[tuple[str, str], Feature] = {}
 
 
-def feature(name: str, *, needs: Sequence[str] = (), lookback: int = PROFILE_DAYS) -> Callable[[Function], Feature]:
+def feature(
+    name: str, *, needs: Sequence[str] = (), lookback: int = PROFILE_DAYS, across: bool = False
+) -> Callable[[Function], Feature]:
     """Make a feature of a function, to be named in `FeatureSettings.columns`.
 
     Parameters
@@ -43,11 +46,14 @@ def feature(name: str, *, needs: Sequence[str] = (), lookback: int = PROFILE_DAY
         Names of the fields that it reads, for a refusal before it is computed.
     lookback
         How many of the instrument's earlier sessions it reads, for a service, which keeps so many.
+    across
+        Whether it reads other instruments, by `Block.across`. A service has no such features.
 
     Raises
     ------
     ConfigError
-        When the name is taken by a built-in one, or the function sees the future (`check_causal`).
+        When the name is taken by a built-in one or has an @, or the function sees the future or what else it must not
+        (`check_causal`).
 
     Examples
     --------
@@ -67,9 +73,11 @@ def feature(name: str, *, needs: Sequence[str] = (), lookback: int = PROFILE_DAY
     """
     if name in BUILT_IN:
         raise ConfigError(f"the feature {name} is built in; give yours another name.")
+    if "@" in name:
+        raise ConfigError(f"the feature {name} has an @, which stands before an instrument; give it another name.")
 
     def add(function: Function) -> Feature:
-        made = Feature(name, tuple(needs), function, lookback=lookback)
+        made = Feature(name, tuple(needs), function, lookback=lookback, across=across)
         check_causal(made)
         _FEATURES[name] = made
         return made
@@ -86,7 +94,11 @@ def check_name(name: str) -> None:
     """Raise `ConfigError`, with the names nearest to it, unless `name` can be a feature's; no code is run."""
     if name in _FEATURES or ":" in str(name) or name in parts.names("feature"):
         return
-    hint = suggestion(str(name), _FEATURES)
+    base, at, instrument = str(name).partition("@")
+    if at and instrument and "@" not in instrument:
+        check_name(base)
+        return
+    hint = suggestion(base, _FEATURES)
     raise ConfigError(f"there is no feature {shown(name)}; {hint} Your own is file.py:Name or package.module:Name.")
 
 
@@ -98,6 +110,7 @@ def find_feature(name: str) -> Feature:
     name
         A built-in, one made by `feature` in this process, an entry point of the group ``rlwb.feature``,
         ``file.py:Name`` or ``package.module:Name``; `Name` is a function of a `Block`, or what `feature` made of one.
+        ``NAME@INSTRUMENT`` is the feature NAME, of those without a path, of another instrument.
 
     Raises
     ------
@@ -107,6 +120,9 @@ def find_feature(name: str) -> Feature:
     check_name(name)
     if name in _FEATURES:
         return _FEATURES[name]
+    base, _, instrument = name.partition("@")
+    if instrument and ":" not in name:
+        return of_instrument(find_feature(base), instrument)
     code = parts.find("feature", name)
     key = (code.fingerprint(), code.attribute)
     if key not in _LOADED:
@@ -123,9 +139,10 @@ def find_feature(name: str) -> Feature:
 def check_causal(feature: Feature, *, trials: int = _TRIALS, seed: int = 0) -> None:
     """Raise `ConfigError` when a feature depends on what it must not know.
 
-    On a small random market with gaps, all bars from a random tick of a random day on are changed, appear or go
-    missing; every value before must stay as it was, to the last bit. So must the values of sessions that are computed
-    alone instead of together.
+    On a small random market with gaps, all bars of all instruments from a random tick of a random day on are changed,
+    appear or go missing; every value before must stay as it was, to the last bit. So must the values of sessions that
+    are computed alone instead of together, and unless the feature is `Feature.across` instruments, those of an
+    instrument when all bars of the others change.
     """
     rng = np.random.default_rng(seed)
     market = _market()
@@ -135,19 +152,29 @@ def check_causal(feature: Feature, *, trials: int = _TRIALS, seed: int = 0) -> N
     if not np.array_equal(values, alone, equal_nan=True):
         raise ConfigError(
             f"feature {feature.name} of a session depends on which others are computed with it; let each row of the "
-            "block speak for itself."
+            "block speak for itself, and take other instruments by block.across."
         )
-    cuts = zip(rng.integers(_DAYS, size=trials), rng.integers(ticks, size=trials), strict=True)
-    for day, tick in ((0, _SILENT - 1), *cuts):
-        number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
-        future = number >= day * ticks + tick
-        after = feature(Block(References(_changed(market, future, rng)), rows))
-        differ = ~future & ~((values == after) | (np.isnan(values) & np.isnan(after)))
-        if differ.any():
-            seen = int((day * ticks + tick - number[differ]).min())
+
+    def differ(changed: np.ndarray, where: np.ndarray) -> np.ndarray:
+        after = feature(Block(References(_changed(market, changed, rng)), rows))
+        return where & ~((values == after) | (np.isnan(values) & np.isnan(after)))
+
+    for code in range(0 if feature.across else _INSTRUMENTS):
+        own = np.broadcast_to((rows // _DAYS == code)[:, None], values.shape)
+        if differ(~own, own).any():
             raise ConfigError(
-                f"feature {feature.name} sees the future: changing bars {seen} ticks later changes it; use the columns "
-                "up to its own tick, and earlier sessions, alone."
+                f"feature {feature.name} reads other instruments than its own; say so by @feature(…, across=True)."
+            )
+    cuts = zip(rng.integers(_DAYS, size=trials), rng.integers(ticks, size=trials), strict=True)
+    number = (rows % _DAYS)[:, None] * ticks + np.arange(ticks)[None, :]
+    for day, tick in ((0, _SILENT - 1), *cuts):
+        future = number >= day * ticks + tick
+        seen = differ(future, ~future)
+        if seen.any():
+            later = int((day * ticks + tick - number[seen]).min())
+            raise ConfigError(
+                f"feature {feature.name} sees the future: changing bars {later} ticks later changes it; use the "
+                "columns up to its own tick, and earlier sessions, alone."
             )
 
 
@@ -158,7 +185,8 @@ def _market() -> Sessions:
     rng = np.random.default_rng(0)
     count = _INSTRUMENTS * _DAYS
     dates = np.datetime64("2024-01-08") + np.arange(_DAYS)
-    panel = (calendar, np.repeat(["A", "B"], _DAYS), np.tile(dates, _INSTRUMENTS), np.full(count, calendar.num_ticks))
+    names = np.repeat(["A", "B", "C"], _DAYS)
+    panel = (calendar, names, np.tile(dates, _INSTRUMENTS), np.full(count, calendar.num_ticks))
     fields = {name: _draw(name, (count, calendar.num_ticks), rng) for name in FIELDS}
     for values in fields.values():
         values[0, :_SILENT] = np.nan

@@ -37,8 +37,10 @@ class FeatureSettings:
         Names of features: open, high, low, close, volume, bid, ask, bid_size, ask_size, vwap, spread, imbalance,
         volatility, volume_share, time, returns, gap, yesterday_return, yesterday_volatility, and those of Qlib,
         qlib_open, qlib_high, qlib_low, qlib_close, qlib_vwap, qlib_volume, of which ``qlib`` stands for all but vwap
-        (docs/features.md defines them), and your own as ``file.py:Name`` or ``package.module:Name``
-        (`rlwb.market.feature_registry`), whose code is run when features are made.
+        (docs/features.md defines them); across instruments market_return, market_returns, relative_return, breadth,
+        and ``NAME@INSTRUMENT``, the feature NAME of one instrument, as ``returns@SPY``; and your own as
+        ``file.py:Name`` or ``package.module:Name`` (`rlwb.market.feature_registry`), whose code is run when features
+        are made.
     previous_day
         Whether observations also hold yesterday; if not, yesterday's block is zeros.
     clip : standard deviations
@@ -175,7 +177,7 @@ def _fit_qlib(references: References, features: Sequence[Feature], rows: np.ndar
     for sizes in (False, True):
         group = [place for place, one in enumerate(features) if one.name.endswith("volume") == sizes]
         both = [kind for place in group for kind in (features[place], features[place].yesterday())]
-        source = partial(chain.from_iterable, [_raw_blocks(references, one, rows) for one in both])
+        source = partial(chain.from_iterable, [raw_blocks(references, one, rows) for one in both])
         if group:
             with _present(features[group[0]].name, source) as values:
                 mean[group] = values.mean()
@@ -183,9 +185,16 @@ def _fit_qlib(references: References, features: Sequence[Feature], rows: np.ndar
     return Normaliser(tuple(one.name for one in features), mean, scale)
 
 
-def _raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
+def raw_blocks(references: References, feature: Feature, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Return the raw values of `rows`, some sessions at a time, each float64 of shape ``(n, T)``."""
+    if feature.across:
+        rows = rows[_by_date(references, rows)]
     return (feature(Block(references, part)) for part in blocks(rows, references.sessions.calendar.num_ticks))
+
+
+def _by_date(references: References, rows: np.ndarray) -> np.ndarray:
+    """Return the places of `rows` by date, so that what a feature makes of whole dates is made about once."""
+    return np.argsort(references.sessions.dates[rows], kind="stable")
 
 
 @dataclass(frozen=True)
@@ -203,6 +212,11 @@ class ComputedFeatures:
         return len(sessions), sessions.calendar.num_ticks, len(self.features)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        rows = np.asarray(rows)
+        order = None
+        if any(one.across for one in self.features):
+            order = _by_date(self.references, rows)
+            rows = rows[order]
         out = np.empty((len(rows), *self.shape[1:]), dtype=np.float32)
         filled = 0
         for part in blocks(rows, self.shape[1]):
@@ -212,7 +226,7 @@ class ComputedFeatures:
                     block.in_session, carry(self.normalised(index, block)), 0.0
                 )
             filled += len(part)
-        return out
+        return out if order is None else out[np.argsort(order)]
 
     def normalised(self, index: int, block: Block) -> np.ndarray:
         """Return one feature of a block, normalised and cut, float64 of shape ``(n, T)``; NaN where it has no value."""
@@ -364,7 +378,7 @@ class MarketFeatures:
         elif normaliser is None:
             normaliser = Normaliser.fit(
                 columns,
-                [partial(_raw_blocks, references, feature, rows) for feature in features],
+                [partial(raw_blocks, references, feature, rows) for feature in features],
                 robust=settings.scaling == "robust",
             )
         computed = ComputedFeatures(references, features, normaliser, settings.clip)

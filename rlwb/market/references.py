@@ -33,6 +33,21 @@ class References:
         return np.unique(self.sessions.dates)
 
     @cached_property
+    def day(self) -> np.ndarray:
+        """The number of each session's date among `days`, int64 of shape ``(S,)``."""
+        return np.searchsorted(self.days, self.sessions.dates)
+
+    def of_day(self, day: int) -> np.ndarray:
+        """Return the rows of all sessions of the date with that number, in the panel's order."""
+        order, start = self._by_day
+        return order[start[day] : start[day + 1]]
+
+    @cached_property
+    def _by_day(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self.day, kind="stable")
+        return order, np.searchsorted(self.day[order], np.arange(len(self.days) + 1))
+
+    @cached_property
     def previous_close(self) -> np.ndarray:
         """`previous_close` of the panel."""
         return previous_close(self.sessions)

@@ -21,6 +21,7 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.files import new_folders, put_in_place, temporary_folder
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures
+from rlwb.market.feature_registry import find_feature
 from rlwb.packages import require_packages
 from rlwb.parts import Part, complete
 from rlwb.reading import read_json, reading
@@ -31,6 +32,7 @@ from rlwb.serving.card import own_result, render_card
 from rlwb.serving.cases import record_cases, unpack_observations
 from rlwb.serving.conversion import convert_state, read_state
 from rlwb.serving.drift import training_statistics
+from rlwb.serving.live import refuse_across
 from rlwb.serving.spec import (
     CARD,
     CASES,
@@ -121,7 +123,8 @@ def export_run(
     Raises
     ------
     ConfigError
-        When there is no run, its backtest is missing, or something else is at `out`.
+        When there is no run, its backtest is missing, its features read other instruments, or something else is at
+        `out`.
     CheckpointError
         When there is no such checkpoint, or it holds a teacher, which cannot act where the future is not known; when
         `weights` are not those of such a policy, by the name of a key.
@@ -146,6 +149,7 @@ def export_run(
 
 def export_policy(found: Exported, out: Path, *, echo: Callable[[str], None] = lambda _: None) -> None:
     """Write a policy as a bundle, whole or not at all, and open it; one that is there is replaced."""
+    refuse_across(map(find_feature, found.bench.config.features.columns))
     bench, learner, features = found.bench, found.learner, found.features
     sees, acts = bench.state_interpreter(features), bench.action_interpreter
     learner.check(sees.observation_space, acts.action_space)

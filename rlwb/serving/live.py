@@ -21,7 +21,7 @@ import torch
 from rlwb.errors import ConfigError, DataError, ServingError
 from rlwb.market import Calendar, FeatureSettings, MarketFeatures, Normaliser, Report, Sessions, build_sessions
 from rlwb.market.calendar import day_of, span_of
-from rlwb.market.catalogue import Block
+from rlwb.market.catalogue import Block, Feature
 from rlwb.market.cleaning import place, usable
 from rlwb.market.features import ComputedFeatures, carry, check_normaliser, features_of
 from rlwb.market.references import References, first_price
@@ -68,6 +68,16 @@ class Arrivals:
     corrected: int
     refused: tuple[tuple[int, str], ...]
     late: int = 0
+
+
+def refuse_across(features: Iterable[Feature]) -> None:
+    """Raise `ConfigError` for features that read other instruments, whose bars a service may not have at a decision."""
+    names = [one.name for one in features if one.across]
+    if names:
+        raise ConfigError(
+            f"features.columns has {', '.join(names)}, which read other instruments, and a service decides on bars of "
+            "the order's own; train a policy without them to serve it."
+        )
 
 
 class LivePanel(Sessions):
@@ -244,6 +254,7 @@ class LiveMarket:
         self.capacity, self._takes_corrections, self._min_coverage = capacity, on_correction == "take", min_coverage
         self._fields = tuple(name for name in FIELDS if name in {*fields, *REQUIRED})
         self.feature_list = features_of(features, self._fields)
+        refuse_across(self.feature_list)
         check_normaliser(normaliser, tuple(one.name for one in self.feature_list))
         # Yesterday, for those who read its bars, and where its features are read, what these look back to.
         self._past_days = max(1, *(one.lookback for one in self.feature_list)) + features.previous_day

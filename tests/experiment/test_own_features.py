@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlwb.errors import CheckpointError, ConfigError
+from rlwb.errors import CheckpointError, ConfigError, DataError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import check_parts, own_code
 from rlwb.experiment.run import RunDirectory, begin_manifest, read_json
@@ -91,14 +91,25 @@ def test_the_manifest_tells_what_was_imported(tmp_path: Path) -> None:
     assert manifest["code"][0]["name"] == "my_features.py:own_twice"
 
 
-def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) -> None:
-    def checkpoint(config: Path) -> dict[str, Any]:
-        bench = Workbench(RunConfig.load(config))
-        features = bench.features(bench.make_orders()[0]["all"])
-        record = record_of(bench.simulator, bench.state_interpreter(features), bench.action_interpreter)
-        policy = bench.learner(features).state_dict()
-        return {"meta": bench.meta(features), "record": record.as_dict(), "vessel": {"policy": policy}}
+def checkpoint(config: Path) -> dict[str, Any]:
+    bench = Workbench(RunConfig.load(config))
+    features = bench.features(bench.make_orders()[0]["all"])
+    record = record_of(bench.simulator, bench.state_interpreter(features), bench.action_interpreter)
+    policy = bench.learner(features).state_dict()
+    return {"meta": bench.meta(features), "record": record.as_dict(), "vessel": {"policy": policy}}
 
+
+def test_a_checkpoint_records_features_across_instruments(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(CONFIG.replace("my_features.py:own_twice", "breadth, returns@SYN002"))
+    state = checkpoint(tmp_path / "one.yaml")
+    assert state["record"]["features"] == ("close", "breadth", "returns@SYN002")
+    Workbench(RunConfig.load(tmp_path / "one.yaml")).restore(state, tmp_path / "0001.pt")
+    (tmp_path / "other.yaml").write_text((tmp_path / "one.yaml").read_text().replace("@SYN002", "@SYN001"))
+    with pytest.raises(DataError, match="returns@SYN001"):
+        Workbench(RunConfig.load(tmp_path / "other.yaml")).restore(state, tmp_path / "0001.pt")
+
+
+def test_a_checkpoint_is_for_the_features_it_was_trained_with(tmp_path: Path) -> None:
     state = checkpoint(write(tmp_path / "here"))
     Workbench(RunConfig.load(write(tmp_path / "there"))).restore(state, tmp_path / "0001.pt")
     changed = Workbench(RunConfig.load(write(tmp_path / "here", factor=3)))

@@ -20,7 +20,7 @@ from rlwb.market import (
     feature_names,
     feature_registry,
 )
-from rlwb.market.catalogue import BUILT_IN, Block, Feature
+from rlwb.market.catalogue import BUILT_IN, Block, Feature, of_instrument
 from rlwb.market.feature_registry import check_causal
 from rlwb.market.references import References
 from tests.market.helpers import day_bars, random_bars, raw_column
@@ -51,7 +51,21 @@ def yesterday_close(block: Block) -> np.ndarray:
     return block.earlier("close", 1)
 
 
-OWN = (Feature("own_gap", ("open",), gap), Feature("yesterday_close", ("close",), yesterday_close))
+def own_rank(block: Block) -> np.ndarray:
+    return block.across(ranks)
+
+
+def ranks(day: Block) -> np.ndarray:
+    return pd.DataFrame(day["close"]).rank().to_numpy()
+
+
+OWN = (
+    Feature("own_gap", ("open",), gap),
+    Feature("yesterday_close", ("close",), yesterday_close),
+    Feature("own_rank", ("close",), own_rank, across=True),
+    of_instrument(BUILT_IN["returns"], "B"),
+    of_instrument(BUILT_IN["breadth"], "C"),
+)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -188,7 +202,7 @@ def test_the_documented_example_runs() -> None:
 def test_what_cannot_be_added_is_refused() -> None:
     with pytest.raises(ConfigError, match="close is built in"):
         feature("close", needs=("close",))
-    with pytest.raises(ConfigError, match=r"feature last returns shape \(14,\) for 14 sessions of 48 ticks"):
+    with pytest.raises(ConfigError, match=r"feature last returns shape \(21,\) for 21 sessions of 48 ticks"):
         feature("last", needs=("close",))(lambda block: block["close"][:, -1])
 
 

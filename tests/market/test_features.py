@@ -16,8 +16,8 @@ from rlwb.market.catalogue import BUILT_IN
 from tests.market.helpers import day_bars, random_bars, raw_column
 
 SMALL = Calendar(segments=(("10:00", "10:04"), ("11:00", "11:04")), infer_early_close_minutes=0)
-#: Those of Qlib refer two days back; see test_qlib_features.py.
-NAMES = tuple(name for name in BUILT_IN if not name.startswith("qlib_"))
+#: Those of Qlib refer two days back, see test_qlib_features.py; of those across instruments see test_across.py.
+NAMES = tuple(name for name, one in BUILT_IN.items() if not name.startswith("qlib_") and not one.across)
 ALL = FeatureSettings(NAMES)
 PLAIN = Normaliser(("close", "volume"), np.zeros(2), np.ones(2))
 

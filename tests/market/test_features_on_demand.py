@@ -17,7 +17,7 @@ from rlwb.market.schema import FIELDS, PRICES
 
 SMALL = Calendar(segments=(("10:00", "10:07"),), infer_early_close_minutes=0)
 #: Those of Qlib refer two days back; see test_qlib_features.py.
-EVERY = FeatureSettings(tuple(name for name in BUILT_IN if not name.startswith("qlib_")))
+EVERY = FeatureSettings((*(name for name in BUILT_IN if not name.startswith("qlib_")), "returns@I1"))
 
 
 def panel(seed: int, instruments: int, days: int, keep: float) -> Sessions:

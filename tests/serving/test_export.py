@@ -193,6 +193,13 @@ def test_a_teacher_is_refused(finished_run: RunDirectory, tmp_path: Path) -> Non
     assert not (tmp_path / "bundle").exists()
 
 
+def test_features_across_instruments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    found = untrained(features__columns=["close", "breadth", "returns@SYN002"])
+    with pytest.raises(ConfigError, match="breadth, returns@SYN002"):
+        export_policy(found, tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_evaluation_a_rolling_run_and_an_unfinished_one_are_refused(
     finished_run: RunDirectory, tmp_path: Path
 ) -> None:

@@ -50,7 +50,7 @@ DATES = ("2024-01-04", "2024-01-05", "2024-01-08", "2024-01-09", "2024-01-10", "
 NAMES = ("A", "B", "FIRST", "NEW")
 #: Days on which an instrument has bars: all, or the last ones alone.
 DAYS = {"A": 6, "B": 6, "FIRST": 1, "NEW": 2}
-OWN = tuple(name for name in BUILT_IN if not name.startswith("qlib_"))
+OWN = tuple(name for name, one in BUILT_IN.items() if not name.startswith("qlib_") and not one.across)
 
 
 def random_bars(seed: int = 0, keep: float = 0.8, factors: bool = False) -> pd.DataFrame:
@@ -280,6 +280,12 @@ def test_a_feature_that_needs_its_tick_alone_has_the_same_value_of_that_tick_alo
         for tick in range(CALENDAR.num_ticks)
     ]
     np.testing.assert_array_equal(np.concatenate(alone, axis=1), whole)
+
+
+@pytest.mark.parametrize("name", [*(name for name, one in BUILT_IN.items() if one.across), "close@A"])
+def test_features_across_instruments_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        plain(columns=("close", name))
 
 
 def bar(time: str = "2024-01-10 09:40", name: Any = "A", **values: Any) -> dict[str, list[Any]]:
