@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_runs": BASE | {"rlwb.output", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_study": BASE | {"rlwb.output", "rlwb.parts", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
+    "rlwb.cli_features": {"rlwb.experiment"},
     "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},
@@ -64,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.output": set(),
     "rlwb.cli": BASE
     | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.output"}
-    | {"rlwb.cli_data", "rlwb.cli_costs", "rlwb.cli_runs", "rlwb.cli_serving", "rlwb.cli_study"},
+    | {"rlwb.cli_data", "rlwb.cli_features", "rlwb.cli_costs", "rlwb.cli_runs", "rlwb.cli_serving", "rlwb.cli_study"},
 }
 
 
