@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env"},
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},
     "rlwb.evaluation": BASE | {"rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
-    "rlwb.certificate": BASE | PRIMITIVES | {"rlwb.market", "rlwb.execution", "rlwb.policy", "rlwb.trainer"},
+    "rlwb.certificate": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
     "rlwb.experiment": EXPERIMENT | {"rlwb.tracking"},
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},

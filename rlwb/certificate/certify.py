@@ -1,225 +1,184 @@
-"""Training a learner on a market with a known optimum, and measuring how much of it is reached."""
+"""Training a learner by the settings of a run on a market with a known optimum, and measuring how much it reaches."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from rlwb.certificate.almgren_chriss import WalkMarket
-from rlwb.certificate.market import CertifiedMarket
+import gymnasium as gym
+import numpy as np
+
+from rlwb.certificate.market import DAY, CertifiedMarket, Value, both_sides, share_of_way, with_day_before
+from rlwb.certificate.runs import run_settings
 from rlwb.errors import ConfigError
-from rlwb.interpreter import ActionInterpreter
-from rlwb.learner import Actor, Learner
-from rlwb.policy import (
-    DQN,
-    OPD,
-    PPO,
-    ActionMask,
-    ActorCritic,
-    DQNSettings,
-    EvenStart,
-    OPDSettings,
-    Oracle,
-    PPOSettings,
-    QNetwork,
-    Recurrent,
-    make_network,
-)
-from rlwb.trainer import Callback, Trainer, TrainingVessel
+from rlwb.evaluation import day_interval, read_validation, select_checkpoints
+from rlwb.experiment.backtest import baseline_result, checkpoint_policy, choose_checkpoints, make_baselines, play
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
+from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.training import train_policy
+from rlwb.experiment.workbench import Workbench
+from rlwb.trainer import list_checkpoints
 
-Head = TypeVar("Head", ActorCritic, QNetwork)
-Taught = TypeVar("Taught", bound=Learner)
-
-#: Trains on a market from a seed, tells the callbacks, and returns the policy: ``method(market, seed, callbacks)``.
-Method = Callable[..., Actor]
-
-#: Added to a seed for the orders of a teacher.
-_TEACHER = 1_000_000
-#: Settings other than the learners' own defaults; of PPO alone, as a teacher and as a student.
-_PPO = {"learning_rate": 6e-3, "gae_lambda": 0.9, "entropy_coef": 0.02, "batch_size": 1000, "repeat": 3}
-#: Errors are squared: the value of an action is the mean of what it pays, and with Huber's loss, which heeds far errors
-#: less, the learner would go by something between the mean and the median.
-_DQN = {"learning_rate": 4e-3, "batch_size": 1000, "repeat": 4, "huber": None, "replay_size": 10**6, "epsilon_end": 0.2}
+#: Algorithms that are measured; any other of a run can be named as well.
+METHODS = ("ppo", "pathwise", "dqn")
+#: What a row tells of the settings that a learner was trained with.
+_TOLD = ("algorithm", "network", "head", "action_interpreter", "features", "train")
 
 
-class Curve(Callback):
-    """Notes what the policy is worth after every so many iterations and the last, and how long the training takes.
+class CertifiedJudge:
+    """Judges policies on a certified market, exactly or on its sample, and chooses by the reward in validation."""
 
-    Attributes
-    ----------
-    points
-        One mapping a judgement: ``iteration``, ``value`` and ``error``, the last two in basis points.
-    seconds
-        Time of all collects and updates so far, judgements left out.
+    def __init__(self, market: CertifiedMarket, run: RunDirectory, config: RunConfig) -> None:
+        self.market, self.run = market, run
+        self.twap = market.twap
+        self._bench = Workbench(config, is_elsewhere=True)
+        sessions = with_day_before(market.sessions, market.judged, np.full(len(market.judged), DAY))
+        self._bench.sessions = sessions
+        self._orders = self._bench.align(both_sides(sessions, market.amount))
+        is_choice = isinstance(self._bench.action_interpreter.action_space, gym.spaces.Discrete)
+        self.optimum = market.optimum if is_choice else market.any_amount
+
+    def chosen(self) -> Path:
+        # The reward is the objective; the PA that a run chooses by leaves out the penalty, and is the same without one.
+        log = read_validation(self.run.metrics / "validation.csv", "reward")
+        return select_checkpoints(log, self.run.checkpoints, count=1, metric="reward").chosen[0].path
+
+    def value(self, checkpoint: Path) -> Value:
+        episodes = play(self._bench, checkpoint_policy(self._bench, checkpoint), self._orders)
+        return self.market.value(episodes.returns.reshape(-1, 2).mean(axis=1))
+
+
+class EmbeddedJudge:
+    """Judges policies by their PA on a run's own test orders, beside `filter_optimum`; the error is by days."""
+
+    twap = 0.0
+
+    def __init__(self, run: RunDirectory, config: RunConfig) -> None:
+        self.run, self.config = run, config
+        self._bench = workbench(run, config)
+        self._orders = self._bench.align(load_orders(run, self._bench, "test"))
+
+    @cached_property
+    def _best(self) -> np.ndarray:
+        (rule,) = make_baselines(self._bench).values()
+        rule.fit(self._bench.align(load_orders(self.run, self._bench, "train")))
+        return baseline_result(self._bench, "filter_optimum", rule, self._orders).orders["pa"].to_numpy()
+
+    @property
+    def optimum(self) -> float:
+        return float(np.nanmean(self._best))
+
+    def chosen(self) -> Path:
+        return choose_checkpoints(self.run, self.config).chosen[0].path
+
+    def value(self, checkpoint: Path) -> Value:
+        pa = np.asarray(play(self._bench, checkpoint_policy(self._bench, checkpoint), self._orders).metrics["pa"])
+        dates, rng = self._orders.table["date"].to_numpy(), np.random.default_rng(self.config.seed)
+        return Value(float(np.nanmean(pa)), day_interval(pa - self._best, dates, rng, resamples=1000).standard_error)
+
+
+@dataclass(frozen=True)
+class EmbeddedMarket:
+    """The synthetic market and the orders of a run by default; its optimum is the filter that knows the law."""
+
+    name: str = "synthetic"
+
+
+def run_config(
+    market: CertifiedMarket | EmbeddedMarket, method: str, seed: int, changes: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """Return the settings of a run on a market: those of ``rlwb run``, and what makes the market's problem.
+
+    Where a learner chooses from a list, and that of a run by default cannot express the optimum, it is the market's.
     """
-
-    rank = 1
-
-    def __init__(self, market: CertifiedMarket, every: int = 5) -> None:
-        if every < 1:
-            raise ConfigError(f"every is {every}; judge after every 1 or more iterations.")
-        self.market = market
-        self.every = every
-        self.points: list[dict[str, float]] = []
-        self.seconds = 0.0
-
-    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        self.seconds += trainer.metrics["seconds"]
-        if trainer.current_iter % self.every == 0 or trainer.is_last_iter:
-            value = self.market.value(vessel.policy)
-            self.points.append({"iteration": trainer.current_iter, "value": value.mean, "error": value.error})
+    layer = Layer("the certificate", {"algorithm": method, "seed": seed, **(changes or {})})
+    config = RunConfig.load(None, layer)
+    if isinstance(market, EmbeddedMarket):
+        return RunConfig.load(None, layer, Layer(market.name, {"baselines": ["filter_optimum"]}))
+    own = run_settings(market, config.train.iterations * config.train.episodes_per_iteration, seed)
+    if market.actions is not None and config.action_interpreter.name == "categorical":
+        own["action_interpreter"] = {"name": "categorical", "values": market.actions}
+    return RunConfig.load(None, layer, Layer(market.name, own))
 
 
-def fit(
-    market: CertifiedMarket | WalkMarket,
-    policy: Taught,
+def _figures(value: Value) -> dict[str, float]:
+    return {"value": value.mean, "error": value.error}
+
+
+def learner_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a run that its learner was trained with, as plain values."""
+    return {name: config.as_dict()[name] for name in _TOLD}
+
+
+def certify(
+    market: CertifiedMarket | EmbeddedMarket,
+    method: str,
     seed: int,
-    callbacks: Sequence[Callback] = (),
     *,
-    iterations: int,
-    episodes: int,
-    acts: ActionInterpreter[Any] | None = None,
-) -> Taught:
-    """Train a policy on orders drawn from the market, each once, by the ordinary path; return it.
-
-    The seed is that of the orders and of the exploration; `episodes` are those of an iteration, and `acts` the actions
-    where they are not the market's own.
-    """
-    if acts is None:
-        assert isinstance(market, CertifiedMarket), "a walk has no actions of its own"
-        acts = market.acts
-    vessel = TrainingVessel(
-        simulator=market.simulator,
-        state_interpreter=market.sees,
-        action_interpreter=acts,
-        policy=policy,
-        reward=market.reward,
-        train_initial_states=market.draw(iterations * episodes, seed),
-        episode_per_iter=episodes,
-        seed=seed,
-    )
-    Trainer(max_iters=iterations, callbacks=callbacks).fit(vessel)
-    return policy
-
-
-def _network(
-    market: CertifiedMarket,
-    seed: int,
-    hidden: int,
-    trunk: type[Recurrent | Oracle] = Recurrent,
-    head: type[Head] = ActorCritic,
-) -> Head:
-    shares, channels = market.acts.shares, market.features.shape[2]
-
-    def build() -> Head:
-        acts: dict[str, Any] = {"mask": ActionMask(shares), "start": EvenStart(shares)}
-        return head(trunk(channels, hidden), market.lots + 1, **acts)
-
-    return make_network(build, seed)
-
-
-def ppo(
-    market: CertifiedMarket,
-    seed: int,
-    callbacks: Sequence[Callback] = (),
-    *,
-    iterations: int = 100,
-    episodes: int = 2000,
-    hidden: int = 64,
-    **settings: Any,
-) -> PPO:
-    """Train PPO with the recurrent network, at a rate that falls to 0; `settings` are those of `PPOSettings`."""
-    given = PPOSettings(**{**_PPO, "decay_updates": iterations, **settings})
-    policy = PPO(_network(market, seed, hidden), given, seed=seed)
-    return fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
-
-
-def dqn(
-    market: CertifiedMarket,
-    seed: int,
-    callbacks: Sequence[Callback] = (),
-    *,
-    iterations: int = 80,
-    episodes: int = 2000,
-    hidden: int = 64,
-    **settings: Any,
-) -> DQN:
-    """Train DQN with the recurrent network, at a rate that falls to 0; `settings` are those of `DQNSettings`."""
-    lengths = {"decay_updates": iterations, "epsilon_updates": max(1, 2 * iterations // 3)}
-    given = DQNSettings(**{**_DQN, **lengths, **settings})
-    policy = DQN(_network(market, seed, hidden, head=QNetwork), given, seed=seed)
-    return fit(market, policy, seed, callbacks, iterations=iterations, episodes=episodes)
-
-
-def opd(
-    market: CertifiedMarket,
-    seed: int,
-    callbacks: Sequence[Callback] = (),
-    *,
-    iterations: int = 100,
-    teacher_iterations: int | None = None,
-    episodes: int = 2000,
-    hidden: int = 64,
-    distillation: float = 0.01,
-    **settings: Any,
-) -> OPD:
-    """Train a teacher that sees the whole path by PPO, then a student of it that does not; the student is returned.
-
-    The teacher learns for a fifth of the student's iterations where it is not said: what it is to find is plain to see.
-    The callbacks are told of the student's training alone; the teacher's time is added to that of a `Curve`.
-    """
-    lessons = max(1, iterations // 5) if teacher_iterations is None else teacher_iterations
-    began = time.monotonic()
-    given = PPOSettings(**{**_PPO, "decay_updates": lessons, **settings})
-    teacher = PPO(_network(market, seed, hidden, Oracle), given, seed=seed)
-    # Orders of the teacher's own, for the student's are drawn from the seed.
-    fit(market, teacher, seed + _TEACHER, iterations=lessons, episodes=episodes)
-    for curve in callbacks:
-        if isinstance(curve, Curve):
-            curve.seconds += time.monotonic() - began
-    taught = OPDSettings(**{**_PPO, "decay_updates": iterations, "distillation": distillation, **settings})
-    student = OPD(_network(market, seed, hidden), teacher, taught, seed=seed)
-    return fit(market, student, seed, callbacks, iterations=iterations, episodes=episodes)
-
-
-#: Name to method.
-METHODS: dict[str, Method] = {"ppo": ppo, "dqn": dqn, "opd": opd}
-
-
-def certify(market: CertifiedMarket, method: str, seed: int, *, every: int = 5, **settings: Any) -> dict[str, Any]:
-    """Train a learner on a market and measure what the last of its policies is worth when it acts greedily.
+    every: int = 10,
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Train a learner as ``rlwb run`` would on a market, and measure the checkpoint that validation chooses.
 
     Parameters
     ----------
-    method, settings
-        A name in `METHODS`, and what it is told in place of its defaults.
+    method
+        An algorithm of a run.
     seed
-        Of the network's weights, the orders and the exploration.
+        Of the run, and of the sessions that a certified market draws for it.
     every
         Iterations from one point of the curve to the next.
+    changes
+        Settings of the run in place of its defaults, by dotted name.
 
     Returns
     -------
     dict
-        ``market, method, seed``; ``value, error, optimum, twap`` in basis points, as `CertifiedMarket` has them;
-        ``share``, NaN where the optimum is not above TWAP; ``seconds`` of training; and ``curve``, a list of
-        ``iteration, value, error``.
+        ``market, method, seed``; ``value, error, optimum, twap`` in basis points; ``share`` of the way from TWAP to the
+        optimum, NaN where the optimum is not above TWAP; ``iteration`` of the checkpoint; ``seconds`` of training;
+        ``curve``, a list of ``iteration, value, error``; and ``settings`` of the learner.
+
+    Raises
+    ------
+    ConfigError
+        Where the algorithm refuses the market, naming the rule.
     """
-    if method not in METHODS:
-        raise ConfigError(f"there is no method {method!r}; choose one of {', '.join(METHODS)}.")
-    curve = Curve(market, every)
-    METHODS[method](market, seed, [curve], **settings)
-    last = curve.points[-1]
-    return {
-        "market": market.name,
-        "method": method,
-        "seed": seed,
-        "value": last["value"],
-        "error": last["error"],
-        "optimum": market.optimum,
-        "twap": market.twap,
-        "share": market.share(last["value"]),
-        "seconds": curve.seconds,
-        "curve": curve.points,
-    }
+    if every < 1:
+        raise ConfigError(f"every is {every}; judge after every 1 or more iterations.")
+    config = run_config(market, method, seed, changes)
+    with tempfile.TemporaryDirectory(prefix="rlwb-certificate-") as folder:
+        run = RunDirectory.create(Path(folder) / "run", config)
+        make_orders(run, config)
+        began = time.monotonic()
+        train_policy(run, config, progress="none")
+        seconds = time.monotonic() - began
+        judge: EmbeddedJudge | CertifiedJudge
+        if isinstance(market, EmbeddedMarket):
+            judge = EmbeddedJudge(run, config)
+        else:
+            judge = CertifiedJudge(market, run, config)
+        saved = list_checkpoints(run.checkpoints)
+        points = [at for at in saved if at % every == 0 or at == max(saved)]
+        curve = [{"iteration": at, **_figures(judge.value(saved[at]))} for at in points]
+        chosen = judge.chosen()
+        value = judge.value(chosen)
+        return {
+            "market": market.name,
+            "method": method,
+            "seed": seed,
+            **_figures(value),
+            "optimum": judge.optimum,
+            "twap": judge.twap,
+            "share": share_of_way(value.mean, judge.twap, judge.optimum),
+            "iteration": int(chosen.stem),
+            "seconds": seconds,
+            "curve": curve,
+            "settings": learner_settings(config),
+        }

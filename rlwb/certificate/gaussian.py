@@ -23,12 +23,23 @@ solution earns on sampled sessions understates it, up to the sampling error; the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr
 
-from rlwb.certificate.market import START, CertifiedMarket, Solution, bellman, by_twap, check_noise, check_ranges, panel
+from rlwb.certificate.market import (
+    LOT,
+    START,
+    CertifiedMarket,
+    Solution,
+    bellman,
+    by_twap,
+    check_noise,
+    check_ranges,
+    panel,
+)
 from rlwb.errors import ConfigError
 from rlwb.execution import Known
 
@@ -174,12 +185,17 @@ def gaussian_market(settings: GaussianSettings | None = None, *, name: str = "ga
     solution = GridSolution(settings)
     return CertifiedMarket(
         name=name,
+        kind="gaussian",
+        settings=settings,
         sessions=panel([f"{row:07d}" for row in range(train + judged)], price),
         probability=by_twap(np.where(first, 0.0, 1.0), price),
         training=by_twap(np.where(first, 1.0, 0.0), price),
-        lots=settings.lots,
-        penalty=settings.penalty,
+        amount=LOT * settings.lots,
         solution=solution,
         optimum=solution.value,
+        penalty=settings.penalty,
+        actions=settings.lots,
+        of_any_amount=(lambda: math.nan) if settings.penalty else None,
         exact=False,
+        stopping=not settings.penalty,
     )

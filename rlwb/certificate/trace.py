@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from rlwb.certificate.almgren_chriss import WalkMarket
-from rlwb.certificate.certify import fit
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, PositionShareActionInterpreter, step_terms
+from rlwb.interpreter import ActionInterpreter
+from rlwb.learner import Learner
 from rlwb.policy import (
     MLP,
     PPO,
@@ -23,12 +24,33 @@ from rlwb.policy import (
     ShareHead,
     make_network,
 )
+from rlwb.trainer import Trainer, TrainingVessel
+
+Taught = TypeVar("Taught", bound=Learner)
 
 #: Shares of the amount that PPO chooses among.
 _CHOICES = 24
 #: What the learners are told in place of their own defaults; chosen on the seeds 10 and 11.
 _PATHWISE = {"learning_rate": 5e-3, "batch_size": 4500, "repeat": 1}
 _PPO = {"learning_rate": 4e-3, "gae_lambda": 1.0, "entropy_coef": 0.003, "batch_size": 6000, "repeat": 3}
+
+
+def _fit(
+    market: WalkMarket, policy: Taught, seed: int, *, iterations: int, episodes: int, acts: ActionInterpreter[Any]
+) -> Taught:
+    """Train a policy on orders drawn from the market, each once; the seed is that of the orders and the exploration."""
+    vessel = TrainingVessel(
+        simulator=market.simulator,
+        state_interpreter=market.sees,
+        action_interpreter=acts,
+        policy=policy,
+        reward=market.reward,
+        train_initial_states=market.draw(iterations * episodes, seed),
+        episode_per_iter=episodes,
+        seed=seed,
+    )
+    Trainer(max_iters=iterations).fit(vessel)
+    return policy
 
 
 def pathwise(
@@ -39,7 +61,7 @@ def pathwise(
     network = make_network(lambda: ShareHead(Dialled(MLP(hidden), len(market.objective.dial))), seed)
     given = PathwiseSettings(**{**_PATHWISE, "decay_updates": iterations, **settings})
     policy = Pathwise(network, terms, given, seed=seed, objective=market.objective)
-    return fit(market, policy, seed, acts=acts, iterations=iterations, episodes=episodes), acts
+    return _fit(market, policy, seed, acts=acts, iterations=iterations, episodes=episodes), acts
 
 
 def ppo(
@@ -54,7 +76,7 @@ def ppo(
 
     given = PPOSettings(**{**_PPO, "decay_updates": iterations, **settings})
     policy = PPO(make_network(build, seed), given, seed=seed, objective=market.objective)
-    return fit(market, policy, seed, acts=acts, iterations=iterations, episodes=episodes), acts
+    return _fit(market, policy, seed, acts=acts, iterations=iterations, episodes=episodes), acts
 
 
 #: Name to method.

@@ -94,3 +94,108 @@ def least_cost_schedule(ticks: int, temporary: float, permanent: float, noise: f
         cost, start, jac=slope, bounds=[(0, 1)] * ticks, constraints=[whole], method="SLSQP", options=options
     )
     return np.asarray(found.x)
+
+
+Capped = tuple[Path, tuple[int, ...]]
+
+
+def best_with_caps(paths: Mapping[Capped, float], lots: int, side: int, penalty: float) -> float:
+    """Return the value of the best of all policies where a tick fills no more lots than its cap, unknown before.
+
+    A policy maps (prices and caps of earlier ticks, lots left) to lots to ask for; the last tick is asked for all that
+    is left, and what then stays open counts at its price.
+    """
+    ticks = len(next(iter(paths))[0])
+    seen = [sorted({(price[:t], caps[:t]) for price, caps in paths}) for t in range(ticks - 1)]
+    situations = [
+        (history, left) for t, histories in enumerate(seen) for history in histories for left in range(1, lots + 1)
+        if t or left == lots
+    ]  # fmt: skip
+    best = -np.inf
+    for choice in itertools.product(*(range(left + 1) for _, left in situations)):
+        policy, total = dict(zip(situations, choice, strict=True)), 0.0
+        for (price, caps), probability in paths.items():
+            left, filled = lots, []
+            for t in range(ticks):
+                asked = left if t == ticks - 1 or not left else policy[(price[:t], caps[:t]), left]
+                filled.append(min(asked, caps[t]))
+                left -= filled[-1]
+            twap = sum(price) / ticks
+            paid = (sum(n * p for n, p in zip(filled, price, strict=True)) + left * price[-1]) / lots
+            squares = sum((n / lots) ** 2 for n in filled)
+            total += probability * (side * (1 - paid / twap) * 1e4 - penalty * squares)
+        best = max(best, total)
+    return best
+
+
+def best_of_any_amounts(paths: Mapping[Path, float], side: int, penalty: float) -> float:
+    """Return the greatest expected PA less penalty over all adapted schedules of any amounts, by quadratic program."""
+    ticks = len(next(iter(paths)))
+    histories = [h for tick in range(ticks) for h in sorted({path[:tick] for path in paths})]
+    column = {history: i for i, history in enumerate(histories)}
+    gain, mass, sums = np.zeros(len(histories)), np.zeros(len(histories)), np.zeros((len(paths), len(histories)))
+    for row, (price, probability) in enumerate(paths.items()):
+        for tick in range(ticks):
+            at = column[price[:tick]]
+            gain[at] += probability * side * (1 - price[tick] / (sum(price) / ticks)) * 1e4
+            mass[at] += probability
+            sums[row, at] += 1
+
+    sums = np.unique(sums, axis=0)  # paths that part at the last tick sum the same
+    whole = {"type": "eq", "fun": lambda w: sums @ w - 1.0, "jac": lambda w: sums}
+    found = minimize(
+        lambda w: -gain @ w + penalty * mass @ w**2,
+        np.full(len(histories), 1 / ticks),
+        jac=lambda w: -gain + 2 * penalty * mass * w,
+        bounds=[(0, 1)] * len(histories),
+        constraints=[whole],
+        method="SLSQP",
+        options={"ftol": 1e-13, "maxiter": 1000},
+    )
+    return float(-found.fun)
+
+
+def least_transient_schedule(ticks: int, transient: float, half_life: float) -> tuple[np.ndarray, float]:
+    """Return the shares of least cost under transient impact, and the cost, by a quadratic program over all schedules.
+
+    The cost is written down as it falls due: the move of a fill halves every `half_life` ticks, and a fill pays the
+    moves before it and half of its own.
+    """
+    pay = np.zeros((ticks, ticks))
+    for now in range(ticks):
+        pay[now, now] = transient / 2
+        for before in range(now):
+            pay[now, before] = transient * 2 ** (-(now - before) / half_life)
+    found = minimize(
+        lambda w: float(w @ pay @ w),
+        np.full(ticks, 1 / ticks),
+        jac=lambda w: (pay + pay.T) @ w,
+        bounds=[(0, 1)] * ticks,
+        constraints=[{"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: np.ones(ticks)}],
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    return np.asarray(found.x), float(found.fun)
+
+
+def best_against_signal(ticks: int, strength: float, move: float, cost: float, parts: int) -> float:
+    """Return the value of a buy in equal parts where a move of one size is repeated with (1 + strength) / 2, by a grid.
+
+    The state is (level of the price, last move, parts left); the price enters as it is paid, tick by tick.
+    """
+
+    def value(tick: int, level: int, last: int, memo: dict[tuple[int, int, int], np.ndarray]) -> np.ndarray:
+        key = (tick, level, last)
+        if key not in memo:
+            chances = {0: 1.0} if tick == 0 else {m: (1 + strength * last * m) / 2 for m in (-1, 1)}
+            mean = sum(chance * (level + m) for m, chance in chances.items())
+            share = np.arange(parts + 1) / parts
+            now = -mean * move * share - cost * share**2
+            if tick == ticks - 1:
+                memo[key] = now
+            else:
+                ahead = sum(chance * value(tick + 1, level + m, m, memo) for m, chance in chances.items())
+                memo[key] = np.array([(now[: q + 1] + ahead[q::-1]).max() for q in range(parts + 1)])
+        return memo[key]
+
+    return float(value(0, 0, 0, {})[-1])

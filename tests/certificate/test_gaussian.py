@@ -146,7 +146,7 @@ def test_sessions_to_train_on_are_not_those_to_judge_by(market: CertifiedMarket)
     assert not (market.probability * market.training).any()
     assert len(market.judged) == 4000
     assert market.probability.sum() == pytest.approx(1)
-    assert (market.draw(1000, 3).session < 500).all()
+    assert (market.draw(1000, 3) < 500).all()
 
 
 def test_the_seed_makes_the_sessions() -> None:

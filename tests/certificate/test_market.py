@@ -5,18 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlwb.certificate import TreeSettings, tree_market
-from rlwb.certificate.market import bellman, by_twap
+from rlwb.certificate import MARKETS, CertifiedMarket, Solution, TreeSettings, tree_market
+from rlwb.certificate.market import LOT, bellman, both_sides, by_twap, share_of_way, with_day_before
+from rlwb.execution import Engine, Known
+from rlwb.market import FeatureSettings, MarketFeatures
 
 
-class Always:
-    """A learner's policy: always the same action."""
+class Always(Solution):
+    """Always trades the same number of lots, as far as they are left."""
 
-    def __init__(self, action: int) -> None:
-        self.action = action
+    def __init__(self, number: int) -> None:
+        self.number = number
 
-    def act(self, obs, noise=None):  # type: ignore[no-untyped-def]
-        return np.full(len(obs["cur_step"]), self.action)
+    def lots(self, obs: Known, left: np.ndarray) -> np.ndarray:
+        return np.minimum(left, self.number)
+
+
+def worth(market: CertifiedMarket, number: int) -> float:
+    value = market.value_of_rule(Always(number))
+    assert value.error == 0
+    return value.mean
 
 
 def test_one_decision_by_hand() -> None:
@@ -52,42 +60,53 @@ def test_orders_are_a_buy_and_a_sell_of_each_session() -> None:
 def test_draws_follow_the_probabilities_and_the_seed() -> None:
     market = tree_market(TreeSettings(moves=2, ticks=3, strength=1))
     drawn = market.draw(40_000, 5)
-    expected = np.repeat(market.probability, 2) / 2
-    seen = np.bincount(2 * drawn.session + (drawn.side < 0), minlength=8) / 40_000
-    np.testing.assert_array_less(np.abs(seen - expected), 4 * np.sqrt(expected / 40_000))
-    assert np.array_equal(drawn.session, market.draw(40_000, 5).session)
-    assert not np.array_equal(drawn.session, market.draw(40_000, 6).session)
+    seen = np.bincount(drawn, minlength=4) / 40_000
+    np.testing.assert_array_less(np.abs(seen - market.probability), 4 * np.sqrt(market.probability / 40_000) + 1e-12)
+    assert np.array_equal(drawn, market.draw(40_000, 5))
+    assert not np.array_equal(drawn, market.draw(40_000, 6))
 
 
-def test_features_are_the_moves_so_far_in_deviations() -> None:
-    market = tree_market(TreeSettings(ticks=4))
-    seen = market.features.block(np.arange(27), np.full(27, 4))[:, :, 0]
-    level = market.sessions.fields["close"] / 100 - 1
-    np.testing.assert_allclose(seen, (level - level.mean()) / level.std(), atol=0.01)
+def test_a_run_sees_a_quiet_day_before_and_no_order_trades_it() -> None:
+    market = tree_market(TreeSettings(moves=2, ticks=4))
+    rows = np.array([5, 0, 5])
+    sessions = with_day_before(market.sessions, rows, np.full(3, np.datetime64("2024-01-02")))
+    assert len(sessions) == 6
+    close = sessions.fields["close"]
+    assert np.array_equal(close[1::2], market.sessions.fields["close"][rows])
+    assert close[0] == pytest.approx([99.8, 100.0, 100.2, 100.0])
+    assert np.array_equal(close[0], close[2])
+    orders = both_sides(sessions, 300.0)
+    assert orders["instrument"].tolist() == ["0000000", "0000000", "0000001", "0000001", "0000002", "0000002"]
+    assert (orders["date"] == "2024-01-02").all()
+    features = MarketFeatures.build(sessions, FeatureSettings(), fit_rows=np.arange(6) % 2 == 1)
+    assert np.isfinite(features.today).all()
 
 
-def test_a_learner_is_judged_exactly() -> None:
-    """Trading all at the first tick: on two ticks of +-10 %, TWAPs 105 and 95 weighted as such, both sides gain 0."""
+def test_trading_all_at_once_and_lot_by_lot() -> None:
+    """On two ticks of +-10 %, TWAPs 105 and 95 weighted as such, a buy at the first tick loses what a sell gains."""
     market = tree_market(TreeSettings(moves=2, ticks=2, strength=0, move_bp=1000, fair=False))
-    assert market.value(Always(4)).mean == pytest.approx(0, abs=1e-10), "a buy loses what a sell gains"
-    assert market.value(Always(0)).mean == pytest.approx(0, abs=1e-10)
+    assert worth(market, 4) == worth(market, 0) == pytest.approx(0, abs=1e-10)
     signal = tree_market(TreeSettings(moves=2, ticks=4, penalty=1))
-    at_once, lot_by_lot = signal.value(Always(4)), signal.value(Always(1))
-    assert at_once.mean == pytest.approx(-1, abs=0.01)
-    assert lot_by_lot.mean == pytest.approx(-0.25, abs=1e-10), "a lot at each of four ticks is TWAP"
-    assert lot_by_lot.mean == pytest.approx(signal.twap, abs=1e-10)
-    assert at_once.error == lot_by_lot.error == 0
+    assert worth(signal, 4) == pytest.approx(-1, abs=0.01)
+    assert worth(signal, 1) == pytest.approx(-0.25, abs=1e-10), "a lot at each of four ticks is TWAP"
+    assert signal.twap == pytest.approx(-0.25, abs=1e-10)
 
 
 def test_share_is_the_way_from_twap_to_the_optimum() -> None:
-    market = tree_market(TreeSettings(moves=2, ticks=4, penalty=1))
-    assert market.share(market.twap) == 0
-    assert market.share(market.optimum) == 1
-    assert market.share((market.twap + market.optimum) / 2) == pytest.approx(0.5)
-    assert np.isnan(tree_market(TreeSettings(strength=0)).share(0.0))
+    assert [share_of_way(value, -1.0, 3.0) for value in (-1.0, 3.0, 1.0)] == [0.0, 1.0, 0.5]
+    assert np.isnan(share_of_way(0.0, 0.0, 0.0))
 
 
-def test_the_solution_is_as_good_as_any_constant_answer() -> None:
-    market = tree_market(TreeSettings(ticks=5))
-    for action in range(5):
-        assert market.value(Always(action)).mean <= market.optimum + 1e-11
+@pytest.mark.parametrize("name", [name for name in MARKETS if name.startswith("tree")])
+def test_the_solution_is_as_good_as_any_constant_answer(name: str) -> None:
+    market = MARKETS[name]()
+    for number in range(round(market.amount / LOT) + 1):
+        assert worth(market, number) <= market.optimum + 1e-11
+
+
+@pytest.mark.parametrize("name", [name for name in MARKETS if name != "gaussian"])
+def test_the_engine_pays_every_solution_its_value(name: str) -> None:
+    market = MARKETS[name]()
+    assert market.value_of_rule(market.solution).mean == pytest.approx(market.optimum, abs=1e-8)
+    assert market.twap < market.optimum
+    assert isinstance(market.simulator.engine, Engine)

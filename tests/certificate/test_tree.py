@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,11 +12,17 @@ from hypothesis import strategies as st
 
 from rlwb.certificate import TreeSettings, tree_market, tree_paths
 from rlwb.certificate.market import CertifiedMarket, Solution
+from rlwb.certificate.tree import tree_caps
 from rlwb.env import NativeVectorEnv
 from rlwb.errors import ConfigError
 from rlwb.execution import TWAP, AmountActionInterpreter, ExecutionState, Known, KnownStateInterpreter
 from rlwb.trainer import collect
-from tests.certificate.reference import best_by_enumeration, best_by_linear_program
+from tests.certificate.reference import (
+    best_by_enumeration,
+    best_by_linear_program,
+    best_of_any_amounts,
+    best_with_caps,
+)
 
 SIDES = (1, -1)
 
@@ -167,9 +176,57 @@ def test_with_a_penalty_strength_0_is_best_traded_lot_by_lot() -> None:
     """Four lots at four of eight ticks: the squares sum to 1/4; TWAP, which can halve a lot, has 1/8."""
     market = tree_market(TreeSettings(strength=0, penalty=4))
     assert market.optimum == pytest.approx(-1, abs=1e-11)
-    assert market.twap == -0.5
+    assert market.twap == pytest.approx(-0.5, abs=1e-11)
     assert market.value_of_rule(TWAP(market.simulator.engine)).mean == pytest.approx(-0.5, abs=1e-11)
-    assert np.isnan(market.share(market.optimum))
+
+
+@pytest.mark.parametrize("penalty", [0.0, 3.0])
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(("moves", "lots", "caps"), [(2, 2, (1, 2)), (2, 3, (1, 2)), (3, 2, (0, 2)), (2, 2, (1,))])
+def test_the_optimum_with_caps_is_the_best_of_all_policies(  # type: ignore[no-untyped-def]
+    moves, lots, caps, side, penalty
+) -> None:
+    shape = TreeSettings(moves, 3, lots, "momentum", 0.9, 20.0, penalty, caps=caps)
+    _, price, probability = tree_paths(shape)
+    rows = zip(map(tuple, price.tolist()), map(tuple, tree_caps(shape).tolist()), strict=True)
+    paths = dict(zip(rows, probability.tolist(), strict=True))
+    assert len(paths) == moves**2 * len(caps) ** 3
+    wanted = best_with_caps(paths, lots, side, penalty)
+    assert tree_market(shape).solution.values[side] == pytest.approx(wanted, abs=1e-11)
+
+
+@pytest.mark.parametrize("signal", ["reversion", "momentum"])
+def test_the_engine_pays_what_induction_says_where_caps_cut(signal: str) -> None:
+    """Caps of 1 and 2 lots cut requests of 4; so most decisions of the best policy fill in part."""
+    shape = TreeSettings(ticks=5, signal=signal, strength=0.8, penalty=1.0, caps=(1, 2))  # type: ignore[arg-type]
+    market = tree_market(shape)
+    played = by_side(market, market.solution)
+    for side in SIDES:
+        assert played[side] == pytest.approx(market.solution.values[side], abs=1e-11)
+    free = tree_market(replace(shape, caps=()))
+    assert market.optimum < free.optimum
+
+
+def test_caps_that_never_bind_change_nothing() -> None:
+    shape = TreeSettings(ticks=5, penalty=2.0)
+    assert tree_market(replace(shape, caps=(4,))).optimum == pytest.approx(tree_market(shape).optimum, abs=1e-11)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_any_amounts_are_worth_what_a_quadratic_program_says(side: int) -> None:
+    shape = TreeSettings(moves=2, ticks=4, lots=64, penalty=4.0)
+    wanted = best_of_any_amounts(as_paths(shape), side, 4.0)
+    assert tree_market(shape).solution.values[side] == pytest.approx(wanted, abs=4 * 4 / 4 / 64**2)
+    market = tree_market(replace(shape, lots=4))
+    assert market.any_amount == tree_market(shape).optimum > market.optimum
+
+
+@pytest.mark.parametrize(("changes", "stops"), [({}, True), ({"penalty": 4.0}, False), ({"caps": (1, 2)}, False)])
+def test_one_lot_has_the_same_optimum_where_the_problem_is_to_stop(changes: dict[str, Any], stops: bool) -> None:
+    shape = TreeSettings(ticks=5, **changes)
+    market, one = tree_market(shape), tree_market(replace(shape, lots=1))
+    assert market.stopping == stops
+    assert (one.optimum == pytest.approx(market.optimum, abs=1e-11)) == stops
 
 
 def test_a_decision_depends_on_earlier_prices_alone() -> None:
@@ -201,6 +258,8 @@ def test_a_decision_depends_on_earlier_prices_alone() -> None:
         ({"strength": float("nan")}, "strength is nan"),
         ({"move_bp": 2000}, "move_bp is 2000"),
         ({"penalty": -1}, "penalty is -1"),
+        ({"caps": (1, -1)}, "caps is"),
+        ({"caps": (1, 2)}, "559872 paths"),
     ],
 )
 def test_impossible_trees_are_refused(changes: dict[str, float], said: str) -> None:

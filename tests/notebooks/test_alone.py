@@ -56,22 +56,24 @@ def rows_of(html: str) -> dict[str, list[float]]:
 
 
 def test_certificate(tmp_path: Path) -> None:
-    small = {"methods": ["ppo", "dqn"], "iterations": 2, "every": 1, "ticks": 7, "points": 201}
+    small = {"methods": ["ppo", "pathwise"], "iterations": 2, "every": 1, "ticks": 7, "points": 201}
     book = by_hand(NOTEBOOKS / "11_certificate.ipynb", tmp_path / "out.ipynb", **small)
     assert len(shown(book, "image/png")) == 2
-    _, rules, shares, flat, _, _ = map(rows_of, shown(book, "text/html"))
+    _, rules, shares, flat, _, _, solved, blocks = map(rows_of, shown(book, "text/html"))
     value = {name: cells[0] for name, cells in rules.items()}
     optimum = tree_market(TreeSettings(ticks=7)).optimum
     assert value["the solution, replayed"] == value["the optimum, computed"] == pytest.approx(optimum, abs=1e-6)
     assert value["waits for worse prices"] < value["TWAP"] == 0 < value["waits for better prices"] < optimum
-    assert list(shares) == ["ppo", "dqn"]
+    assert list(shares) == ["ppo", "pathwise"]
     assert all(value <= optimum for value, optimum, _, _ in shares.values())
     assert flat.pop("trades before worse prices")[0] > 1, "what is told of later prices does gain"
     assert len(flat) == 6
     assert all(cells == [0] for cells in flat.values())
     ends = [line for line in printed(book).splitlines() if " bp at the end, " in line]
-    assert [line.partition(":")[0] for line in ends] == ["ppo", "dqn"]
+    assert [line.partition(":")[0] for line in ends] == ["ppo", "pathwise"]
     assert all(float(line.split()[-4]) < 1e-9 for line in ends), "nothing can be learnt"
+    assert all(optimum == pytest.approx(paid, abs=1e-6) for optimum, paid, *_ in solved.values())
+    assert blocks["best"][0] == blocks["best"][-1] > 2 * blocks["best"][1]
 
 
 def test_comparison(tmp_path: Path) -> None:

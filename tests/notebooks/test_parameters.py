@@ -64,7 +64,11 @@ def test_k14_another_type_is_refused_by_name(
         ("05_data.ipynb", {"calendar": {"tick_minuts": 1}}, "tick_minuts; did you mean tick_minutes"),
         ("05_data.ipynb", {"calendar": "us"}, "calendar is 'us'; names with values are needed"),
         ("10_synthetic_market.ipynb", {"tick_minutes": "five"}, "tick_minutes is 'five'"),
-        ("11_certificate.ipynb", {"methods": "ppo, sac"}, r"methods is \['ppo', 'sac'\]; it must be 'ppo', 'dqn' or"),
+        (
+            "11_certificate.ipynb",
+            {"methods": "ppo, sac"},
+            r"methods is \['ppo', 'sac'\]; it must be 'ppo', 'path",
+        ),
         ("11_certificate.ipynb", {"methods": []}, "methods is"),
         ("11_certificate.ipynb", {"points": 802}, "points is"),
         ("12_comparison.ipynb", {"methods": "ppo, sac"}, "no method 'sac'"),
