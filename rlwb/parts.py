@@ -75,6 +75,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "convolution": f"{_POLICY}.market_network:Convolution",
         "attention": f"{_POLICY}.market_network:Attention",
         "mlp": f"{_POLICY}.network:MLP",
+        "signals": f"{_POLICY}.signals:Signals",
         "qlib_recurrent": f"{_POLICY}.qlib:QlibRecurrent",
     },
     "simulator": {

@@ -128,6 +128,7 @@ def train_policy(
     keep = settings.keep or None
     saving = {"every_n_iters": settings.checkpoint_every, "keep_best": keep, "keep_last": keep}
     student = bench.learner(features, teacher)
+    bench.fit(student, features, tables["train"])
     fit(student, "", settings.iterations, saving, patience=settings.patience, first=callbacks)
 
 

@@ -246,8 +246,20 @@ class Workbench:
                 self._latest = MarketFeatures.build(self.sessions, self.config.features, normaliser=normaliser)
             return self._latest
         assert train_orders is not None
-        days = train_orders["date"].to_numpy().astype("datetime64[D]")
-        return MarketFeatures.build(self.sessions, self.config.features, fit_rows=np.isin(self.sessions.dates, days))
+        rows = self._sessions_of(train_orders)
+        return MarketFeatures.build(self.sessions, self.config.features, fit_rows=rows)
+
+    def fit(self, learner: Learner, features: MarketFeatures, train_orders: pd.DataFrame) -> None:
+        """Let a learner's network estimate on the training sessions what gradients do not learn."""
+        from rlwb.policy import Network
+
+        trunk = getattr(learner, "trunk", None)
+        if isinstance(trunk, Network):
+            trunk.fit(features, np.flatnonzero(self._sessions_of(train_orders)))
+
+    def _sessions_of(self, orders: pd.DataFrame) -> np.ndarray:
+        """Return which sessions are of the days of orders, bool of shape (S,)."""
+        return np.isin(self.sessions.dates, orders["date"].to_numpy().astype("datetime64[D]"))
 
     def state_interpreter(self, features: MarketFeatures) -> StateInterpreter[Any]:
         """Return what the policy observes, and its teacher if it has one."""

@@ -12,6 +12,7 @@ from rlwb.policy.pathwise import Pathwise, PathwiseSettings, ShareHead
 from rlwb.policy.ppo import PPO, PPOSettings
 from rlwb.policy.qlib import QlibPolicy, QlibRecurrent, from_qlib
 from rlwb.policy.sequence_encoder import AttentionEncoder, ConvolutionEncoder, SequenceEncoder
+from rlwb.policy.signals import Signals, TraceEncoder
 
 __all__ = [
     "DQN",
@@ -45,6 +46,8 @@ __all__ = [
     "RecurrentEncoder",
     "SequenceEncoder",
     "ShareHead",
+    "Signals",
+    "TraceEncoder",
     "from_qlib",
     "gae",
     "make_network",

@@ -68,6 +68,10 @@ class Network(nn.Module, ABC):
             ``session`` and ``cur_tick`` in the panel ``features``.
         """
 
+    def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
+        """Estimate what gradients do not learn from the training sessions, `rows` of the panel; by default nothing."""
+        return
+
     def market_states(self, obs: Any) -> torch.Tensor | None:
         """Return what `forward` makes of the market alone, of shape (N, …), None where it reads none.
 
@@ -133,6 +137,9 @@ class _OnAnother(Network):
         super().__init__(trunk.width)
         self.trunk = trunk
         self.causal, self.sees_future = trunk.causal, trunk.sees_future
+
+    def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
+        self.trunk.fit(features, rows)
 
     def market_states(self, obs: Any) -> torch.Tensor | None:
         return self.trunk.market_states(obs)

@@ -1,0 +1,249 @@
+"""A small network on forecasts: averages of past returns, a ridge regression on them, and two layers that decide.
+
+What an order can gain from waiting is a small part of what prices do, and some thousand sessions do not teach a large
+network to tell the two apart. Here gradients learn nothing of the market: exponential averages of a session's returns
+are fixed, a ridge regression on the training sessions makes forecasts of them, and only the decision, a function of a
+few numbers, is left to the learner. A sale is a purchase in the mirror: each number that has a direction is multiplied
+by the order's, so that both sides teach one policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import one_hot
+
+from rlwb.errors import ConfigError
+from rlwb.market import MarketFeatures
+from rlwb.policy.encoder import MarketEncoder
+from rlwb.policy.network import Network, order_numbers
+
+#: Features that are read: the returns must be among those of the run, the others are used where they are.
+COLUMNS = ("returns", "gap", "volume")
+#: Powers of the activity that returns are weighted by: quiet ticks more, all alike, busy ticks more.
+_POWERS = (-1.0, 0.0, 1.0)
+#: Share of a tick's surprise in volume that the activity keeps at the next, and what one deviation of it counts for.
+_KEPT, _PER_DEVIATION, _MOST = 0.5, 0.6, 2.5
+#: Degree of the polynomial in the time of day that each coefficient of the regression is.
+_DEGREE = 3
+_RIDGE = 1e-4
+_SESSIONS_PER_PASS = 512
+
+
+class TraceEncoder(MarketEncoder):
+    """Exponential averages of a session's returns, without weights that are learnt by gradients.
+
+    With the return r_t of tick t in basis points and the activity a_t, an average of how far volumes lie above the
+    usual ones of their time of day, a state holds ``sum_s 2^(-(t - s) / h) exp(p a_s) r_s`` for every half-life h and
+    p = -1, 0 and 1, then the overnight gap and the activity.
+
+    Parameters
+    ----------
+    features
+        The panel, for the names of its columns and what they were normalised by.
+    half_lives : bars
+        Half-lives of the averages; infinity is the return since the open.
+
+    Raises
+    ------
+    ConfigError
+        When the features have no returns.
+    """
+
+    def __init__(self, features: MarketFeatures, half_lives: Sequence[float]) -> None:
+        columns = features.columns
+        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 2)
+        if "returns" not in columns:
+            raise ConfigError(
+                f"the network signals reads the feature returns, and the run has {', '.join(columns)}; set "
+                f"features.columns to [{', '.join(COLUMNS)}]."
+            )
+        self.place = {name: columns.index(name) for name in COLUMNS if name in columns}
+        powers = torch.tensor(_POWERS).repeat_interleave(len(half_lives))
+        decays = torch.tensor([0.5 ** (1.0 / one) for one in half_lives]).repeat(len(_POWERS))
+        # Settings and what the run's normaliser knows: in no checkpoint.
+        for name, value in (("powers", powers), ("decays", decays)):
+            self.register_buffer(name, value, persistent=False)
+        for name in ("mean", "scale"):
+            value = torch.tensor(getattr(features.normaliser, name), dtype=torch.float32)
+            self.register_buffer(name, value, persistent=False)
+        self.register_buffer("usual", torch.zeros(features.shape[1]))
+        self.register_buffer("deviation", torch.ones(()))
+
+    def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
+        """Estimate the usual volume of each time of day on some sessions."""
+        if "volume" not in self.place:
+            return
+        volume = np.concatenate([features.rows(part)[..., self.place["volume"]] for part in _parts(rows)])
+        usual = volume.mean(axis=0, dtype=np.float64)
+        self.usual.copy_(torch.tensor(usual))
+        self.deviation.fill_(max(float((volume - usual).std()), 1e-6))
+        self.forget()
+
+    def moves(self, ticks: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the returns of ticks (S, n, C) without the overnight gap, and the gap, of shape (S, n) each.
+
+        Both are in basis points. `before` is the gap as it was known before, of shape (S,).
+        """
+        gap = self._stated(ticks, "gap") if "gap" in self.place else torch.zeros_like(ticks[..., 0])
+        known = torch.cat([before[:, None], gap], dim=1)
+        return self._stated(ticks, "returns") - (gap - known[:, :-1]), gap
+
+    def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
+        first = today.new_zeros(today.shape[0], self.hidden)
+        return torch.cat([first[:, None], self._further(today, first, 0)], dim=1)
+
+    def memory(self, slots: int, ticks: int) -> tuple[torch.Tensor, ...]:
+        return ()
+
+    def begin(
+        self, memory: tuple[torch.Tensor, ...], slots: torch.Tensor, yesterday: torch.Tensor | None
+    ) -> torch.Tensor:
+        return torch.zeros(len(slots), self.hidden)
+
+    def advance(
+        self,
+        memory: tuple[torch.Tensor, ...],
+        slots: torch.Tensor,
+        states: torch.Tensor,
+        ticks: torch.Tensor,
+        since: int,
+        of: int,
+    ) -> torch.Tensor:
+        return self._further(ticks, states, since)
+
+    @torch.no_grad()
+    def forward(self, obs: Any) -> torch.Tensor:
+        return super().forward(obs)
+
+    def _further(self, ticks: torch.Tensor, states: torch.Tensor, since: int) -> torch.Tensor:
+        """Return the states after each of further ticks (S, n, C), of shape (S, n, H)."""
+        moves, gap = self.moves(ticks, states[:, -2])
+        traces, active = states[:, :-2], states[:, -1]
+        found = []
+        for number in range(ticks.shape[1]):
+            if "volume" in self.place:
+                surprise = (ticks[:, number, self.place["volume"]] - self.usual[since + number]) / self.deviation
+                active = _KEPT * active + (1.0 - _KEPT) * surprise
+            weight = (self.powers * (_PER_DEVIATION * active).clamp(-_MOST, _MOST)[:, None]).exp()
+            traces = self.decays * traces + weight * moves[:, number, None]
+            found.append(torch.cat([traces, gap[:, number, None], active[:, None]], dim=1))
+        return torch.stack(found, dim=1)
+
+    def _stated(self, ticks: torch.Tensor, name: str) -> torch.Tensor:
+        """Return a column as it was before it was normalised, in basis points."""
+        at = self.place[name]
+        return 1e4 * (ticks[..., at] * self.scale[at] + self.mean[at])
+
+
+class Signals(Network):
+    """A forecast of what waiting brings, and two layers that decide by it.
+
+    Two ridge regressions on the states of `TraceEncoder`, fitted on the training sessions, forecast by how much the
+    mean price of the next step will lie above that of all later ones, and of the step after it, in basis points.
+    The decision sees them in the direction of the order, also divided by the activity, beside the activity, the share
+    left, the time, and the number of steps left, one input for each.
+
+    Parameters
+    ----------
+    features
+        The panel; its columns must have ``returns``, and ``gap`` and ``volume`` are used where they are.
+    max_step
+        Most steps that an order can have.
+    hidden : units
+        Width of the two layers.
+    half_lives : bars
+        Half-lives of the averages of returns.
+    """
+
+    causal = True
+
+    def __init__(
+        self,
+        features: MarketFeatures,
+        max_step: int,
+        hidden: int = 16,
+        half_lives: Sequence[float] = (4.0, 8.0, math.inf),
+    ) -> None:
+        super().__init__(width=hidden)
+        if not half_lives or not all(one > 0 for one in half_lives):
+            raise ConfigError(f"half_lives are {half_lives!r}; give one or more numbers of bars above 0.")
+        self.market = TraceEncoder(features, half_lives)
+        self.ticks, self.max_step = features.shape[1], max_step
+        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 1, _DEGREE + 1))
+        self.register_buffer("unit", torch.ones(2))
+        self.layers = nn.Sequential(
+            nn.Linear(4 + 1 + 4 + max_step, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+        )
+
+    def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
+        """Fit the regressions on the training sessions `rows`, by the returns of the sessions themselves."""
+        self.market.fit(features, rows)
+        step = max(1, -(-self.ticks // self.max_step))
+        at = np.arange(1, self.ticks - step)
+        times = torch.tensor(at)
+        width = self.coefficients.shape[1] * self.coefficients.shape[2]
+        square, product, total, count = np.zeros((width, width)), np.zeros((width, 2)), np.zeros((2, 2)), 0
+        for part in _parts(rows):
+            today, _ = self.market.read(features, part)
+            states = self.market.encode(today, None)[:, times]
+            known = self._regressors(states, times.expand(len(part), -1)).flatten(2).double().numpy()
+            moves, _ = self.market.moves(today, today.new_zeros(len(part)))
+            aims = _aims(moves.double().numpy(), at, step)
+            known, aims = known.reshape(-1, width), aims.reshape(-1, 2)
+            square, product, count = square + known.T @ known, product + known.T @ aims, count + len(known)
+            total = total + aims.T @ aims
+        size = np.sqrt(np.diag(square))
+        size[size == 0] = 1.0
+        scaled = square / size / size[:, None] + _RIDGE * np.eye(width)
+        found = np.linalg.solve(scaled, product / size[:, None]) / size[:, None]
+        self.coefficients.copy_(torch.tensor(found.T.reshape(self.coefficients.shape)))
+        spread = np.sqrt(np.einsum("ij,ik,kj->j", found, square, found) / max(count, 1))
+        self.unit.copy_(torch.tensor(np.where(spread > 0, spread, 1.0)))
+
+    def market_states(self, obs: Any) -> torch.Tensor | None:
+        return self.market(obs)
+
+    def forecasts(self, states: torch.Tensor, tick: torch.Tensor) -> torch.Tensor:
+        """Return the forecasts of states (…, H) after `tick` ticks, of shape (…, 2), in basis points of a sale."""
+        return (self._regressors(states, tick)[..., None, :, :] * self.coefficients).sum(dim=(-2, -1))
+
+    def forward(self, obs: Any) -> torch.Tensor:
+        states = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
+        _, _, step, steps = order_numbers(obs, self.device)
+        tick = self.tensor(obs["cur_tick"])
+        active = states[:, -1:]
+        side = 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
+        signed = side * self.forecasts(states, tick) / self.unit
+        calm = torch.exp(-0.5 * _PER_DEVIATION * active)
+        left = one_hot((steps - step).long().clamp(1, self.max_step) - 1, self.max_step)
+        time = tick.float()[:, None] / self.ticks
+        return self.layers(torch.cat([signed, signed * calm, active, self.scalars(obs), time, left], dim=1))
+
+    def _regressors(self, states: torch.Tensor, tick: torch.Tensor) -> torch.Tensor:
+        """Return what the regressions see of states (…, H), of shape (…, H - 1, degree + 1)."""
+        powers = torch.arange(_DEGREE + 1, device=states.device)
+        time = (tick.float() / self.ticks)[..., None] ** powers
+        return states[..., :-1, None] * time[..., None, :]
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    return np.array_split(rows, max(1, -(-len(rows) // _SESSIONS_PER_PASS)))
+
+
+def _aims(moves: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+    """Return what is forecast at the ticks `at`, of shape (S, len(at), 2), from returns of shape (S, T)."""
+    price = np.cumsum(moves, axis=1)
+    sums = np.concatenate([np.zeros((len(price), 1)), np.cumsum(price, axis=1)], axis=1)
+    ticks = price.shape[1]
+
+    def mean(first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        return (sums[:, stop] - sums[:, first]) / (stop - first)
+
+    now, end = mean(at, at + step), np.full_like(at, ticks)
+    return np.stack([now - mean(at + step, end), now - mean(at + step, np.minimum(at + 2 * step, end))], axis=2)
