@@ -122,9 +122,14 @@ class Screen:
             cells = [name]
             for one in (one for one in self.findings if one.feature == name):
                 mark = " *" if one.holds else ""
-                cells += [f"{one.r2:.2%}", f"{one.t:.1f}", f"{one.p_adjusted:.2g}{mark}", f"{one.gain_bp:.2f}"]
+                p = f"{one.p_adjusted:.2g}{mark}"
+                cells += [f"{one.r2:z.2%}", f"{one.t:z.1f}", p, f"{one.gain_bp:z.2f}"]
             lines.append(f"| {' | '.join('-' if cell == 'nan' else cell for cell in cells)} |")
-        why = ", ".join(f"{name} ({reason})" for name, reason in self.left_out.items())
+        reasons = {
+            reason: [name for name in self.left_out if self.left_out[name] == reason]
+            for reason in self.left_out.values()
+        }
+        left = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
         counted = (
             f"{self.decisions:,} decisions on {self.days} training days, each forecast by earlier training days; no "
             "validation or test day is read."
@@ -133,7 +138,7 @@ class Screen:
             "R² is out of sample, t has days as clusters, p is corrected for all tests of the table (Holm; * holds at "
             f"{LEVEL:.0%}), move is the mean move of the price in the direction that was forecast."
         )
-        notes = (counted, meant, *self.notes, *([f"Left out: {why}."] if why else []))
+        notes = (counted, meant, *self.notes, *([f"Left out: {left}."] if left else []))
         return "\n".join([self.verdict, "", *lines, "", *(f"- {note}" for note in notes)])
 
     def as_dict(self) -> dict[str, Any]:
@@ -321,12 +326,12 @@ def _values(
     references, step = References(sessions), bench.engine.ticks_per_step
     columns, names, left_out = [], [], {}
     for one in (*BUILT_IN.values(), *own):
-        if lacking := sorted(set(one.needs) - set(sessions.fields)):
-            left_out[one.name] = f"the bars lack {', '.join(lacking)}"
+        if not set(one.needs) <= set(sessions.fields):
+            left_out[one.name] = "the bars lack fields that they need"
             continue
         column = _column(references, one, settings.clip, decisions, fit_rows, step)
         if column is None:
-            left_out[one.name] = "it has no value on the first days"
+            left_out[one.name] = "no value on the first days"
             continue
         columns.append(column)
         names.append(one.name)

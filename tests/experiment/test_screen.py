@@ -49,8 +49,8 @@ def test_a_planted_signal_is_found(planted: Screen) -> None:
 
 
 def test_without_signal_nothing_is_found() -> None:
-    found = [screen(bench(market__signal=0.0, market__seed=seed)) for seed in range(6)]
-    assert not any(one.found for one in found)
+    found = [screen(bench(market__signal=0.0, market__seed=seed)) for seed in range(20)]
+    assert sum(one.found for one in found) <= 1
     assert found[0].verdict.startswith("Nothing")
 
 
@@ -58,7 +58,7 @@ def test_the_table_names_every_feature_and_what_was_left_out(planted: Screen) ->
     told = planted.to_markdown()
     for name in BUILT_IN:
         assert f"| {name} |" in told or name in planted.left_out, name
-    assert planted.left_out["spread"] == "the bars lack ask, bid"
+    assert "bars lack" in planted.left_out["spread"]
     plain = json.loads(json.dumps(planted.as_dict(), allow_nan=False))
     assert len(plain["findings"]) == 2 * (1 + len(BUILT_IN) - len(planted.left_out))
     assert plain["found"] is True
