@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlwb.evaluation.bootstrap import Interval, statistic_interval
+from rlwb.evaluation.bootstrap import Interval, day_sums, statistic_interval
 from rlwb.execution import ExecutionRules
 from rlwb.execution.kernel import mean_move
 
@@ -79,13 +79,15 @@ def fit_propagator(
     sums = {name: _sums(path, shape, name == "square_root", decay, tried) for name, shape in shapes.items()}
     r2 = {name: _out_of_sample_r2(parts, path.dates, blocks) for name, parts in sums.items()}
     best = max(r2, key=lambda name: r2[name])
+    days, day = np.unique(path.dates, return_inverse=True)
+    parts = [_with_each_left_out(day_sums(sums[best], day, len(days)))]
     found: dict[str, Interval] = {}
     for which, name in enumerate(LINEAR):
         found[name] = statistic_interval(
-            [sums[best]], [path.dates], statistic=lambda rows, which=which: _solved(rows)[1][:, which], **settings
+            parts, [days], statistic=lambda rows, which=which: _solved(rows)[1][:, which], **settings
         )
     found["transient_half_life"] = statistic_interval(
-        [sums[best]], [path.dates], statistic=lambda rows: tried[_solved(rows)[0]], **settings
+        parts, [days], statistic=lambda rows: tried[_solved(rows)[0]], **settings
     )
     return found, best, r2
 
@@ -141,6 +143,22 @@ def _unpacked(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     size = len(LINEAR)
     parts = sums[:, :-1].reshape(len(sums), -1, size * (size + 1))
     return parts[:, :, : size * size].reshape(*parts.shape[:2], size, size), parts[:, :, size * size :], sums[:, -1]
+
+
+def _with_each_left_out(sums: np.ndarray) -> np.ndarray:
+    """Return the sums of D days with each day's score as it would be with the day left out, of the same shape.
+
+    A day pulls the fit towards itself, so that its score is too small (CR3 of Bell and McCaffrey, Survey Methodology
+    28, 2002). The sum over all days stays.
+    """
+    matrix, along, squares = _unpacked(sums)
+    whole = matrix.sum(axis=0)
+    found = (np.linalg.pinv(whole) @ along.sum(axis=0)[..., None])[..., 0]
+    fitted = (matrix @ found[..., None])[..., 0]
+    score = (whole @ (np.linalg.pinv(whole - matrix) @ (along - fitted)[..., None]))[..., 0]
+    along = fitted + score - score.mean(axis=0)
+    parts = np.concatenate([matrix.reshape(*matrix.shape[:2], -1), along], axis=2)
+    return np.concatenate([parts.reshape(len(sums), -1), squares[:, None]], axis=1)
 
 
 def _solved(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import pytest
 from rlwb.cli import main
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution import ExecutionState, OrderBatch
-from rlwb.execution.attribution import COST_COLUMNS, tick_charges
+from rlwb.execution.attribution import COST_COLUMNS, IMPACT_PARTS, tick_charges
 from rlwb.experiment import backtest
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
@@ -38,6 +38,8 @@ RULES: dict[str, Any] = {
     "temporary_impact_bps": 40.0,
     "temporary_impact_shape": "square_root",
     "permanent_impact_bps": 15.0,
+    "transient_impact_bps": 25.0,
+    "transient_half_life": 45.0,
 }
 QUOTES = {**{name: value for name, value in RULES.items() if name != "half_spread_bps"}, "price_field": "quotes"}
 
@@ -73,10 +75,10 @@ def fills_of(bench: Workbench, orders: OrderBatch, requested: np.ndarray) -> pd.
     for request in requested.T:
         state = state.after(*bench.engine.step(orders, state.now, np.where(state.done, 0.0, request)))
     record, engine, table = state.tick_record(), bench.engine, orders.table
-    spread, temporary, permanent = tick_charges(engine, orders, record.fill)
+    charges = np.sum(tick_charges(engine, orders, record.fill), axis=0)
     i, tick = np.nonzero(record.fill)
     side, fill, bar = orders.side[i], record.fill[i, tick], engine.price[orders.session[i], tick]
-    beside = (spread + temporary + permanent)[i, tick] / fill + bar * engine.rules.half_spread_bps / 1e4
+    beside = charges[i, tick] / fill + bar * engine.rules.half_spread_bps / 1e4
     seconds = engine.sessions.calendar.tick_start[tick] + 90
     date = table["date"].to_numpy()[i]
     return pd.DataFrame(
@@ -137,7 +139,7 @@ def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path, tmp_path: 
         else:
             np.testing.assert_allclose(own[name], expected[name], rtol=1e-9, atol=1e-6, err_msg=name)
     np.testing.assert_allclose(own["cost_within_bar"], 0.0, atol=1e-6)
-    charged = own[["cost_spread", "cost_temporary_impact", "cost_permanent_impact"]].sum(axis=1)
+    charged = own[["cost_spread", *(f"cost_{part}" for part in IMPACT_PARTS)]].sum(axis=1)
     side = np.where(own["direction"] == "BUY", 1.0, -1.0)
     np.testing.assert_allclose(side * own["filled"] * (own["price_paid"] - own["price"]), charged, rtol=1e-6)
     # The other policies trade the same orders as in a backtest.
