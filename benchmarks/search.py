@@ -48,7 +48,7 @@ REAL: dict[str, Any] = {
         "entropy_coef": {"value": 0.01, "search": {"low": 1e-4, "high": 0.1, "log": True}},
         "repeat": {"value": 2, "search": {"low": 1, "high": 4}},
     },
-    "train": {"iterations": 6, "episodes_per_iteration": 300},
+    "train": {"iterations": 24, "episodes_per_iteration": 300},
 }
 
 
