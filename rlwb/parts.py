@@ -28,6 +28,7 @@ from rlwb.signatures import REQUIRED, UNKNOWN, Setting, Signature, read_signatur
 from rlwb.values import check_value, shown, suggestion
 
 PROVIDED: dict[str, str] = {
+    "market": "name and settings of the market",
     "sessions": "the panel of bars",
     "engine": "the execution engine",
     "rules": "the rules of execution",
@@ -100,6 +101,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mpc": f"{_EXECUTION}.baselines.mpc:MPC",
         "forecast": f"{_EXECUTION}.baselines.forecast_rule:ForecastRule",
         "forecast_trees": f"{_EXECUTION}.baselines.forecast_trees:ForecastTreesRule",
+        "filter_optimum": f"{_EXECUTION}.baselines.filter_optimum:FilterOptimum",
         "hindsight": "rlwb.experiment.backtest:Hindsight",
         "hindsight_uncapped": "rlwb.experiment.backtest:HindsightUncapped",
     },

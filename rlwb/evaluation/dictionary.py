@@ -70,7 +70,8 @@ _POLICY = {
     "title": Column("", "the policy's name for people"),
     "kind": Column(
         "",
-        "checkpoint, last, policy (made elsewhere), fills (real), baseline, unattainable (knows the future) or "
+        "checkpoint, last, policy (made elsewhere), fills (real), baseline, attainable (knows the market's law), "
+        "unattainable (knows the future) or "
         "ceiling (a bound, no policy)",
     ),
     "n": Column("", "results in the row: the chosen checkpoints together, else 1"),

@@ -31,8 +31,8 @@ _FIGURES = {
     "std_over_twap": "std_over_twap",
     "cvar_over_twap": "cvar_over_twap",
 }
-#: Kinds of results that nobody could have traded; they are on no frontier.
-BEYOND = ("unattainable", "ceiling")
+#: Kinds of results that nobody could have traded, or only who knows the market's law; they are on no frontier.
+BEYOND = ("attainable", "unattainable", "ceiling")
 
 
 def non_dominated(mean: ArrayLike, deviation: ArrayLike) -> np.ndarray:

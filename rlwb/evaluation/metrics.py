@@ -12,7 +12,15 @@ import numpy as np
 import pandas as pd
 
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, draw_weights, mean_parts, ratio, statistic_interval
-from rlwb.evaluation.results import ZERO_BP, PolicyResult, check_same_orders, mean, standard_deviation
+from rlwb.evaluation.results import (
+    ZERO_BP,
+    PolicyResult,
+    best_rule,
+    check_same_orders,
+    mean,
+    of_kind,
+    standard_deviation,
+)
 
 
 class Metric(NamedTuple):
@@ -120,6 +128,12 @@ METRICS: dict[str, Metric] = {
     "over_twap": Metric("over TWAP, bp", f"mean over orders of the PA {_OVER_TWAP}"),
     "pa_net": Metric("net PA, bp", "mean PA after costs, each order counting the same"),
     "net_over_twap": Metric("net over TWAP, bp", f"mean over orders of the net PA {_OVER_TWAP}"),
+    "over_rule": Metric(
+        "over the best rule, bp", "mean over orders of the PA, net under costs, less that of the best simple rule"
+    ),
+    "attained": Metric(
+        "of the attainable", "mean PA as a share of that of the policy that is attainable", is_share=True
+    ),
     "objective": Metric("objective, bp", "value of the run's objective over the orders' PA, net under costs"),
     "pa_value_weighted": Metric("value-weighted, bp", "mean PA weighted by value at the benchmark"),
     "glr": Metric("gain/loss", "gain-loss ratio: mean gain / |mean loss|", statistic=_ratio_of_means),
@@ -160,8 +174,33 @@ RISK = tuple(METRICS)[tuple(METRICS).index("std") :]
 """The metrics of risk, which stand in a table of their own."""
 
 
-def order_terms(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np.ndarray]:
+class Beside(NamedTuple):
+    """The results that others are compared with, of the same orders.
+
+    Attributes
+    ----------
+    twap
+        The policy ``twap``.
+    rule
+        The best simple rule.
+    attainable
+        The policy that is attainable.
+    """
+
+    twap: PolicyResult | None = None
+    rule: PolicyResult | None = None
+    attainable: PolicyResult | None = None
+
+    @classmethod
+    def of(cls, results: Sequence[PolicyResult]) -> Beside:
+        """Return those among the results, None where one is not there."""
+        twap = next((one for one in results if one.policy == "twap"), None)
+        return cls(twap, best_rule(results), next(iter(of_kind(results, "attainable")), None))
+
+
+def order_terms(result: PolicyResult, beside: Beside | None = None) -> dict[str, np.ndarray]:
     """Return the terms of each metric's sums over orders by its name, float64 of shape ``(orders, M)``."""
+    twap, best, most = beside or Beside()
     pa, net = result.pa, result.values("pa_net")
     risk, other = result.after_costs().pa, None if twap is None else twap.after_costs().values("pa", result)
     both = np.stack([risk, np.full(len(pa), math.nan) if other is None else other], axis=1)
@@ -169,6 +208,9 @@ def order_terms(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np
     worth = result.values("amount") * result.values("benchmark")
     missing = np.full(len(pa), math.nan)
     twap_pa, twap_net = (missing if twap is None else twap.values(name, result) for name in ("pa", "pa_net"))
+    rule = missing if best is None else best.after_costs().values("pa", result)
+    shared = np.stack([pa, missing if most is None else most.values("pa", result)], axis=1)
+    shared[np.isnan(shared).any(axis=1)] = math.nan
     value = result.values("valued") * result.values("benchmark")
     gain, loss = pa > ZERO_BP, pa < -ZERO_BP
     gains_and_losses = np.stack([np.where(gain, pa, 0.0), gain, np.where(loss, -pa, 0.0), loss], axis=1)
@@ -178,6 +220,8 @@ def order_terms(result: PolicyResult, twap: PolicyResult | None) -> dict[str, np
         "over_twap": mean_parts(pa - twap_pa),
         "pa_net": mean_parts(net),
         "net_over_twap": mean_parts(net - twap_net),
+        "over_rule": mean_parts(risk - rule),
+        "attained": shared,
         "objective": mean_parts(result.values("objective")),
         "pa_value_weighted": mean_parts(pa, np.where(value > 0, value, math.nan)),
         "glr": gains_and_losses,
@@ -205,17 +249,22 @@ def _moments(values: np.ndarray) -> np.ndarray:
     return np.stack([moved, moved**2, known, known * centre], axis=1)
 
 
-def metric_values(result: PolicyResult, twap: PolicyResult | None = None) -> dict[str, float]:
+def metric_values(
+    result: PolicyResult,
+    twap: PolicyResult | None = None,
+    rule: PolicyResult | None = None,
+    attainable: PolicyResult | None = None,
+) -> dict[str, float]:
     """Return all metrics of one policy by name, without intervals; NaN where one cannot be computed.
 
     Missing values are left out of every metric, never read as 0.
 
     Parameters
     ----------
-    twap
-        The result of TWAP on the same orders; without it metrics over TWAP are NaN.
+    twap, rule, attainable
+        What it is compared with, as in `Beside`, on the same orders; a metric over a result that is not there is NaN.
     """
-    parts = order_terms(result, twap)
+    parts = order_terms(result, Beside(twap, rule, attainable))
     return {name: _found([parts[name]], [result.dates], _only_once, METRICS[name]).estimate for name in METRICS}
 
 
@@ -240,9 +289,9 @@ def metric_difference(
     order by order. `bootstrap` are ``level`` and ``resamples``.
     """
     check_same_orders([first, second])
-    known, one = METRICS[metric], order_terms(first, None)[metric]
+    known, one = METRICS[metric], order_terms(first)[metric]
     order = pd.Index(second.orders["order_id"]).get_indexer(first.orders["order_id"])
-    terms = np.hstack([one, order_terms(second, None)[metric][order]])
+    terms = np.hstack([one, order_terms(second)[metric][order]])
     return _found([terms], [first.dates], rng, known._replace(statistic=_difference(known.statistic)), **bootstrap)
 
 
@@ -260,7 +309,7 @@ def metric_table(
     ----------
     groups
         Name to results, usually one each; a group's metric is the mean over its members. All are of the same orders.
-        The policy called ``twap`` among them, if any, is the reference of metrics over TWAP.
+        Those among them that others are compared with are found by `Beside.of`.
     titles
         What people read in place of a group's name; by default, for a policy's own name, that of `PolicyResult`.
     level, resamples, seed
@@ -278,7 +327,7 @@ def metric_table(
     """
     everyone = [result for members in groups.values() for result in members]
     check_same_orders(everyone)
-    twap = next((result for result in everyone if result.policy == "twap"), None)
+    beside = Beside.of(everyone)
     rows: list[dict[str, object]] = []
 
     @functools.cache
@@ -288,8 +337,8 @@ def metric_table(
 
     for name, members in groups.items():
         first, is_single = members[0], len(members) == 1
-        dates, parts = [one.dates for one in members], [order_terms(one, twap) for one in members]
-        values = [metric_values(one, twap) for one in members]
+        dates, parts = [one.dates for one in members], [order_terms(one, beside) for one in members]
+        values = [metric_values(one, *beside) for one in members]
         about = {
             "policy": name,
             "title": (titles or {}).get(name, _title(name, members)),

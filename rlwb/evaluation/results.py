@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "unattainable", "ceiling"]
+Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "attainable", "unattainable", "ceiling"]
 
 _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
@@ -36,11 +36,14 @@ _DISPLAY_NAMES = {
     "pov": "POV",
     "almgren_chriss": "Almgren-Chriss",
     "bertsimas_lo": "Bertsimas-Lo",
+    "filter_optimum": "filter optimum",
+    "filter_optimum-knows_volatility=false": "filter optimum",
+    "filter_optimum-knows_volatility=true": "filter optimum with known volatility",
     "hindsight_uncapped": "hindsight without cap",
     "last": "last checkpoint",
     "fills": "your fills",
 }
-_ASIDES = {"unattainable": " (sees the future)", "ceiling": " (ceiling)"}
+_ASIDES = {"attainable": " (attainable)", "unattainable": " (sees the future)", "ceiling": " (ceiling)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +56,16 @@ class PolicyResult:
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
         ``"checkpoint"`` (a selected one), ``"last"``, ``"policy"`` (made elsewhere), ``"fills"`` (a person's real
-        ones), ``"baseline"``, ``"unattainable"`` for a policy that knows prices ahead of its decisions, or
-        ``"ceiling"``: no policy, but an upper bound on all of them.
+        ones), ``"baseline"``, ``"attainable"`` for the best policy that is known, of a market whose law is known,
+        ``"unattainable"`` for one that knows ahead of its decisions what nobody does, or ``"ceiling"``: no policy, but
+        an upper bound on all of them.
     orders
         One row an order: `order_id`, `instrument`, `date`, `ffr`, `pa` in basis points, NaN where it cannot be
         computed, and columns that may be lacking.
     iteration
         The training iteration of a checkpoint; None for a baseline.
     validation_pa
-        Validation PA in basis points; NaN for a policy that was not validated.
+        Validation PA in basis points, by which checkpoints and the best rule are chosen; NaN where it is not known.
     inventory : float of shape (orders, max_step + 1)
         Share of the amount left after 0, 1, 2, … steps.
     """
@@ -138,10 +142,15 @@ class PolicyResult:
         return first if len(alike) > 1 and (np.abs(alike - first) <= ZERO_SHARE).all() else None
 
     @property
-    def display_name(self) -> str:
-        """Name in tables and plots; it marks policies that see the future, and ceilings."""
+    def title(self) -> str:
+        """Name in sentences."""
         name, dash, settings = self.policy.partition("-")
-        return _DISPLAY_NAMES.get(name, name) + dash + settings + _ASIDES.get(self.kind, "")
+        return _DISPLAY_NAMES.get(self.policy, _DISPLAY_NAMES.get(name, name) + dash + settings)
+
+    @property
+    def display_name(self) -> str:
+        """Name in tables and plots; it marks what is attainable, policies that see the future, and ceilings."""
+        return self.title + _ASIDES.get(self.kind, "")
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:
@@ -166,6 +175,24 @@ def standard_deviation(values: np.ndarray) -> float:
 def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
     """Return the results of one kind, in the sequence given."""
     return [result for result in results if result.kind == kind]
+
+
+def best_rule(results: Sequence[PolicyResult]) -> PolicyResult | None:
+    """Return the best of the baselines, None where there is none.
+
+    It is chosen by the validation PA where that is known of all of them; else by the PA after costs on these orders,
+    which flatters the one that is chosen.
+    """
+    rules = of_kind(results, "baseline")
+    if is_validated(rules):
+        return max(rules, key=lambda one: one.validation_pa, default=None)
+    known = [one for one in rules if not math.isnan(mean(one.after_costs().pa))]
+    return max(known, key=lambda one: mean(one.after_costs().pa), default=None)
+
+
+def is_validated(rules: Sequence[PolicyResult]) -> bool:
+    """Tell whether the validation PA of all results is known."""
+    return not any(math.isnan(one.validation_pa) for one in rules)
 
 
 def check_same_orders(results: Sequence[PolicyResult]) -> None:

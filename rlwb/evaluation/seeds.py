@@ -20,7 +20,7 @@ from scipy.special import ndtr, stdtrit
 
 from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, fewest_days
-from rlwb.evaluation.metrics import METRICS, ROUNDING, Metric, order_terms
+from rlwb.evaluation.metrics import METRICS, ROUNDING, Beside, Metric, order_terms
 from rlwb.evaluation.results import PolicyResult, mean, standard_deviation
 
 Aggregate = Callable[[np.ndarray], np.ndarray]
@@ -91,7 +91,7 @@ class Days:
 
         NaN where it cannot be computed, and of resamples of fewer than two days.
         """
-        terms = order_terms(result, twap)
+        terms = order_terms(result, Beside(twap))
         return {name: self._value(terms[name], result.dates, METRICS[name]) for name in metrics}
 
     def _value(self, terms: np.ndarray, dates: np.ndarray, metric: Metric) -> tuple[float, np.ndarray]:

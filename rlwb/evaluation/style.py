@@ -31,6 +31,7 @@ _LOOKS: dict[str, tuple[str, object]] = {
     "checkpoint": (BLUE, "solid"),
     "last": (ORANGE, (0, (6, 1.5))),
     "fills": (INK, "solid"),
+    "attainable": (GREEN, (0, (8, 2))),
     "unattainable": (SKY, (0, (2, 2))),
 }
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,17 @@ from rlwb.errors import DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
 from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, RISK, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
-from rlwb.evaluation.results import ZERO_BP, ZERO_SHARE, Kind, PolicyResult, mean, of_kind, standard_deviation
+from rlwb.evaluation.results import (
+    ZERO_BP,
+    ZERO_SHARE,
+    Kind,
+    PolicyResult,
+    best_rule,
+    is_validated,
+    mean,
+    of_kind,
+    standard_deviation,
+)
 from rlwb.execution import ExecutionRules
 
 _ABSENT = "-"
@@ -25,6 +35,24 @@ _RISK_NOTE = (
     "square of the losses, CVaR 95 % the mean of the worst 5 % of orders, worst day the mean of the worst day, which "
     "has no interval because it is an extreme, and mean/std the gain per unit of risk."
 )
+
+
+class RuleVerdict(NamedTuple):
+    """The learner beside the best simple rule, paired order by order.
+
+    Attributes
+    ----------
+    rule
+        Name of the policy.
+    beats
+        Whether the interval of the difference lies above 0; None where there is no interval.
+    sentence
+        Rule, difference and interval, and how the rule was chosen.
+    """
+
+    rule: str
+    beats: bool | None
+    sentence: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +65,8 @@ class Table:
         The cells, of which the first column names the row, and sentences to print below.
     risk
         The rows of a second table below, of the same policies: its header, and the metrics of `RISK`.
+    rule
+        How the learner stands beside the best simple rule; None where there is none of the two.
     metrics, level
         The table of results that it shows (`rlwb.evaluation.metrics.metric_table`), and its intervals' coverage.
     """
@@ -47,6 +77,7 @@ class Table:
     metrics: pd.DataFrame
     level: float
     risk: tuple[tuple[str, ...], ...] = ()
+    rule: RuleVerdict | None = None
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -87,7 +118,7 @@ def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyRes
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
         raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
-    kinds: tuple[Kind, ...] = ("last", "policy", "baseline", "unattainable", "ceiling")
+    kinds: tuple[Kind, ...] = ("last", "policy", "baseline", "attainable", "unattainable", "ceiling")
     return {CHECKPOINTS: checkpoints} | {one.policy: [one] for kind in kinds for one in of_kind(results, kind)}
 
 
@@ -123,7 +154,9 @@ def headline(
     frame = wide(metrics)
     records = frame.to_dict("records")
     with_interval = [
-        name for name in ("objective", "over_twap", "pa_net", "net_over_twap") if is_informative(frame, name)
+        name
+        for name in ("objective", "over_twap", "pa_net", "net_over_twap", "attained")
+        if is_informative(frame, name)
     ]
     untraded = is_informative(frame, "untraded")
     plain = ("pa_value_weighted", "win_rate", "glr", "ffr", *(["untraded"] if untraded else []))
@@ -137,10 +170,12 @@ def headline(
         for row in records
     )
     dates, missing = checkpoints[0].dates, frame[frame["pa_missing"] > 0]
+    rule = _rule_verdict(frame, results, level)
     blind = [one for one in results if abs(mean(one.pa)) <= ZERO_BP and standard_deviation(one.pa) > 1e-3]
     notes = render(
         "headline_notes.txt",
         best=records[0],
+        rule=rule,
         span=f" from {dates.min()} to {dates.max()}" if len(dates) else "",
         requested=requested,
         candidates=candidates,
@@ -157,13 +192,42 @@ def headline(
         risk=risk_note(frame, rules),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
-        unattainable=[one.policy for one in of_kind(results, "unattainable")],
+        attainable=[one.title for one in of_kind(results, "attainable")],
+        unattainable=[one.title for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
     shown = (METRICS[name].title for name in (*with_interval, *plain))
     titles = tuple(map(rules.name_pa, (*header, *shown)))
     risk = _risk_rows("policy", frame, rules)
-    return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level, risk)
+    return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level, risk, rule)
+
+
+def _rule_verdict(frame: pd.DataFrame, results: Sequence[PolicyResult], level: float) -> RuleVerdict | None:
+    """Return how the first row of a table stands beside the best simple rule among results."""
+    rule, row = best_rule(results), frame.iloc[0]
+    if rule is None or math.isnan(row["over_rule"]):
+        return None
+    less, lo, hi = row["over_rule"], row["over_rule_lo"], row["over_rule_hi"]
+    beats = None if math.isnan(lo) else bool(lo > 0)
+    does = {True: "beats", False: "does not beat", None: "cannot, by so few days, be told from"}[beats]
+    ends = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
+    net = "net " if "pa_net" in rule.orders and is_informative(frame, "pa_net") else ""
+    return RuleVerdict(
+        rule.policy,
+        beats,
+        f"The learner {does} the best simple rule, {rule.display_name}: {abs(less):.2f} bp of {net}PA an order "
+        f"{'more' if less >= 0 else 'less'} on the same orders{ends}.{_how_chosen(results)}",
+    )
+
+
+def _how_chosen(results: Sequence[PolicyResult]) -> str:
+    """Return how the best rule among results was chosen, as a sentence; nothing where there is no choice."""
+    rules = of_kind(results, "baseline")
+    if len(rules) < 2:
+        return ""
+    if is_validated(rules):
+        return f" It is the best of {len(rules)} by validation."
+    return f" It is the best of {len(rules)} on these orders themselves, which flatters it."
 
 
 def comparison(
@@ -194,9 +258,17 @@ def comparison(
     basis = f"{orders:,} orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
     few = too_few_days(days, level)
     rules = rules or ExecutionRules()
+    everyone = [one for members in groups.values() for one in members]
+    best, most = best_rule(everyone), of_kind(everyone, "attainable")
+    beside = []
+    if best is not None and "over_rule" in names:
+        beside.append(f"Over the best rule: less {best.display_name}, order by order.{_how_chosen(everyone)}")
+    if most and "attained" in names:
+        beside.append(f"Of the attainable: the PA as a share of that of {most[0].title}.")
     header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))
     said = (
         basis,
+        *beside,
         *([few] if few else []),
         *schedule_notes({title: one[0] for title, one in zip(frame["title"], groups.values(), strict=True)}),
         risk_note(frame, rules),
@@ -246,9 +318,9 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
     """Tell whether a table (`wide`) shows a metric: it has a value, and where it is another PA, it differs from the PA.
 
     The metrics over TWAP differ only where TWAP is there with a PA of its own, so that 0 is not the mark to beat, or
-    where there are costs, and that of the deviation where TWAP has one. Ceilings are left out: they may have a PA on
-    orders of which TWAP fills nothing. The share of fills in untraded bars, and what stays open, are shown where any
-    policy has some.
+    where there are costs, and that of the deviation where TWAP has one; that over the best rule where the rule has one.
+    Ceilings are left out: they may have a PA on orders of which TWAP fills nothing. The share of fills in untraded
+    bars, and what stays open, are shown where any policy has some.
     """
     if name in ("untraded", "unfilled", "pa_unfilled"):
         return bool((frame[name.removeprefix("pa_")] > 0).any())
@@ -257,6 +329,7 @@ def is_informative(frame: pd.DataFrame, name: str) -> bool:
         "over_twap": "over_twap",
         "pa_net": "pa_net",
         "net_over_twap": "pa_net",
+        "over_rule": "over_rule",
         "std_over_twap": "std_over_twap",
     }
     policies = frame[frame["kind"] != "ceiling"]

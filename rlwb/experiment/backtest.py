@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -156,7 +157,13 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
     outsiders = open_kept(run)
     results += [policy_result(bench, one, sees(), test) for one in outsiders]
-    results += [baseline_result(bench, name, one, test) for name, one in baselines.items()]
+    known: dict[str, float] = {}
+    if origin is None:
+        played_before = {name: one for name, one in baselines.items() if not isinstance(one, Hindsight)}
+        for name, one in played_before.items():
+            episodes = play(bench, _playable(one), parts["valid"])
+            known[name] = bench.validation_figures(parts["valid"], episodes)[figure]
+    results += [baseline_result(bench, name, one, test, known.get(name, np.nan)) for name, one in baselines.items()]
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
@@ -320,7 +327,14 @@ def write_headline(
     write_text(folder / "headline.md", head.to_markdown() + "\n")
     write_text(folder / "headline.txt", head.to_text() + "\n")
     write_json(
-        folder / "headline.json", {"header": head.header, "rows": head.rows, "notes": head.notes, "risk": head.risk}
+        folder / "headline.json",
+        {
+            "header": head.header,
+            "rows": head.rows,
+            "notes": head.notes,
+            "risk": head.risk,
+            "rule": head.rule._asdict() if head.rule else None,
+        },
     )
     return head
 
@@ -596,14 +610,16 @@ def judged(
     return dataclasses.replace(made, orders=made.orders.assign(**columns))
 
 
-def baseline_result(bench: Workbench, name: str, baseline: Any, orders: OrderBatch) -> PolicyResult:
+def baseline_result(
+    bench: Workbench, name: str, baseline: Any, orders: OrderBatch, validation_pa: float = math.nan
+) -> PolicyResult:
     """Return the result of a baseline, or the ceiling of the same orders."""
     from rlwb.evaluation import PolicyResult
 
     if isinstance(baseline, Hindsight):
         return PolicyResult(name, "ceiling", baseline.table(orders))
-    kind = "unattainable" if getattr(baseline, "sees_future", False) else "baseline"
-    return judged(bench, name, kind, _playable(baseline), orders)
+    kind = "unattainable" if baseline.sees_future else baseline.result_kind
+    return judged(bench, name, kind, _playable(baseline), orders, validation_pa=validation_pa)
 
 
 def policy_result(

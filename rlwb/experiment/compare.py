@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlwb.errors import CheckpointError, ConfigError, FileError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
-from rlwb.experiment.config import SLOTS, RunConfig, label, parse_assignments
+from rlwb.experiment.config import ATTAINABLE, SLOTS, RunConfig, label, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer, build, nested
@@ -101,8 +101,10 @@ def method_configs(
         config = build(RunConfig, [*fitted, one], SLOTS)
         if not any("baselines" in layer.values for layer in shared):
             has_cap = config.execution.rules.volume_limit is not None
-            aside = ["forecast_trees"] if has_cap else ["forecast_trees", "hindsight_uncapped"]  # trees are an extra
-            every = [beside for beside in names("baseline") if beside not in aside]
+            # Trees are an extra.
+            aside = {"forecast_trees", ATTAINABLE[0].name} | (set() if has_cap else {"hindsight_uncapped"})
+            every: list[Any] = [beside for beside in names("baseline") if beside not in aside]
+            every += [part.model_dump() for part in ATTAINABLE] if config.has_known_optimum else []
             config = build(RunConfig, [Layer("", config.as_dict()), Layer("", {"baselines": every})], SLOTS)
         configs[name] = config
     for number, layer in enumerate(shared):
@@ -372,4 +374,4 @@ def _policies(path: Path) -> dict[str, str]:
 
 def _is_shared(path: Path, policy: str) -> bool:
     """Tell whether a policy of a learner's backtest is the same in all of them."""
-    return _policies(path)[policy] in ("baseline", "ceiling")
+    return _policies(path)[policy] in ("baseline", "attainable", "ceiling")

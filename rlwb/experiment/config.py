@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from rlwb.execution import ExecutionRules, SplitSettings
+from rlwb.execution.baselines.filter_optimum import unfitting_rules
 from rlwb.execution.presets import PRESETS
 from rlwb.experiment.layers import Layer, build, parse_assignments
 from rlwb.experiment.yamlfile import dump_yaml, read_yaml
@@ -152,6 +153,8 @@ class BacktestConfig(Section):
     actors: CountOrZero = 0
 
 
+#: The best that is known of the synthetic market, without and with its volatility, which no trader knows.
+ATTAINABLE = tuple(Part(name="filter_optimum", knows_volatility=knows) for knows in (False, True))
 _BASELINES = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))
 
 
@@ -238,7 +241,9 @@ class RunConfig(Section):
         What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss``, ``bertsimas_lo``,
         ``mpc``, ``forecast`` and ``forecast_trees`` trade without knowing the future; one that stands twice with other
         settings, such as ``almgren_chriss`` by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling
-        that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
+        that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap. ``filter_optimum``
+        is what is attainable in the synthetic market; where the run has that market, and rules under which it is the
+        optimum, it is in the list by default, without and with the volatility that no trader knows.
     train
         How long it is trained, and with what.
     backtest
@@ -285,6 +290,22 @@ class RunConfig(Section):
         ):
             chosen = complete("action_interpreter", Part(name=_ACTIONS[self.algorithm.name]))
             object.__setattr__(self, "action_interpreter", chosen)
+        return self
+
+    @property
+    def has_known_optimum(self) -> bool:
+        """True in the synthetic market under rules whose optimum is known (`FilterOptimum`)."""
+        names = (self.market.name, self.simulator.name, self.orders.name)
+        return names == ("synthetic", "market", "generated") and not unfitting_rules(self.execution.rules)
+
+    @model_validator(mode="after")
+    def _shows_what_is_attainable(self) -> RunConfig:
+        own = tuple(complete("baseline", part) for part in _BASELINES)
+        more = tuple(complete("baseline", part) for part in ATTAINABLE)
+        if "baselines" not in self.model_fields_set and self.has_known_optimum:
+            object.__setattr__(self, "baselines", (*own, *more))
+        elif self.baselines == (*own, *more) and not self.has_known_optimum:  # the default of another market
+            object.__setattr__(self, "baselines", own)
         return self
 
     @model_validator(mode="after")

@@ -111,7 +111,9 @@ def _section(owner: Any, place: str) -> dict[str, Any]:
             kind = {"$ref": f"#/definitions/{SLOTS[at]}"}
             several = isinstance(getattr(default, name), tuple)
             found = {"type": "array", "items": kind} if several else kind
-            chosen = [one["name"] for one in value] if several else value["name"]
+            called = [one["name"] for one in value] if several else []
+            short = [name if called.count(name) == 1 else one for name, one in zip(called, value, strict=False)]
+            chosen = short if several else value["name"]
             properties[name] = {**about, "default": chosen, "anyOf": [found, _space(found, is_part=not several)]}
         elif (inner := _group(annotation)) is not None:
             options = [_section(inner, at), {"type": "null"}]

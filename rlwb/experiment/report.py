@@ -91,6 +91,14 @@ _WINDOWS = (
 _ORDERS = ("part", "orders", "instruments", "days", "first", "last", "mean_amount")
 
 
+class _Rule(BaseModel):
+    """Names and types of the best simple rule in headline.json."""
+
+    rule: str
+    beats: bool | None
+    sentence: str
+
+
 class _Headline(BaseModel):
     """Names and types of headline.json."""
 
@@ -98,6 +106,7 @@ class _Headline(BaseModel):
     rows: list[list[str]]
     notes: list[str]
     risk: list[list[str]] = []
+    rule: _Rule | None = None
 
 
 class _Caveats(BaseModel):
@@ -508,7 +517,7 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
     """Say in a few sentences what the headline's first row shows, and at what risk; nothing when it is not there.
 
     The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills. The answer is on the
-    mean, or on the run's objective where that is another.
+    mean, or on the run's objective where that is another; it says, too, where the best simple rule is not beaten.
     """
     path = run.backtest / "metrics.csv"
     if not path.exists():
@@ -548,6 +557,14 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
         answer = f"{f'Yes{at}' if ends[1] > 0 else 'No: it is worse'}, on these test days"
     else:
         answer = "This test does not show it" if ends[1] <= 0 <= ends[2] else "So few days of orders cannot show it"
+    told = _json(run.backtest / "headline.json", _Headline)
+    rule = told.get("rule") if told else None
+    if rule and rule["rule"] != mark.lower():
+        sentences.insert(0, rule["sentence"])
+        if rule["beats"] is False and ends[1] > 0:
+            answer += ", but it does not beat the best simple rule"
+        elif rule["beats"] is False and ends[2] >= 0:
+            answer += ", nor that it beats the best simple rule"
     return {"mark": mark, "answer": answer, "gain": " ".join(sentences), "risk": risk and " ".join(risk.sentences)}
 
 

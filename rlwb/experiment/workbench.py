@@ -77,7 +77,7 @@ class Workbench:
     def make(self, kind: str, part: Part, **provided: Any) -> Any:
         """Return a part of the run; it is given what it asks for by name (`rlwb.parts.PROVIDED`)."""
         engine = provided.setdefault("engine", self.engine)
-        given = {"seed": self.config.seed, "sessions": self.sessions}
+        given = {"seed": self.config.seed, "market": self.config.market, "sessions": self.sessions}
         made = make(kind, part, **given, rules=engine.rules, max_step=engine.max_step, **provided)
         base = _BASES.get(kind, object)
         if not isinstance(made, base):

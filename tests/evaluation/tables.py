@@ -54,3 +54,8 @@ def baseline(pa: Sequence[float], policy: str = "twap", **table) -> PolicyResult
 def summarise(results: Sequence[PolicyResult], **settings) -> pd.DataFrame:
     """Make the summary of single policies."""
     return summary(metric_table({one.policy: [one] for one in results}, **settings))
+
+
+def attainable(pa: Sequence[float], policy: str = "filter_optimum", **table) -> PolicyResult:
+    """Make the result of the best policy of a known law."""
+    return PolicyResult(policy, "attainable", order_table(pa, **table))

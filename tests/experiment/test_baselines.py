@@ -103,7 +103,38 @@ def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workben
 
 def test_default_baselines_are_those_of_the_headline() -> None:
     names = [one.name for one in RunConfig.load(None).baselines]
-    assert names == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
+    assert names == ["twap", "vwap", "pov", "almgren_chriss", "hindsight", "filter_optimum", "filter_optimum"]
+
+
+def test_what_is_attainable_is_shown_by_default_where_it_is_known() -> None:
+    def named(**changes: object) -> list[str]:
+        return [one.name for one in RunConfig.load(None, Layer("test", changes)).baselines]
+
+    usual = ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
+    assert named(**{"market.seed": 3, "execution.rules.commission_bps": 1})[5:] == ["filter_optimum"] * 2
+    assert named(**{"market.source": "bars"}) == usual
+    assert named(**{"execution.rules.volume_limit": 0.1}) == usual
+    assert named(simulator="random_liquidity") == usual
+    assert named(baselines=["twap"]) == ["twap"]
+    whole = RunConfig.load(None)
+    assert RunConfig.load(None, Layer("again", whole.as_dict())) == whole
+    other = RunConfig.load(None, Layer("again", whole.as_dict()), Layer("test", {"execution.rules.volume_limit": 0.1}))
+    assert [one.name for one in other.baselines] == usual, "the default of another market"
+    old = RunConfig.load(None, Layer("old", {"baselines": usual}))
+    assert [one.name for one in old.baselines] == usual, "what a run of before was asked for"
+
+
+def test_the_optimum_is_refused_where_it_is_not_known() -> None:
+    with pytest.raises(ConfigError, match=r"filter_optimum.*volume_limit"):
+        make_baselines(bench_of(baselines=["filter_optimum"], execution__rules__volume_limit=0.1))
+
+
+def test_what_is_attainable_has_a_kind_of_its_own() -> None:
+    own = [{"name": "filter_optimum", "knows_volatility": knows} for knows in (False, True)]
+    own_bench = bench_of(baselines=["twap", *own])
+    made = results_of(own_bench, fitted(own_bench))
+    assert [result.kind for result in made] == ["baseline", "attainable", "unattainable"]
+    assert [result.title for result in made] == ["TWAP", "filter optimum", "filter optimum with known volatility"]
 
 
 def test_an_instrument_that_was_not_in_training_is_traded_evenly() -> None:

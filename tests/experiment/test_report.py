@@ -236,6 +236,36 @@ def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order over TWAP" in page
 
 
+@pytest.mark.parametrize(
+    ("rule", "beats", "pa", "words"),
+    [
+        ("forecast", True, (4.0, 3.0, 5.0), "Yes, on these test days.</strong> The sentence. The chosen"),
+        (
+            "forecast",
+            False,
+            (4.0, 3.0, 5.0),
+            "Yes, on these test days, but it does not beat the best simple rule.</strong> The sentence. The chosen",
+        ),
+        (
+            "forecast",
+            False,
+            (3.0, -1.0, 5.0),
+            "does not show it, nor that it beats the best simple rule.</strong> The s",
+        ),
+        ("forecast", False, (-4.0, -5.0, -3.0), "No: it is worse, on these test days.</strong> The sentence."),
+        ("forecast", None, (4.0, 3.0, 5.0), "Yes, on these test days.</strong> The sentence."),
+        ("twap", False, (3.0, -1.0, 5.0), "This test does not show it.</strong> The chosen"),
+    ],
+)
+def test_the_first_line_says_where_the_best_rule_is_not_beaten(
+    run: RunDirectory, rule: str, beats: bool | None, pa: tuple[float, float, float], words: str
+) -> None:
+    told = {"rule": rule, "beats": beats, "sentence": "The sentence."}
+    run.backtest.mkdir()
+    (run.backtest / "headline.json").write_text(json.dumps({"header": [], "rows": [], "notes": [], "rule": told}))
+    assert words in answer(run, pa=pa, over_twap=pa)
+
+
 def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
     run.orders.mkdir(exist_ok=True)
     finding = {"label_suspect": {"count": 3, "effect": "noted", "example": "AAA 2024-01-02"}}

@@ -45,6 +45,10 @@ TINY = {
 }
 
 
+#: Kinds of what is known of the market's law, without and with its volatility.
+KNOWN = ("attainable", "unattainable")
+
+
 def tiny(**changes: object) -> RunConfig:
     return RunConfig.load(None, Layer("test", {**TINY, **changes}))
 
@@ -82,8 +86,8 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     summary = (copied.backtest / "summary.csv").read_text()
     chosen = pd.read_csv(copied.backtest / "summary.csv")
     assert list(files) == sorted(f"{policy}.parquet" for policy in chosen["policy"])
-    assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 4, "ceiling"]
-    assert chosen["policy"].tolist()[3:] == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
+    assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 4, "ceiling", *KNOWN]
+    assert chosen["policy"].tolist()[3:8] == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
     assert chosen.columns.tolist() == [*SUMMARY_COLUMNS, "seed", "algorithm", "network", "reward_part"]
     backtest_policies(copied, config)
     assert (copied.backtest / "summary.csv").read_text() == summary
@@ -98,7 +102,7 @@ def test_j05_the_backtest_writes_results_by_side_size_and_window(copied: RunDire
     table = pd.read_csv(copied.backtest / "groups.csv")
     summary = pd.read_csv(copied.backtest / "summary.csv").set_index("policy")
     assert table["by"].unique().tolist() == ["side", "size", "window"]
-    assert set(table["kind"]) == {"checkpoint", "last", "baseline"}
+    assert set(table["kind"]) == {"checkpoint", "last", "baseline", *KNOWN}
     sides = table[(table["policy"] == "last") & (table["by"] == "side")].set_index("group")
     # Every session has a buy and a sell, so the mean over all orders is the mean of the two.
     assert sides.loc[["buy", "sell"], "pa_mean"].mean() == pytest.approx(summary.loc["last", "pa_mean"], abs=1e-9)
@@ -515,10 +519,20 @@ def test_a_teacher_of_other_settings_is_set_aside_with_its_student(distilled: Ru
 
 def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
     summary = pd.read_csv(distilled.backtest / "summary.csv").set_index("policy")
-    assert summary["kind"].tolist() == [*["checkpoint"] * 2, "last", *["baseline"] * 4, "ceiling", "unattainable"]
+    assert summary["kind"].tolist() == [
+        *["checkpoint"] * 2,
+        "last",
+        *["baseline"] * 4,
+        "ceiling",
+        *KNOWN,
+        "unattainable",
+    ]
     logged = pd.read_csv(distilled.metrics / "teacher" / "validation.csv")["pa"].iloc[-1]
     assert summary.loc["teacher", "validation_pa"] == pytest.approx(logged, abs=1e-9)
-    assert "Not attainable by trading: teacher." in (distilled.backtest / "headline.txt").read_text()
+    assert (
+        "Not attainable by trading: filter optimum with known volatility, teacher."
+        in (distilled.backtest / "headline.txt").read_text()
+    )
     bench = workbench(distilled, distilled.config)
     path = distilled.checkpoints / "teacher" / "0003.pt"
     with pytest.raises(CheckpointError, match="holds a teacher, which sees the rest of the day and cannot act"):

@@ -68,7 +68,8 @@ def test_what_a_run_leaves(commanded: tuple[RunDirectory, str]) -> None:
     assert run.state == "finished"
     summary = pd.read_csv(run.backtest / "summary.csv")
     assert list(summary)[: len(SUMMARY_COLUMNS)] == list(SUMMARY_COLUMNS)
-    assert list(summary["kind"]) == ["checkpoint"] * 3 + ["last"] + ["baseline"] * 4 + ["ceiling"]
+    beside = ["baseline"] * 4 + ["ceiling", "attainable", "unattainable"]
+    assert list(summary["kind"]) == ["checkpoint"] * 3 + ["last"] + beside
     for policy in summary["policy"]:
         assert (run.backtest / "orders" / f"{policy}.parquet").is_file()
     assert {path.name for path in run.notebooks.glob("*.ipynb")} == set(SMALL)

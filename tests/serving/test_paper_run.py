@@ -16,6 +16,7 @@ from rlwb.cli import main
 from rlwb.errors import ConfigError, OrderError, ServingError
 from rlwb.execution import write_orders
 from rlwb.experiment import backtest
+from rlwb.experiment.config import baseline_labels
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
@@ -63,7 +64,7 @@ def test_every_test_order_ends_as_in_the_backtest(whole: PaperResult, finished_r
     there = pd.read_parquet(finished_run.backtest / "orders" / f"{whole.results[0].policy}.parquet")
     figures = ["pa", "ffr", "price", "filled", "twap", "arrival", "reward", "cost"]
     pd.testing.assert_frame_equal(own[["order_id", *figures]], there[["order_id", *figures]], check_exact=True)
-    assert [one.policy for one in whole.results[1:]] == [part.name for part in finished_run.config.baselines]
+    assert [one.policy for one in whole.results[1:]] == baseline_labels(finished_run.config.baselines)
 
 
 def test_the_folder_holds_the_tables_of_a_backtest_and_the_audit(whole: PaperResult) -> None:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,11 @@ class Baseline(ABC):
         The clock, the step grid and earlier sessions. Of the order's own session a baseline reads no price or volume at
         or after the order's next tick; which ticks will have a price is taken as known.
     """
+
+    #: What tables take its result for; see `rlwb.evaluation.PolicyResult`.
+    result_kind: Literal["baseline", "attainable"] = "baseline"
+    #: Whether it is told what no trader knows.
+    sees_future = False
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
