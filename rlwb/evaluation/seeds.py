@@ -85,13 +85,13 @@ class Days:
         return np.random.default_rng([self.seed, 1, group]).integers(seeds, size=(self.resamples, seeds))
 
     def values(
-        self, result: PolicyResult, metrics: Sequence[str], twap: PolicyResult | None = None
+        self, result: PolicyResult, metrics: Sequence[str], against: Beside | None = None
     ) -> dict[str, tuple[float, np.ndarray]]:
         """Return metrics of one policy: on its days, and on each resample of them, float64 of shape ``(resamples,)``.
 
         NaN where it cannot be computed, and of resamples of fewer than two days.
         """
-        terms = order_terms(result, Beside(twap))
+        terms = order_terms(result, against)
         return {name: self._value(terms[name], result.dates, METRICS[name]) for name in metrics}
 
     def _value(self, terms: np.ndarray, dates: np.ndarray, metric: Metric) -> tuple[float, np.ndarray]:
@@ -113,8 +113,8 @@ class Days:
     def scores(self, group: Trainings, metrics: Sequence[str]) -> dict[str, Scores]:
         """Return metrics of the trainings of a group; of several policies of a training, their mean counts."""
         found = [
-            [self.values(one, metrics, twap) for one in members]
-            for members, twap in zip(group.seeds, group.twaps, strict=True)
+            [self.values(one, metrics, against) for one in members]
+            for members, against in zip(group.seeds, group.against, strict=True)
         ]
         return {
             name: self._scores([[one[name] for one in members] for members in found], name, group.is_trained)
@@ -320,14 +320,14 @@ class Trainings:
         That of the results (`PolicyResult.kind`).
     seeds
         For each training its policies, whose mean counts; one entry for a rule.
-    twaps
-        For each the result of TWAP on the same orders, or None.
+    against
+        For each what it is compared with, on the same orders, or None.
     """
 
     title: str
     kind: str
     seeds: Sequence[Sequence[PolicyResult]]
-    twaps: Sequence[PolicyResult | None]
+    against: Sequence[Beside | None]
 
     @property
     def is_trained(self) -> bool:
@@ -339,8 +339,8 @@ def values_of(group: Trainings, metric: str) -> np.ndarray:
     """Return a metric of each training of a group, on its days as they are: float64 of shape ``(seeds,)``."""
     days = Days([one for members in group.seeds for one in members], resamples=0)
     found = [
-        [days.values(one, [metric], twap)[metric][0] for one in members]
-        for members, twap in zip(group.seeds, group.twaps, strict=True)
+        [days.values(one, [metric], against)[metric][0] for one in members]
+        for members, against in zip(group.seeds, group.against, strict=True)
     ]
     return np.array([mean(np.array(values)) for values in found])
 

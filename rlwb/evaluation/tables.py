@@ -30,6 +30,11 @@ from rlwb.execution import ExecutionRules
 
 _ABSENT = "-"
 
+#: What the share of the attainable is.
+ATTAINED = (
+    "Of the attainable: the PA as a share of that of the filter optimum, the best policy that is known for who knows "
+    "the law of the market, but not what it will draw."
+)
 _RISK_NOTE = (
     "Risk is that of single orders, after costs: std is the standard deviation of their PA, downside the root mean "
     "square of the losses, CVaR 95 % the mean of the worst 5 % of orders, worst day the mean of the worst day, which "
@@ -170,7 +175,8 @@ def headline(
         for row in records
     )
     dates, missing = checkpoints[0].dates, frame[frame["pa_missing"] > 0]
-    rule = _rule_verdict(frame, results, level)
+    best, own = best_rule(results), frame.loc[0, ["over_rule", "over_rule_lo", "over_rule_hi"]].tolist()
+    rule = None if best is None or math.isnan(own[0]) else rule_verdict(best, tuple(own), level, results)
     blind = [one for one in results if abs(mean(one.pa)) <= ZERO_BP and standard_deviation(one.pa) > 1e-3]
     notes = render(
         "headline_notes.txt",
@@ -192,7 +198,7 @@ def headline(
         risk=risk_note(frame, rules),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
-        attainable=[one.title for one in of_kind(results, "attainable")],
+        attained=ATTAINED if of_kind(results, "attainable") else None,
         unattainable=[one.title for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
@@ -202,22 +208,30 @@ def headline(
     return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level, risk, rule)
 
 
-def _rule_verdict(frame: pd.DataFrame, results: Sequence[PolicyResult], level: float) -> RuleVerdict | None:
-    """Return how the first row of a table stands beside the best simple rule among results."""
-    rule, row = best_rule(results), frame.iloc[0]
-    if rule is None or math.isnan(row["over_rule"]):
-        return None
-    less, lo, hi = row["over_rule"], row["over_rule_lo"], row["over_rule_hi"]
+def rule_verdict(
+    rule: PolicyResult, ends: tuple[float, float, float], level: float, results: Sequence[PolicyResult]
+) -> RuleVerdict:
+    """Return how the learner stands beside the best simple rule.
+
+    Parameters
+    ----------
+    rule
+        The best simple rule.
+    ends : bp
+        The difference of the learner to it, and the ends of its interval, NaN where there is none.
+    level
+        Coverage of the interval.
+    results
+        Those that the rule was chosen among.
+    """
+    less, lo, hi = ends
     beats = None if math.isnan(lo) else bool(lo > 0)
     does = {True: "beats", False: "does not beat", None: "cannot, by so few days, be told from"}[beats]
     ends = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
-    net = "net " if "pa_net" in rule.orders and is_informative(frame, "pa_net") else ""
-    return RuleVerdict(
-        rule.policy,
-        beats,
-        f"The learner {does} the best simple rule, {rule.display_name}: {abs(less):.2f} bp of {net}PA an order "
-        f"{'more' if less >= 0 else 'less'} on the same orders{ends}.{_how_chosen(results)}",
-    )
+    is_net = (np.abs(rule.pa - rule.after_costs().pa) > ZERO_BP).any()
+    gain = f"{abs(less):.2f} bp of {'net ' if is_net else ''}PA an order {'more' if less >= 0 else 'less'}"
+    told = f"The learner {does} the best simple rule, {rule.display_name}: {gain} on the same orders{ends}."
+    return RuleVerdict(rule.policy, beats, told + _how_chosen(results))
 
 
 def _how_chosen(results: Sequence[PolicyResult]) -> str:
@@ -259,12 +273,12 @@ def comparison(
     few = too_few_days(days, level)
     rules = rules or ExecutionRules()
     everyone = [one for members in groups.values() for one in members]
-    best, most = best_rule(everyone), of_kind(everyone, "attainable")
+    best = best_rule(everyone)
     beside = []
     if best is not None and "over_rule" in names:
         beside.append(f"Over the best rule: less {best.display_name}, order by order.{_how_chosen(everyone)}")
-    if most and "attained" in names:
-        beside.append(f"Of the attainable: the PA as a share of that of {most[0].title}.")
+    if "attained" in names:
+        beside.append(ATTAINED)
     header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))
     said = (
         basis,

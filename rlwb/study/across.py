@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rlwb.evaluation import PolicyResult, Table
+    from rlwb.evaluation.metrics import Beside
 
 MEMORY = "runs.json"
 """The file by which a folder with a table of runs is known; it holds all figures."""
@@ -74,9 +75,11 @@ class Judged:
         return [one for one in self.results if one.kind == "checkpoint"]
 
     @property
-    def twap(self) -> PolicyResult | None:
-        """The result of TWAP on its orders."""
-        return next((one for one in self.results if one.policy == "twap"), None)
+    def against(self) -> Beside:
+        """The results on its orders that others are compared with."""
+        from rlwb.evaluation.metrics import Beside
+
+        return Beside.of(self.results)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -522,7 +525,9 @@ def _over_seeds(settings: Sequence[Setting]) -> Table | None:
     config = many[0].runs[0].config
     bootstrap, rules, metric = interval_of(config), config.execution.rules, _judging(config)
     groups = {
-        one.title: Trainings(one.title, "checkpoint", [run.chosen for run in one.runs], [run.twap for run in one.runs])
+        one.title: Trainings(
+            one.title, "checkpoint", [run.chosen for run in one.runs], [run.against for run in one.runs]
+        )
         for one in many
     }
     table = seed_table(groups, **bootstrap)

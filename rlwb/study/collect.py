@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.metrics import METRICS
+from rlwb.evaluation.metrics import METRICS, Beside
 from rlwb.evaluation.page import encoded, render
-from rlwb.evaluation.results import PA_TITLES, PolicyResult, mean, of_kind
+from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind
 from rlwb.evaluation.seeds import Trainings, improvement_table, seed_table, too_few_seeds, values_of
-from rlwb.evaluation.tables import Table
+from rlwb.evaluation.tables import ATTAINED, Table, rule_verdict
 from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import atomic_path, write_text
@@ -115,27 +115,27 @@ def trainings(sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]]) -> dict[
     """
     groups: dict[str, Trainings] = {}
     beside: dict[str, dict[str, list[PolicyResult]]] = {}
-    twaps: dict[str, dict[str, list[PolicyResult | None]]] = {}
+    known: dict[str, dict[str, list[Beside]]] = {}
     is_grid = len(sweep.settings) > 1
     for setting in sweep.settings:
         found = [done[setting.member(seed)] for seed in sweep.seeds if setting.member(seed) in done]
         if not found:
             continue
-        twap = [next((one for one in results if one.policy == "twap"), None) for results in found]
+        against = [Beside.of(results) for results in found]
         chosen = [of_kind(results, "checkpoint") for results in found]
         counts = {len(one) for one in chosen}
         many = f"{counts.pop()} best checkpoints" if len(counts) == 1 else "best checkpoints"
         title = setting.title if is_grid else many.replace("1 best checkpoints", "best checkpoint")
-        groups[f"{setting.name}/{_CHECKPOINTS}"] = Trainings(title, "checkpoint", chosen, twap)
+        groups[f"{setting.name}/{_CHECKPOINTS}"] = Trainings(title, "checkpoint", chosen, against)
         last = [of_kind(results, "last") for results in found]
         if all(last):
             title = f"{setting.title}, last checkpoint" if is_grid else "last checkpoint"
-            groups[f"{setting.name}/{_LAST}"] = Trainings(title, "last", last, twap)
-        for results, its in zip(found, twap, strict=True):
+            groups[f"{setting.name}/{_LAST}"] = Trainings(title, "last", last, against)
+        for results, its in zip(found, against, strict=True):
             for one in results:
                 if one.kind not in ("checkpoint", "last"):
                     beside.setdefault(one.policy, {}).setdefault(setting.name, []).append(one)
-                    twaps.setdefault(one.policy, {}).setdefault(setting.name, []).append(its)
+                    known.setdefault(one.policy, {}).setdefault(setting.name, []).append(its)
     titles = {one.name: one.title for one in sweep.settings}
     ordered = sorted(beside.items(), key=lambda item: next(iter(item[1].values()))[0].kind == "ceiling")
     for policy, by_setting in ordered:
@@ -143,7 +143,7 @@ def trainings(sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]]) -> dict[
         if _alike(every):
             by_setting = {"": every}
         for name, results in by_setting.items():
-            own = twaps[policy][name or next(iter(twaps[policy]))]
+            own = known[policy][name or next(iter(known[policy]))]
             once = 1 if _alike(results) else len(results)
             title = results[0].display_name + (f", {titles[name]}" if name else "")
             seeds = [[one] for one in results[:once]]
@@ -225,7 +225,7 @@ def _table(
     rows, frames = [], seeds.pivot(index=["setting", "policy"], columns="metric", values="mean")
     order = list(dict.fromkeys(zip(seeds["setting"], seeds["policy"], strict=True)))
     extra = [name for name in ("objective", "pa_net", "over_twap") if _differs(frames, name)]
-    plain = ["pa_value_weighted", "win_rate", "glr", "ffr"]
+    plain = [*(["attained"] if frames["attained"].notna().any() else []), "pa_value_weighted", "win_rate", "glr", "ffr"]
     is_twap = "twap" in set(seeds["policy"])
     for setting, policy in order:
         own = seeds[(seeds["setting"] == setting) & (seeds["policy"] == policy)].set_index("metric")
@@ -297,7 +297,10 @@ def _notes(
     orders = [results[0].orders for results in done.values()]
     days, many = int(seeds["days"].iloc[0]), sorted({len(one) for one in orders})
     shown = f"{many[0]:,}" if len(many) == 1 else f"{many[0]:,} to {many[-1]:,}"
-    notes = [f"{shown} test orders on {days} days; PA against {rules.benchmark_title}; every order counts the same."]
+    notes = [*_rule_note(sweep, done, seeds, level)]
+    notes.append(
+        f"{shown} test orders on {days} days; PA against {rules.benchmark_title}; every order counts the same."
+    )
     best = f"its best checkpoints by validation {PA_TITLES[judged]}, whose mean counts"
     if counts == [1]:
         notes.append(f"A trained policy is one training (one seed, {_seeds(sweep.seeds)}): {best}.")
@@ -311,6 +314,8 @@ def _notes(
         notes += ["All members traded the same test orders."] if len(ids) > 1 else []
     else:
         notes.append("The members did not all trade the same test orders; days are compared, not orders.")
+    if seeds.loc[seeds["metric"] == "attained", "mean"].notna().any():
+        notes.append(ATTAINED)
     few = too_few_seeds(counts[0], level)
     if few:
         notes.append(few)
@@ -331,6 +336,18 @@ def _notes(
     if failed:
         notes.append(f"Failed, and so in no figure: {', '.join(failed)}.")
     return notes
+
+
+def _rule_note(
+    sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], seeds: pd.DataFrame, level: float
+) -> Iterator[str]:
+    """Say how the trainings of the only setting stand beside the best simple rule, where all have the same one."""
+    rules = {rule.policy: rule for results in done.values() if (rule := best_rule(results)) is not None}
+    own = seeds[(seeds["policy"] == _CHECKPOINTS) & (seeds["metric"] == "over_rule")]
+    if len(sweep.settings) == len(rules) == len(own) == 1 and not pd.isna(own["mean"].iloc[0]):
+        (rule,), row = rules.values(), own.iloc[0]
+        ends = row["mean_lo"], row["mean_hi"]
+        yield rule_verdict(rule, (row["mean"], *ends), level, next(iter(done.values()))).sentence
 
 
 def _span(counts: Sequence[int]) -> str:

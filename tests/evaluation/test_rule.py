@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from rlwb.evaluation import comparison, headline, metric_table
-from rlwb.evaluation.metrics import metric_values, wide
+from rlwb.evaluation.metrics import Beside, metric_values, wide
 from rlwb.evaluation.results import best_rule
+from rlwb.evaluation.seeds import Trainings, seed_table
 from tests.evaluation.tables import attainable, baseline, ceiling, checkpoint
 
 DAYS = 8
@@ -122,3 +123,13 @@ def test_tables_of_fewer_metrics_can_be_read():
     table = metric_table({"twap": [baseline([0.0, 1.0])]})
     old = table[~table["metric"].isin(["over_rule", "attained"])]
     assert wide(old)["attained"].isna().all()
+
+
+def test_seeds_are_compared_with_the_rule_and_the_attainable_of_their_own_run():
+    pa = np.linspace(1.0, 3.0, 32)
+    beside = Beside(None, baseline(pa - 1.0, "forecast", days=DAYS), attainable(2 * pa, days=DAYS))
+    members = [[checkpoint(pa + skill, days=DAYS)] for skill in (0.0, 1.0, 5.0)]
+    table = seed_table({"mine": Trainings("mine", "checkpoint", members, [beside] * 3)}, resamples=200)
+    found = table.set_index("metric")["mean"]
+    assert found["over_rule"] == pytest.approx((1.0 + 2.0 + 6.0) / 3)
+    assert found["attained"] == pytest.approx(np.mean([0.5, 3.0 / 4.0, 7.0 / 4.0]))

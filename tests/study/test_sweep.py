@@ -152,6 +152,9 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
     assert row["mean_lo"] < row["mean_seeds_lo"] < row["mean"]
     twap = seeds[(seeds["policy"] == "twap") & (seeds["metric"] == "pa")].iloc[0]
     assert (twap["seeds"], twap["mean"]) == (1, 0.0)
+    over = seeds[(seeds["policy"] == "checkpoints") & (seeds["metric"] == "over_rule")].iloc[0]
+    same = seeds[(seeds["policy"] == "checkpoints") & (seeds["metric"] == "pa")].iloc[0]
+    assert over["mean"] == pytest.approx(same["mean"]), "the only rule is TWAP, whose PA is 0"
     assert found.failed == ()
     text = (tmp_path / "s" / "sweep.md").read_text()
     assert "8 trainings" in text
