@@ -227,10 +227,10 @@ def rule_verdict(
     less, lo, hi = ends
     beats = None if math.isnan(lo) else bool(lo > 0)
     does = {True: "beats", False: "does not beat", None: "cannot, by so few days, be told from"}[beats]
-    ends = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
+    span = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
     is_net = (np.abs(rule.pa - rule.after_costs().pa) > ZERO_BP).any()
     gain = f"{abs(less):.2f} bp of {'net ' if is_net else ''}PA an order {'more' if less >= 0 else 'less'}"
-    told = f"The learner {does} the best simple rule, {rule.display_name}: {gain} on the same orders{ends}."
+    told = f"The learner {does} the best simple rule, {rule.display_name}: {gain} on the same orders{span}."
     return RuleVerdict(rule.policy, beats, told + _how_chosen(results))
 
 

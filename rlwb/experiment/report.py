@@ -557,8 +557,8 @@ def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
         answer = f"{f'Yes{at}' if ends[1] > 0 else 'No: it is worse'}, on these test days"
     else:
         answer = "This test does not show it" if ends[1] <= 0 <= ends[2] else "So few days of orders cannot show it"
-    told = _json(run.backtest / "headline.json", _Headline)
-    rule = told.get("rule") if told else None
+    head = _json(run.backtest / "headline.json", _Headline)
+    rule = head.get("rule") if head else None
     if rule and rule["rule"] != mark.lower():
         sentences.insert(0, rule["sentence"])
         if rule["beats"] is False and ends[1] > 0:

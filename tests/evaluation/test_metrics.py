@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from rlwb.evaluation import COLUMNS, METRICS, SUMMARY_COLUMNS, PolicyResult, metric_table, metric_values, summary
 from rlwb.evaluation.metrics import wide
 from rlwb.evaluation.results import ZERO_BP, mean, standard_deviation
-from tests.evaluation.tables import baseline, checkpoint, order_table, summarise
+from tests.evaluation.tables import attainable, baseline, checkpoint, order_table, summarise
 
 PAS = arrays(np.float64, st.integers(1, 40), elements=st.floats(-1e4, 1e4) | st.just(math.nan))
 PROMISED = ["policy", "kind", "iteration", "validation_pa", "pa_mean", "pa_std", "pa_lo", "pa_hi"]
@@ -91,7 +91,8 @@ def test_every_metric_has_its_interval():
         amount=100.0,
         pa_unfilled=rng.normal(0, 1, 200),
     )
-    table = metric_table({"twap": [baseline(rng.normal(0, 1, 200), days=20)], "ours": [result]}, resamples=200)
+    twap, most = baseline(rng.normal(0, 1, 200), days=20), attainable(rng.normal(4, 5, 200), days=20)
+    table = metric_table({"twap": [twap], "ours": [result], "most": [most]}, resamples=200)
     ours = table[(table["policy"] == "ours") & ~table["metric"].isin(["net_over_twap", "worst_day"])]
     assert ((ours["lo"] <= ours["estimate"]) & (ours["estimate"] <= ours["hi"])).all()
     assert table[table["metric"] == "net_over_twap"]["estimate"].isna().all(), "this TWAP has no net PA"
@@ -176,7 +177,9 @@ def test_a_pa_of_the_zero_limit_is_neither_gain_nor_loss():
 
 
 def test_shares_are_marked_as_such():
-    assert [name for name, metric in METRICS.items() if metric.is_share] == ["win_rate", "ffr", "untraded", "unfilled"]
+    assert [name for name, metric in METRICS.items() if metric.is_share] == [
+        *("attained", "win_rate", "ffr", "untraded", "unfilled")
+    ]
 
 
 def test_a_day_whose_orders_have_no_value_is_no_day_of_the_value_weighted_mean():
