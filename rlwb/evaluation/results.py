@@ -36,6 +36,7 @@ _DISPLAY_NAMES = {
     "pov": "POV",
     "almgren_chriss": "Almgren-Chriss",
     "bertsimas_lo": "Bertsimas-Lo",
+    "forecast": "forecast rule",
     "filter_optimum": "filter optimum",
     "filter_optimum-knows_volatility=false": "filter optimum",
     "filter_optimum-knows_volatility=true": "filter optimum with known volatility",

@@ -618,7 +618,7 @@ def baseline_result(
 
     if isinstance(baseline, Hindsight):
         return PolicyResult(name, "ceiling", baseline.table(orders))
-    kind = "unattainable" if baseline.sees_future else baseline.result_kind
+    kind = "unattainable" if getattr(baseline, "sees_future", False) else getattr(baseline, "result_kind", "baseline")
     return judged(bench, name, kind, _playable(baseline), orders, validation_pa=validation_pa)
 
 

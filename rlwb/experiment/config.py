@@ -155,7 +155,7 @@ class BacktestConfig(Section):
 
 #: The best that is known of the synthetic market, without and with its volatility, which no trader knows.
 ATTAINABLE = tuple(Part(name="filter_optimum", knows_volatility=knows) for knows in (False, True))
-_BASELINES = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "hindsight"))
+_BASELINES = tuple(Part(name=name) for name in ("twap", "vwap", "pov", "almgren_chriss", "forecast", "hindsight"))
 
 
 def _complete(kind: str) -> AfterValidator:
@@ -241,9 +241,9 @@ class RunConfig(Section):
         What stands beside it in the backtest: ``twap``, ``vwap``, ``pov``, ``almgren_chriss``, ``bertsimas_lo``,
         ``mpc``, ``forecast`` and ``forecast_trees`` trade without knowing the future; one that stands twice with other
         settings, such as ``almgren_chriss`` by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling
-        that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap. ``filter_optimum``
-        is what is attainable in the synthetic market; where the run has that market, and rules under which it is the
-        optimum, it is in the list by default, without and with the volatility that no trader knows.
+        that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
+        ``filter_optimum`` is what is attainable in the synthetic market; where the run has that market, and rules under
+        which it is the optimum, it is in the list by default, without and with the volatility that no trader knows.
     train
         How long it is trained, and with what.
     backtest

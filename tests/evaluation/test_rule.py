@@ -52,10 +52,10 @@ def test_the_first_note_says_whether_the_learner_beats_the_rule():
     above = headline(rows(noise + 5.0, twap=np.zeros(400), forecast=noise + 1.0))
     assert above.rule.beats is True
     assert above.notes[0] == above.rule.sentence
-    assert "beats the best simple rule, forecast: 5.00 bp of PA an order more" in above.notes[0]
+    assert "beats the best simple rule, forecast rule: 5.00 bp of PA an order more" in above.notes[0]
     below = headline(rows(noise, twap=np.zeros(400), forecast=noise + 3.0))
     assert below.rule.beats is False
-    assert "does not beat the best simple rule, forecast: 2.00 bp of PA an order less" in below.notes[0]
+    assert "does not beat the best simple rule, forecast rule: 2.00 bp of PA an order less" in below.notes[0]
     other = np.random.default_rng(1).normal(size=400)
     near = headline(rows(30 * noise, twap=np.zeros(400), forecast=30 * other))
     assert near.frame["over_rule_lo"].iloc[0] < 0 < near.frame["over_rule_hi"].iloc[0]
@@ -113,7 +113,7 @@ def test_the_comparison_has_both_and_names_them():
     last = dict(zip(table.header, table.rows[-1], strict=True))
     assert last["over the best rule, bp"] == "1.00 [1.00, 1.00]"
     assert last["of the attainable"] == "50.0 % [50.0, 50.0]"
-    assert any("less forecast, order by order" in note for note in table.notes)
+    assert any("less forecast rule, order by order" in note for note in table.notes)
     without = comparison({name: one for name, one in beside.items() if name in ("twap", "ppo")})
     assert not {"over the best rule, bp", "of the attainable"} & set(without.header), "TWAP has its own column"
 

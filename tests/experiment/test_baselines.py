@@ -103,15 +103,16 @@ def test_no_baseline_passes_the_ceiling_and_the_cap_takes_from_it(bench: Workben
 
 def test_default_baselines_are_those_of_the_headline() -> None:
     names = [one.name for one in RunConfig.load(None).baselines]
-    assert names == ["twap", "vwap", "pov", "almgren_chriss", "hindsight", "filter_optimum", "filter_optimum"]
+    rules = ["twap", "vwap", "pov", "almgren_chriss", "forecast"]
+    assert names == [*rules, "hindsight", "filter_optimum", "filter_optimum"]
 
 
 def test_what_is_attainable_is_shown_by_default_where_it_is_known() -> None:
     def named(**changes: object) -> list[str]:
         return [one.name for one in RunConfig.load(None, Layer("test", changes)).baselines]
 
-    usual = ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
-    assert named(**{"market.seed": 3, "execution.rules.commission_bps": 1})[5:] == ["filter_optimum"] * 2
+    usual = ["twap", "vwap", "pov", "almgren_chriss", "forecast", "hindsight"]
+    assert named(**{"market.seed": 3, "execution.rules.commission_bps": 1})[6:] == ["filter_optimum"] * 2
     assert named(**{"market.source": "bars"}) == usual
     assert named(**{"execution.rules.volume_limit": 0.1}) == usual
     assert named(simulator="random_liquidity") == usual

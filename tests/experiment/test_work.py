@@ -86,8 +86,8 @@ def test_f01_a_backtest_writes_one_file_a_policy_and_again_the_same(copied: RunD
     summary = (copied.backtest / "summary.csv").read_text()
     chosen = pd.read_csv(copied.backtest / "summary.csv")
     assert list(files) == sorted(f"{policy}.parquet" for policy in chosen["policy"])
-    assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 4, "ceiling", *KNOWN]
-    assert chosen["policy"].tolist()[3:8] == ["twap", "vwap", "pov", "almgren_chriss", "hindsight"]
+    assert chosen["kind"].tolist() == ["checkpoint", "checkpoint", "last", *["baseline"] * 5, "ceiling", *KNOWN]
+    assert chosen["policy"].tolist()[3:9] == ["twap", "vwap", "pov", "almgren_chriss", "forecast", "hindsight"]
     assert chosen.columns.tolist() == [*SUMMARY_COLUMNS, "seed", "algorithm", "network", "reward_part"]
     backtest_policies(copied, config)
     assert (copied.backtest / "summary.csv").read_text() == summary
@@ -522,7 +522,7 @@ def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distill
     assert summary["kind"].tolist() == [
         *["checkpoint"] * 2,
         "last",
-        *["baseline"] * 4,
+        *["baseline"] * 5,
         "ceiling",
         *KNOWN,
         "unattainable",

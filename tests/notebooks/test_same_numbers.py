@@ -68,7 +68,7 @@ def test_what_a_run_leaves(commanded: tuple[RunDirectory, str]) -> None:
     assert run.state == "finished"
     summary = pd.read_csv(run.backtest / "summary.csv")
     assert list(summary)[: len(SUMMARY_COLUMNS)] == list(SUMMARY_COLUMNS)
-    beside = ["baseline"] * 4 + ["ceiling", "attainable", "unattainable"]
+    beside = ["baseline"] * 5 + ["ceiling", "attainable", "unattainable"]
     assert list(summary["kind"]) == ["checkpoint"] * 3 + ["last"] + beside
     for policy in summary["policy"]:
         assert (run.backtest / "orders" / f"{policy}.parquet").is_file()

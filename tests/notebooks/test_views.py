@@ -53,7 +53,8 @@ def test_tables_of_the_backtest(commanded: tuple[RunDirectory, str]) -> None:
     assert list(chosen.index) == [1, 2, 3]
     assert chosen["validation PA"].is_monotonic_decreasing
     assert excluded.empty
-    assert list(report.summary_table(run).index)[3:9] == ["last", "twap", "vwap", "pov", "almgren_chriss", "hindsight"]
+    rules = ["twap", "vwap", "pov", "almgren_chriss", "forecast"]
+    assert list(report.summary_table(run).index)[3:10] == ["last", *rules, "hindsight"]
     assert list(report.order_parts(run)) == ["training", "validation", "test"]
 
 
