@@ -153,9 +153,16 @@ class CertifiedMarket:
             return -self.penalty / self.sessions.calendar.num_ticks
         return self.value_of_rule(TWAP(self.simulator.engine)).mean
 
-    def draw(self, count: int, seed: int) -> np.ndarray:
-        """Return `count` sessions to train on, drawn by their probability: row numbers, int64."""
-        return generator(seed, Stream.CERTIFICATE).choice(len(self.sessions), size=count, p=self.training)
+    def draw(self, count: int, *seeds: int) -> np.ndarray:
+        """Return `count` sessions to train on, by their probability, in any order: row numbers, int64.
+
+        One is drawn from each of so many equal parts of the law, so that those of neighbouring paths, which share their
+        beginning, are met about as often as is likely.
+        """
+        rng = generator(*seeds, Stream.CERTIFICATE)
+        places = (np.arange(count) + rng.random(count)) / count
+        total = np.cumsum(self.training)
+        return rng.permutation(np.searchsorted(total, places * total[-1], side="right").clip(max=len(total) - 1))
 
     def value_of_rule(self, rule: Actor) -> Value:
         """Return what a policy that reads `Known` and answers with amounts is worth: `solution`, or a baseline."""

@@ -55,7 +55,8 @@ def drawn(of: str, law: dict[str, Any], train: int, valid: int, seed: int = 0) -
     """
     market = _market(of, KINDS[of][0](**law))
     counts = [train, valid, 1]
-    return with_day_before(market.sessions, market.draw(sum(counts), seed), np.repeat(_DATES, counts))
+    rows = np.concatenate([market.draw(count, seed, part) for part, count in enumerate(counts)])
+    return with_day_before(market.sessions, rows, np.repeat(_DATES, counts))
 
 
 @lru_cache(maxsize=4)

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from rlwb.certificate import MARKETS, METHODS, TreeSettings, certify, run_config, tree_market
+from rlwb.certificate import MARKETS, METHODS, EmbeddedMarket, TreeSettings, certify, run_config, tree_market
 from rlwb.certificate.runs import drawn
 from rlwb.errors import ConfigError
+from rlwb.execution import AmountActionInterpreter, KnownStateInterpreter
+from rlwb.execution.baselines.filter_optimum import FilterOptimum
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.workbench import Workbench
+from rlwb.trainer import backtest
 
 SMALL = {"train.iterations": 2, "train.episodes_per_iteration": 40}
 
@@ -69,6 +73,23 @@ def test_learners_are_measured_on_every_kind_of_market(name: str, method: str) -
     assert found["value"] <= found["optimum"] + 1e-9
     assert found["share"] == pytest.approx((found["value"] - market.twap) / (found["optimum"] - market.twap))
     assert found["iteration"] in (1, 2)
+
+
+def test_the_optimum_of_the_embedded_market_is_what_the_filter_gains_on_the_runs_test_orders() -> None:
+    market = EmbeddedMarket()
+    changes = {**SMALL, "network.hidden": 4, "market.days": 30, "market.instruments": 4}
+    found = certify(market, "ppo", seed=2, every=2, changes=changes)
+    config = run_config(market, "ppo", 2, changes)
+    assert config.orders == RunConfig().orders
+    bench = Workbench(config)
+    orders = bench.align(bench.make_orders()[0]["test"])
+    rule = FilterOptimum(bench.engine, config.market)
+    rule.fit(bench.align(bench.make_orders()[0]["train"]))
+    sees, acts = KnownStateInterpreter(), AmountActionInterpreter()
+    gained = backtest(bench.simulator, sees, orders, acts, rule, reward=bench.reward).metrics["pa"].mean()
+    assert found["optimum"] == pytest.approx(gained, rel=1e-9)
+    assert found["share"] == pytest.approx(found["value"] / gained)
+    assert found["error"] > 0
 
 
 def test_what_trades_any_amount_has_its_own_optimum() -> None:
