@@ -62,6 +62,16 @@ def test_what_impact_changes_in_the_fills_is_told_apart_from_what_it_charges() -
     assert table.loc["total", "currency"] == pytest.approx(44.0)
 
 
+def test_a_table_of_orders_from_before_a_part_was_known_has_none_of_it() -> None:
+    one = costed(baseline([0.0] * 4, days=2), **VALUES)
+    orders = one.orders.drop(columns="cost_transient_impact").assign(**{IMPACT_OFF: one.orders["cost"]})
+    older = PolicyResult("twap", "baseline", orders)
+    table = cost_table({"twap": [older]}, resamples=100).set_index("component")
+    assert table.index.tolist() == ["drift", "commission", "total", "impact_on_fills"]
+    assert table.loc["total", "currency"] == pytest.approx(24.0)
+    assert cost_groups([older])["cost"].notna().all()
+
+
 def test_no_policy_with_costs_is_no_table_and_a_note() -> None:
     table = cost_table({"hindsight": [ceiling([1.0])]})
     assert table.empty
