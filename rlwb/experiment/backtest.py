@@ -157,13 +157,15 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
     outsiders = open_kept(run)
     results += [policy_result(bench, one, sees(), test) for one in outsiders]
-    known: dict[str, float] = {}
+    validated: dict[str, float] = {}
     if origin is None:
-        played_before = {name: one for name, one in baselines.items() if not isinstance(one, Hindsight)}
-        for name, one in played_before.items():
-            episodes = play(bench, _playable(one), parts["valid"])
-            known[name] = bench.validation_figures(parts["valid"], episodes)[figure]
-    results += [baseline_result(bench, name, one, test, known.get(name, np.nan)) for name, one in baselines.items()]
+        for name, one in baselines.items():
+            if not isinstance(one, Hindsight):
+                episodes = play(bench, _playable(one), parts["valid"])
+                validated[name] = bench.validation_figures(parts["valid"], episodes)[figure]
+    elif is_comparable:
+        validated = _validation_of_baselines(bench, origin)
+    results += [baseline_result(bench, name, one, test, validated.get(name, np.nan)) for name, one in baselines.items()]
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
@@ -197,6 +199,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
             "damaged": damaged,
             "description": selection.describe(),
             "rules": config.execution.rules.describe(),
+            "validation_of_baselines": {name: value for name, value in validated.items() if np.isfinite(value)},
             **noise,
         },
     )
@@ -557,6 +560,15 @@ def told_baselines(bench: Workbench, origin: RunDirectory) -> dict[str, Any]:
                 )
             one.load_state_dict(known[labels[own.index(part)]])
     return made
+
+
+def _validation_of_baselines(bench: Workbench, origin: RunDirectory) -> dict[str, float]:
+    """Return the validation of each configured baseline that the run `origin` had with the same settings, by name."""
+    own, labels = described(origin.config)["baselines"], baseline_labels(origin.config.baselines)
+    known = read_json(origin.backtest / "selection.json").get("validation_of_baselines", {})
+    here = zip(baseline_labels(bench.config.baselines), described(bench.config)["baselines"], strict=True)
+    found = {name: known.get(labels[own.index(part)]) for name, part in here if part in own}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def estimates_of(baselines: Mapping[str, Any]) -> dict[str, Any]:
