@@ -210,10 +210,13 @@ class ExecutionRules:
         """
         if self.transient_half_life is None:
             return np.zeros(np.shape(minutes))
-        past = np.asarray(minutes, dtype=np.float64) / self.transient_half_life
-        if self.transient_decay == "exponential":
-            return np.asarray(0.5**past)
-        return np.asarray((1.0 + (2.0 ** (1.0 / self._exponent) - 1.0) * past) ** -self._exponent)
+        with np.errstate(over="ignore", divide="ignore"):
+            past = np.asarray(minutes, dtype=np.float64) / self.transient_half_life
+            if self.transient_decay == "exponential":
+                return np.asarray(0.5**past)
+            # In logarithms, since 2 ** (1 / exponent) may be larger than a float, and so near to 1 that it rounds to 1.
+            doubled = np.log(2.0) / self._exponent
+            return np.exp(-self._exponent * np.logaddexp(0.0, doubled + np.log(-np.expm1(-doubled)) + np.log(past)))
 
     def terms(self, tick_minutes: float, ticks: int) -> Terms:
         """Return the rules that the compiled loop reads, as numbers, for sessions of ticks of this length."""

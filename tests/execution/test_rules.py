@@ -139,6 +139,15 @@ def test_half_of_a_transient_move_is_left_at_the_half_life(decay: str, left: lis
     assert ExecutionRules().transient_left(np.array([0.0, 3.0])).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize(("exponent", "left"), [(1e-4, [1.0, 0.5, 0.5, 0.5]), (1e17, [1.0, 0.5, 0.25, 2.0**-8])])
+def test_half_is_left_at_the_half_life_whatever_the_exponent(exponent: float, left: list[float]) -> None:
+    """A small exponent leaves the half for long, and a large one is the exponential decay."""
+    rules = ExecutionRules(
+        volume_limit=1.0, transient_impact_bps=1.0, transient_half_life=3.0, transient_exponent=exponent
+    )
+    assert rules.transient_left(np.array([0.0, 3.0, 6.0, 24.0])) == pytest.approx(left, abs=3e-4)
+
+
 def idle(rules: ExecutionRules, amount: float = 100.0, volume: float = 1000.0) -> list[str]:
     """What is said of rules that cannot act on a buy at 10, on the second of two days."""
     sessions = sessions_of([[10.0] * 2] * 2, volume, halted=np.zeros((2, 2), dtype=bool))
