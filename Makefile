@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ bench-drift: $(VENV)/.installed ## false alarms and power of the drift test, bes
 
 frontier: $(VENV)/.installed ## mean against risk: how near learners with a dial come to a known frontier
 	$(BIN)/python -m benchmarks.frontier $(ARGS)
+
+learners: $(VENV)/.installed ## learners on several market and training seeds, beside the simple rule and the attainable (ARGS="--missing")
+	$(BIN)/python -m benchmarks.learners $(ARGS)
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
