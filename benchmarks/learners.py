@@ -36,7 +36,7 @@ from rlwb.files import write_json
 from rlwb.seeds import generator
 
 _OUT = RESULTS.with_name("learners.json")
-_SIGNALS = {"network": "signals", "features": {"columns": ["returns", "gap", "volume"]}}
+_SIGNALS = {"network": "signals"}
 _DECAY = {"learning_rate": 5e-3, "decay_updates": 40}
 #: Name to what a method changes of the run's defaults.
 METHODS: dict[str, dict[str, Any]] = {

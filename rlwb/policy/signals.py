@@ -23,8 +23,8 @@ from rlwb.market import MarketFeatures
 from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.network import Network, order_numbers
 
-#: Features that are read: the returns must be among those of the run, the others are used where they are.
-COLUMNS = ("returns", "gap", "volume")
+#: Features that are read: the close must be among those of the run, the others are used where they are.
+COLUMNS = ("open", "close", "volume")
 #: Powers of the activity that returns are weighted by: quiet ticks more, all alike, busy ticks more.
 _POWERS = (-1.0, 0.0, 1.0)
 #: Share of a tick's surprise in volume that the activity keeps at the next, and what one deviation of it counts for.
@@ -40,7 +40,7 @@ class TraceEncoder(MarketEncoder):
 
     With the return r_t of tick t in basis points and the activity a_t, an average of how far volumes lie above the
     usual ones of their time of day, a state holds ``sum_s 2^(-(t - s) / h) exp(p a_s) r_s`` for every half-life h and
-    p = -1, 0 and 1, then the overnight gap and the activity.
+    p = -1, 0 and 1, then the overnight gap, and how far the last price is from yesterday's, and the activity.
 
     Parameters
     ----------
@@ -52,16 +52,16 @@ class TraceEncoder(MarketEncoder):
     Raises
     ------
     ConfigError
-        When the features have no returns.
+        When the features have no close.
     """
 
     def __init__(self, features: MarketFeatures, half_lives: Sequence[float]) -> None:
         columns = features.columns
-        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 2)
-        if "returns" not in columns:
+        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 3)
+        if "close" not in columns:
             raise ConfigError(
-                f"the network signals reads the feature returns, and the run has {', '.join(columns)}; set "
-                f"features.columns to [{', '.join(COLUMNS)}]."
+                f"the network signals reads the feature close, and the run has {', '.join(columns)}; add it to "
+                f"features.columns, and best {' and '.join(one for one in COLUMNS if one != 'close')}."
             )
         self.place = {name: columns.index(name) for name in COLUMNS if name in columns}
         powers = torch.tensor(_POWERS).repeat_interleave(len(half_lives))
@@ -85,14 +85,9 @@ class TraceEncoder(MarketEncoder):
         self.deviation.fill_(max(float((volume - usual).std()), 1e-6))
         self.forget()
 
-    def moves(self, ticks: torch.Tensor, before: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the returns of ticks (S, n, C) without the overnight gap, and the gap, of shape (S, n) each.
-
-        Both are in basis points. `before` is the gap as it was known before, of shape (S,).
-        """
-        gap = self._stated(ticks, "gap") if "gap" in self.place else torch.zeros_like(ticks[..., 0])
-        known = torch.cat([before[:, None], gap], dim=1)
-        return self._stated(ticks, "returns") - (gap - known[:, :-1]), gap
+    def prices(self, today: torch.Tensor) -> torch.Tensor:
+        """Return the closes of ticks (S, n, C) as log differences from yesterday's last, in basis points, (S, n)."""
+        return self._stated(today, "close")
 
     def encode(self, today: torch.Tensor, yesterday: torch.Tensor | None) -> torch.Tensor:
         first = today.new_zeros(today.shape[0], self.hidden)
@@ -123,16 +118,19 @@ class TraceEncoder(MarketEncoder):
 
     def _further(self, ticks: torch.Tensor, states: torch.Tensor, since: int) -> torch.Tensor:
         """Return the states after each of further ticks (S, n, C), of shape (S, n, H)."""
-        moves, gap = self.moves(ticks, states[:, -2])
-        traces, active = states[:, :-2], states[:, -1]
+        price = self.prices(ticks)
+        traces, gap, last, active = states[:, :-3], states[:, -3], states[:, -2], states[:, -1]
+        if since == 0 and "open" in self.place:
+            gap = last = self._stated(ticks, "open")[:, 0]
         found = []
         for number in range(ticks.shape[1]):
             if "volume" in self.place:
                 surprise = (ticks[:, number, self.place["volume"]] - self.usual[since + number]) / self.deviation
                 active = _KEPT * active + (1.0 - _KEPT) * surprise
             weight = (self.powers * (_PER_DEVIATION * active).clamp(-_MOST, _MOST)[:, None]).exp()
-            traces = self.decays * traces + weight * moves[:, number, None]
-            found.append(torch.cat([traces, gap[:, number, None], active[:, None]], dim=1))
+            traces = self.decays * traces + weight * (price[:, number] - last)[:, None]
+            last = price[:, number]
+            found.append(torch.cat([traces, torch.stack([gap, last, active], dim=1)], dim=1))
         return torch.stack(found, dim=1)
 
     def _stated(self, ticks: torch.Tensor, name: str) -> torch.Tensor:
@@ -152,7 +150,7 @@ class Signals(Network):
     Parameters
     ----------
     features
-        The panel; its columns must have ``returns``, and ``gap`` and ``volume`` are used where they are.
+        The panel; its columns must have ``close``, and ``open`` and ``volume`` are used where they are.
     max_step
         Most steps that an order can have.
     hidden : units
@@ -175,7 +173,7 @@ class Signals(Network):
             raise ConfigError(f"half_lives are {half_lives!r}; give one or more numbers of bars above 0.")
         self.market = TraceEncoder(features, half_lives)
         self.ticks, self.max_step = features.shape[1], max_step
-        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 1, _DEGREE + 1))
+        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 2, _DEGREE + 1))
         self.register_buffer("unit", torch.ones(2))
         self.layers = nn.Sequential(
             nn.Linear(4 + 1 + 4 + max_step, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
@@ -193,8 +191,7 @@ class Signals(Network):
             today, _ = self.market.read(features, part)
             states = self.market.encode(today, None)[:, times]
             known = self._regressors(states, times.expand(len(part), -1)).flatten(2).double().numpy()
-            moves, _ = self.market.moves(today, today.new_zeros(len(part)))
-            aims = _aims(moves.double().numpy(), at, step)
+            aims = _aims(self.market.prices(today).double().numpy(), at, step)
             known, aims = known.reshape(-1, width), aims.reshape(-1, 2)
             square, product, count = square + known.T @ known, product + known.T @ aims, count + len(known)
             total = total + aims.T @ aims
@@ -226,19 +223,18 @@ class Signals(Network):
         return self.layers(torch.cat([signed, signed * calm, active, self.scalars(obs), time, left], dim=1))
 
     def _regressors(self, states: torch.Tensor, tick: torch.Tensor) -> torch.Tensor:
-        """Return what the regressions see of states (…, H), of shape (…, H - 1, degree + 1)."""
+        """Return what the regressions see of states (…, H), of shape (…, H - 2, degree + 1)."""
         powers = torch.arange(_DEGREE + 1, device=states.device)
         time = (tick.float() / self.ticks)[..., None] ** powers
-        return states[..., :-1, None] * time[..., None, :]
+        return states[..., :-2, None] * time[..., None, :]
 
 
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
     return np.array_split(rows, max(1, -(-len(rows) // _SESSIONS_PER_PASS)))
 
 
-def _aims(moves: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
-    """Return what is forecast at the ticks `at`, of shape (S, len(at), 2), from returns of shape (S, T)."""
-    price = np.cumsum(moves, axis=1)
+def _aims(price: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+    """Return what is forecast at the ticks `at`, of shape (S, len(at), 2), from prices of shape (S, T)."""
     sums = np.concatenate([np.zeros((len(price), 1)), np.cumsum(price, axis=1)], axis=1)
     ticks = price.shape[1]
 

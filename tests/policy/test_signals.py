@@ -26,7 +26,7 @@ TRAIN = np.arange(18)
 
 
 @cache
-def panel(columns: tuple[str, ...] = ("gap", "volume", "returns")) -> MarketFeatures:
+def panel(columns: tuple[str, ...] = ("open", "volume", "close")) -> MarketFeatures:
     """Three instruments, nine days of 16 ticks each."""
     return MarketFeatures.build(small().simulator.engine.sessions, FeatureSettings(columns), fit_rows=TRAIN)
 
@@ -58,7 +58,7 @@ def observed(sessions: np.ndarray, ticks: np.ndarray, **changes: Any) -> dict[st
 def test_states_are_the_averages_of_the_formula() -> None:
     one, known, row = network(), raw(), 10
     state = one.market.encode(one.tensor(panel().rows(np.array([row]))), None)[0].numpy()
-    assert state.shape == (17, 3 * 2 + 2)
+    assert state.shape == (17, 3 * 2 + 3)
     moves = 1e4 * np.diff(np.append(known["open"][row, 0], known["close"][row]))
     usual = known["volume"][TRAIN].mean(axis=0)
     surprise = (known["volume"][row] - usual) / (known["volume"][TRAIN] - usual).std()
@@ -66,7 +66,8 @@ def test_states_are_the_averages_of_the_formula() -> None:
     for tick in range(16):
         active[tick + 1] = (active[tick] + surprise[tick]) / 2
     assert state[:, -1] == pytest.approx(active, abs=1e-4)
-    assert state[1:, -2] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
+    assert state[1:, -3] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
+    assert state[1:, -2] == pytest.approx(1e4 * (known["close"][row] - known["close"][row - 1, -1]), abs=0.05)
     weight = np.clip(0.6 * active[1:], -2.5, 2.5)
     for place, (power, half_life) in enumerate((p, h) for p in (-1, 0, 1) for h in HALF_LIVES):
         for tick in (1, 5, 16):
@@ -81,7 +82,7 @@ def test_forecasts_are_a_ridge_regression_on_the_training_sessions() -> None:
     close = 1e4 * known["close"][TRAIN]
     rows, aims = [], []
     for tick in range(1, 12):
-        rows.append((states[:, tick, :-1, None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
+        rows.append((states[:, tick, :-2, None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
         now = close[:, tick : tick + step].mean(axis=1)
         rest, after = close[:, tick + step :].mean(axis=1), close[:, tick + step : tick + 2 * step].mean(axis=1)
         aims.append(np.stack([now - rest, now - after], axis=1))
@@ -159,8 +160,8 @@ def test_its_weights_carry_the_regressions() -> None:
         assert torch.equal(other(obs), one(obs))
 
 
-@pytest.mark.parametrize("columns", [("returns",), ("returns", "gap"), ("returns", "volume"), ("close", "returns")])
-def test_gap_and_volume_are_used_where_they_are(columns: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("columns", [("close",), ("close", "open"), ("close", "volume"), ("time", "close")])
+def test_open_and_volume_are_used_where_they_are(columns: tuple[str, ...]) -> None:
     one = make_network(lambda: Signals(panel(columns), 4), 0)
     one.fit(panel(columns), TRAIN)
     with torch.no_grad():
@@ -172,7 +173,7 @@ def test_gap_and_volume_are_used_where_they_are(columns: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: TraceEncoder(panel(("close", "volume")), HALF_LIVES), "returns"),
+        (lambda: TraceEncoder(panel(("returns", "volume")), HALF_LIVES), "close"),
         (lambda: Signals(panel(), 4, half_lives=()), "half_lives"),
         (lambda: Signals(panel(), 4, half_lives=(4.0, 0.0)), "half_lives"),
         (lambda: Signals(panel(), 4, hidden=0), "hidden"),
@@ -188,7 +189,7 @@ def test_it_finds_what_the_market_hides(signal: float, low: float, high: float) 
     """On sessions that it was not fitted on, forecasts go with what comes; without a signal they do not."""
     sessions = synthetic_sessions(SyntheticSettings(instruments=10, days=100, signal=signal, seed=3))
     train = sessions.dates < sessions.dates[60]
-    features = MarketFeatures.build(sessions, FeatureSettings(("returns", "gap", "volume")), fit_rows=train)
+    features = MarketFeatures.build(sessions, FeatureSettings(), fit_rows=train)
     one = make_network(lambda: Signals(features, 8), 0)
     one.fit(features, np.flatnonzero(train))
     rest, ticks = np.flatnonzero(~train), np.arange(6, 42, 6)
@@ -203,7 +204,6 @@ def test_it_finds_what_the_market_hides(signal: float, low: float, high: float) 
 def test_a_run_fits_it_on_its_training_days() -> None:
     values = {
         "market": {"name": "synthetic", "instruments": 2, "days": 20},
-        "features": {"columns": ["returns", "gap", "volume"]},
         "network": "signals",
         "algorithm": "pathwise",
     }
