@@ -390,5 +390,18 @@ def _limits(spec: EnvSpec | None) -> Any:
 
 def _fingerprint(*told: Any) -> str:
     """Return a hash of what tells one training from another."""
-    text = json.dumps(told, sort_keys=True, default=lambda value: getattr(value, "__qualname__", type(value).__name__))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_in_json(told), sort_keys=True).encode()).hexdigest()
+
+
+def _in_json(value: Any) -> Any:
+    """Return a value as JSON can write it: a mapping with other keys than names in pairs, objects by their names."""
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: _in_json(part) for key, part in value.items()}
+        return sorted(([_in_json(key), _in_json(part)] for key, part in value.items()), key=json.dumps)
+    if isinstance(value, (list, tuple)):
+        return [_in_json(part) for part in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _in_json(value.tolist())
+    known = value is None or isinstance(value, (str, int, float))
+    return value if known else getattr(value, "__qualname__", type(value).__name__)

@@ -84,6 +84,25 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not_been(algorithm: st
         quick(lambda: gym.make("CartPole-v1", max_episode_steps=50), algorithm=algorithm, folder=tmp_path)
 
 
+@pytest.mark.parametrize("other", [{(0, 0): 2.0}, np.array([1.0, 3.0]), {1: 1.0, "a": 2.0}])
+def test_whatever_an_environment_is_made_with_tells_trainings_apart(other: Any, tmp_path: Path) -> None:
+    class Paying(Shifted):
+        def __init__(self, table: Any) -> None:
+            super().__init__()
+
+    gym.register("Paying-v0", Paying)
+    try:
+        for table in ({(0, 0): 1.0}, {(0, 0): 1.0}):
+            quick(lambda table=table: gym.make("Paying-v0", table=table), iterations=1, folder=tmp_path / "a")
+        with pytest.raises(CheckpointError, match="run"):
+            quick(lambda: gym.make("Paying-v0", table=other), iterations=1, folder=tmp_path / "a")
+        quick(lambda: gym.make("Paying-v0", table=other), iterations=1, folder=tmp_path / "b")
+        with pytest.raises(CheckpointError, match="run"):
+            quick(lambda: gym.make("Paying-v0", table=[1.0, 4.0]), iterations=1, folder=tmp_path / "b")
+    finally:
+        gym.registry.pop("Paying-v0")
+
+
 def test_it_stops_where_it_is_good_enough_and_tests_on_other_episodes() -> None:
     trainer = quick(stop_at=1.0)
     assert trainer.current_iter == 2
