@@ -98,6 +98,19 @@ def test_a_market_without_a_later_step_has_no_forecast() -> None:
     assert policy.act(known).tolist() == [5.0, 0.0]
 
 
+def test_training_days_that_are_all_in_one_block_leave_no_forecast_to_those_without_it() -> None:
+    policy = rule()
+    (one,) = samples(1, lambda X, cell: X[:, 0], 0.1)
+    policy.learn(iter([one._replace(block=np.zeros(3000, dtype=np.int64))]))
+    told = policy.expect(one.X, np.zeros(3000, dtype=np.int64))
+    assert np.isfinite(told).all()
+    assert (told[:, 0] != 0).any()
+    np.testing.assert_array_equal(told[:, 1], 0.0)
+    again = rule()
+    again.load_state_dict(json.loads(json.dumps(policy.state_dict())))
+    np.testing.assert_array_equal(again.expect(one.X, np.zeros(3000, dtype=np.int64)), told)
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [

@@ -59,6 +59,10 @@ class Forest(NamedTuple):
         return total
 
 
+#: No tree, where there is nothing to fit one on.
+NOTHING = Forest(*(np.zeros(0, dtype=kind) for kind in (*[np.int64] * 4, *[np.float64] * 2)))
+
+
 class ForecastTreesRule(ForecastRule):
     """`ForecastRule` with the forecast of gradient-boosted trees, one model for all steps of the day.
 
@@ -125,10 +129,11 @@ class ForecastTreesRule(ForecastRule):
         models, error = [], np.zeros(self.trees)
         for left_out in range(-1, self.blocks):
             own = block == left_out
-            models.append(self._model().fit(X[~own], y[~own]))
-            if own.any():
+            models.append(None if own.all() else self._model().fit(X[~own], y[~own]))
+            if own.any() and models[-1] is not None:
                 error += [((y[own] - told) ** 2).sum() for told in models[-1].staged_predict(X[own])]
-        self.forests = [Forest.of(model, int(np.argmin(error)) + 1) for model in models]
+        count = int(np.argmin(error)) + 1
+        self.forests = [NOTHING if model is None else Forest.of(model, count) for model in models]
 
     def expect(self, X: np.ndarray, cell: np.ndarray) -> np.ndarray:
         one, other = (np.column_stack([side * X, cell]) for side in (1.0, -1.0))
