@@ -198,7 +198,7 @@ def headline(
         risk=risk_note(frame, rules),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
-        attained=ATTAINED if of_kind(results, "attainable") else None,
+        attained=attained_note(frame) if "attained" in with_interval else None,
         unattainable=[one.title for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )
@@ -278,7 +278,7 @@ def comparison(
     if best is not None and "over_rule" in names:
         beside.append(f"Over the best rule: less {best.display_name}, order by order.{_how_chosen(everyone)}")
     if "attained" in names:
-        beside.append(ATTAINED)
+        beside.append(attained_note(frame))
     header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))
     said = (
         basis,
@@ -296,6 +296,16 @@ def _risk_rows(first: str, frame: pd.DataFrame, rules: ExecutionRules) -> tuple[
     names = [name for name in RISK if name != "cvar_over_twap" and is_informative(frame, name)]
     header = (first, *(rules.name_pa(METRICS[name].title) for name in names))
     return (header, *((row["title"], *(_risk_cell(row, name) for name in names)) for row in frame.to_dict("records")))
+
+
+def attained_note(frame: pd.DataFrame) -> str:
+    """Say what the share of the attainable is, and where a table (`wide`) cannot tell the attainable from nothing."""
+    lows = frame.loc[frame["kind"] == "attainable", "pa_lo"][:1]
+    doubt = (
+        " Its own interval reaches down to 0 here, so that these orders do not tell what is attainable; shares of it "
+        "say little, and their intervals are of the resamples alone in which it gains."
+    )
+    return ATTAINED + (doubt if (lows <= 0).any() else "")
 
 
 def risk_note(frame: pd.DataFrame, rules: ExecutionRules) -> str:

@@ -101,6 +101,18 @@ def test_the_share_stands_in_the_table_with_its_interval_and_for_the_first_attai
     assert "of the attainable" not in headline(rows(pa, twap=np.zeros(32))).header
 
 
+def test_the_note_on_the_share_says_where_the_attainable_is_not_told_from_nothing():
+    pa = np.random.default_rng(0).normal(size=64)
+    noisy = 10 * np.random.default_rng(1).normal(size=64)
+    doubtful = headline([*rows(pa), attainable(noisy - noisy.mean() + 0.1, days=DAYS)])
+    assert [note for note in doubtful.notes if note.startswith("Of the attainable") and "say little" in note]
+    sure = headline([*rows(pa), attainable(pa + 9.0, days=DAYS)])
+    assert [note for note in sure.notes if note.startswith("Of the attainable") and "say little" not in note]
+    nothing = headline([*rows(pa), attainable(np.zeros(64), days=DAYS)])
+    assert "of the attainable" not in nothing.header
+    assert not [note for note in nothing.notes if note.startswith("Of the attainable")], "a column that is not there"
+
+
 def test_the_comparison_has_both_and_names_them():
     pa = np.linspace(1.0, 3.0, 32)
     beside = {
