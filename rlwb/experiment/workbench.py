@@ -250,12 +250,17 @@ class Workbench:
         return MarketFeatures.build(self.sessions, self.config.features, fit_rows=rows)
 
     def fit(self, learner: Learner, features: MarketFeatures, train_orders: pd.DataFrame) -> None:
-        """Let a learner's network estimate on the training sessions what gradients do not learn."""
+        """Let a learner's network estimate on the training sessions what gradients do not learn.
+
+        Sessions that close early are left out, unless all do: after the close their features are 0, which is no price.
+        """
         from rlwb.policy import Network
 
         trunk = getattr(learner, "trunk", None)
         if isinstance(trunk, Network):
-            trunk.fit(features, np.flatnonzero(self._sessions_of(train_orders)))
+            rows = self._sessions_of(train_orders)
+            whole = rows & (self.sessions.num_ticks == self.sessions.calendar.num_ticks)
+            trunk.fit(features, np.flatnonzero(whole if whole.any() else rows))
 
     def _sessions_of(self, orders: pd.DataFrame) -> np.ndarray:
         """Return which sessions are of the days of orders, bool of shape (S,)."""

@@ -16,7 +16,7 @@ from rlwb.execution import FullHistoryStateInterpreter
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.workbench import Workbench
-from rlwb.market import FeatureSettings, MarketFeatures
+from rlwb.market import FeatureSettings, MarketFeatures, Sessions
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from rlwb.policy import Signals, TraceEncoder, make_network
 from tests.trainer.small import small
@@ -217,3 +217,28 @@ def test_a_run_fits_it_on_its_training_days() -> None:
     days = tables["train"]["date"].to_numpy().astype("datetime64[D]")
     again.fit(features, np.flatnonzero(np.isin(bench.sessions.dates, days)))
     assert torch.equal(learner.trunk.coefficients, again.coefficients)
+
+
+def test_what_stands_after_an_early_close_is_no_price_to_forecast() -> None:
+    values = {"market": {"name": "synthetic", "instruments": 2, "days": 40}, "network": "signals"}
+    bench = Workbench(RunConfig.load(None, Layer("test", values)))
+    tables, _ = bench.make_orders()
+    features = bench.features(tables["train"])
+    days = tables["train"]["date"].to_numpy().astype("datetime64[D]")
+    rows = np.flatnonzero(np.isin(bench.sessions.dates, days))
+    ends, at = bench.sessions.num_ticks.copy(), rows[::3]
+    ends[at] = 24
+    shut = features.today.copy()
+    shut[at, 24:] = 0.0
+    bench.sessions = replaced(bench.sessions, ends)
+    learner, again = bench.learner(features), make_network(lambda: Signals(features, bench.engine.max_step), 0)
+    bench.fit(learner, MarketFeatures(features.columns, shut, features.previous, features.normaliser), tables["train"])
+    again.fit(features, np.setdiff1d(rows, at))
+    assert torch.equal(learner.trunk.coefficients, again.coefficients)
+
+
+def replaced(sessions: Sessions, ends: np.ndarray) -> Sessions:
+    """Return sessions that close after other numbers of ticks."""
+    there = np.arange(sessions.calendar.num_ticks) < ends[:, None]
+    fields = {name: np.where(there, values, np.nan) for name, values in sessions.fields.items()}
+    return Sessions(sessions.calendar, sessions.instruments, sessions.dates, ends, fields)
