@@ -63,8 +63,8 @@ def config_of(task: _Task, changes: Mapping[str, Any]) -> RunConfig:
     return RunConfig.load(None, Layer("learners", own))
 
 
-def measure(task: _Task, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the row of a training, and of the first training on a market those of the rules."""
+def measure(task: _Task, changes: Mapping[str, Any], *, with_rules: bool = True) -> list[dict[str, Any]]:
+    """Return the row of a training, and those of the rules on its market."""
     market, seed, method = task
     config = config_of(task, changes)
     with tempfile.TemporaryDirectory(prefix="rlwb-learners-") as folder:
@@ -79,7 +79,7 @@ def measure(task: _Task, changes: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = table.loc["checkpoints"]
         own = {"training_seed": seed, "method": method, "seconds": round(seconds, 1), "curve": curve}
         rows = [{"market_seed": market, **own, **_figures(found, table), "over_rule": _over_rule(run, found)}]
-        for name in _RULES if seed == 0 and method == next(iter(METHODS)) else ():
+        for name in _RULES if with_rules else ():
             told = {"training_seed": None, "method": name, "seconds": None}
             rows.append({"market_seed": market, **told, **_figures(table.loc[name], table)})
         return rows
@@ -166,7 +166,9 @@ def main() -> None:
         ProcessPoolExecutor(args.jobs, mp_context=multiprocessing.get_context("spawn")) as pool,
         tqdm(total=len(tasks), unit="training") as bar,
     ):
-        for done in as_completed([pool.submit(measure, task, changes) for task in tasks]):
+        first = [next(task for task in tasks if task[0] == market) for market in {task[0] for task in tasks}]
+        trainings = [pool.submit(measure, task, changes, with_rules=task in first) for task in tasks]
+        for done in as_completed(trainings):
             for row in done.result():
                 rows[row["market_seed"], row["training_seed"], row["method"]] = {**row, **about}
             write_json(out, ordered(rows.values()))  # after each, so that one cut short has lost little
