@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import rlwb.certificate
 from benchmarks import certificate
 
 
@@ -92,3 +93,14 @@ def test_other_rows_are_kept_and_what_is_missing_is_run_alone(tmp_path: Path, mo
     ]
     # What has no optimum above TWAP has no share: missing, not a number.
     assert [row["share"] for row in rows] == [0.5, None, 0.5, None]
+
+
+@pytest.mark.parametrize("name", [*rlwb.certificate.MARKETS])
+def test_the_page_has_the_values_of_the_markets(name: str) -> None:
+    market = rlwb.certificate.MARKETS[name]()
+    page = Path(__file__).parents[1] / "docs" / "certificate.md"
+    (row,) = (line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {name} |"))
+    problem, optimum, twap = row.split("|")[3:6]
+    assert problem.strip() == ("stopping" if market.stopping else "spreading")
+    assert float(optimum.split()[0]) == pytest.approx(market.optimum, abs=6e-4)
+    assert float(twap) == pytest.approx(market.twap, abs=6e-4)
