@@ -209,7 +209,11 @@ def headline(
 
 
 def rule_verdict(
-    rule: PolicyResult, ends: tuple[float, float, float], level: float, results: Sequence[PolicyResult]
+    rule: PolicyResult,
+    ends: tuple[float, float, float],
+    level: float,
+    results: Sequence[PolicyResult],
+    resampled: str = "days",
 ) -> RuleVerdict:
     """Return how the learner stands beside the best simple rule.
 
@@ -223,10 +227,12 @@ def rule_verdict(
         Coverage of the interval.
     results
         Those that the rule was chosen among.
+    resampled
+        What there is too little of where there is no interval.
     """
     less, lo, hi = ends
     beats = None if math.isnan(lo) else bool(lo > 0)
-    does = {True: "beats", False: "does not beat", None: "cannot, by so few days, be told from"}[beats]
+    does = {True: "beats", False: "does not beat", None: f"cannot, by so few {resampled}, be told from"}[beats]
     span = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
     is_net = (np.abs(rule.pa - rule.after_costs().pa) > ZERO_BP).any()
     gain = f"{abs(less):.2f} bp of {'net ' if is_net else ''}PA an order {'more' if less >= 0 else 'less'}"

@@ -347,7 +347,8 @@ def _rule_note(
     if len(sweep.settings) == len(rules) == len(own) == 1 and not pd.isna(own["mean"].iloc[0]):
         (rule,), row = rules.values(), own.iloc[0]
         ends = row["mean_lo"], row["mean_hi"]
-        yield rule_verdict(rule, (row["mean"], *ends), level, next(iter(done.values()))).sentence
+        first = next(iter(done.values()))
+        yield rule_verdict(rule, (row["mean"], *ends), level, first, "trainings or days").sentence
 
 
 def _span(counts: Sequence[int]) -> str:

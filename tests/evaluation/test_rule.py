@@ -10,6 +10,7 @@ from rlwb.evaluation import comparison, headline, metric_table
 from rlwb.evaluation.metrics import Beside, metric_values, wide
 from rlwb.evaluation.results import best_rule
 from rlwb.evaluation.seeds import Trainings, seed_table
+from rlwb.evaluation.tables import rule_verdict
 from tests.evaluation.tables import attainable, baseline, ceiling, checkpoint
 
 DAYS = 8
@@ -76,6 +77,9 @@ def test_few_days_and_no_rule_say_nothing_that_is_not_known():
     table = headline(few)
     assert table.rule.beats is None
     assert "by so few days" in table.notes[0]
+    rule = baseline(np.ones(16))
+    told = rule_verdict(rule, (1.0, math.nan, math.nan), 0.95, [rule], "trainings or days").sentence
+    assert "cannot, by so few trainings or days, be told from the best simple rule, TWAP" in told
     alone = headline([checkpoint([4.0, 6.0], days=2)])
     assert alone.rule is None
     assert not any("simple rule" in note for note in alone.notes)
