@@ -49,10 +49,19 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in held.items():
-            signal.signal(number, handler)
+        _hand_back(list(held.items()))
         for said in came[:1]:
             held[said[0]](*said)
+
+
+def _hand_back(handlers: list[tuple[int, Any]]) -> None:
+    """Install handlers, all of them even where one that is back raises at once."""
+    if handlers:
+        (number, handler), *others = handlers
+        try:
+            signal.signal(number, handler)
+        finally:
+            _hand_back(others)
 
 
 class SharedPickle:

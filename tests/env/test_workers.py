@@ -220,6 +220,21 @@ def test_an_interrupt_waits_for_what_must_not_be_left_half_done():
         signal.raise_signal(signal.SIGINT)
 
 
+def test_handlers_come_back_though_the_first_of_them_is_interrupted(monkeypatch):
+    numbers, install = (signal.SIGINT, signal.SIGTERM), signal.signal
+    for number in numbers:
+        install(number, signal.default_int_handler)
+
+    def install_and_interrupt(number, handler):
+        install(number, handler)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        monkeypatch.setattr(signal, "signal", install_and_interrupt)
+    assert [signal.getsignal(number) for number in numbers] == [signal.default_int_handler] * 2
+
+
 def test_an_interrupt_is_held_back_in_the_main_thread_alone():
     names = []
 
