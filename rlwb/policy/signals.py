@@ -214,7 +214,7 @@ class Signals(Network):
         states = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
         _, _, step, steps = order_numbers(obs, self.device)
         tick = self.tensor(obs["cur_tick"])
-        active = states[:, -1:]
+        active = states[:, -1:].clamp(-_MOST / _PER_DEVIATION, _MOST / _PER_DEVIATION)
         side = 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
         signed = side * self.forecasts(states, tick) / self.unit
         calm = torch.exp(-0.5 * _PER_DEVIATION * active)

@@ -152,6 +152,16 @@ def test_no_later_bar_and_no_neighbour_moves_a_decision() -> None:
         torch.testing.assert_close(one(obs), told, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("volume", [-1e6, 1e6])
+def test_a_volume_beyond_all_others_leaves_the_answer_finite(volume: float) -> None:
+    values = panel().today.copy()
+    values[..., panel().columns.index("volume")] = volume
+    other = MarketFeatures(panel().columns, values, panel().previous, panel().normaliser)
+    with torch.no_grad():
+        told = network()(observed(np.arange(18, 27), np.full(9, 12), features=other))
+    assert bool(torch.isfinite(told).all())
+
+
 def test_its_weights_carry_the_regressions() -> None:
     one, other = network(), make_network(lambda: Signals(panel(), 4, hidden=6, half_lives=HALF_LIVES), 1)
     other.load_state_dict(one.state_dict())
