@@ -59,9 +59,10 @@ class TraceEncoder(MarketEncoder):
         columns = features.columns
         super().__init__(len(columns), len(_POWERS) * len(half_lives) + 3)
         if "close" not in columns:
+            missing = ", ".join(one for one in COLUMNS if one not in columns)
             raise ConfigError(
-                f"the network signals reads the feature close, and the run has {', '.join(columns)}; add it to "
-                f"features.columns, and best {' and '.join(one for one in COLUMNS if one != 'close')}."
+                f"the network signals reads the feature close, and the run has {', '.join(columns)} alone; add "
+                f"{missing} to features.columns, or choose another network."
             )
         self.place = {name: columns.index(name) for name in COLUMNS if name in columns}
         powers = torch.tensor(_POWERS).repeat_interleave(len(half_lives))
