@@ -33,7 +33,7 @@ _SOUND = 1e-10  # the least determinant, with ones on the diagonal, of a matrix 
 
 @dataclass(frozen=True)
 class Path:
-    """What N orders did and met in L ticks each, from their first fill on; float64 of shape (N, L).
+    """Fills of N orders and the market's answer in L ticks each, from their first fill on; float64 of shape (N, L).
 
     Attributes
     ----------

@@ -76,7 +76,7 @@ class Windows(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where N orders stand, changed in place: amount left, sum of requests, and impact so far; see `EngineState`."""
+    """The state of N orders, changed in place: amount left, sum of requests, and impact so far; see `EngineState`."""
 
     position: np.ndarray
     requested: np.ndarray

@@ -38,7 +38,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """What one feature, or all together, foretell over one horizon, out of sample.
+    """The out-of-sample forecast by one feature, or by all together, over one horizon, and its test.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether chance explains it in less than `LEVEL` of all screens."""
+        """True if chance explains it in less than `LEVEL` of all screens."""
         return bool(self.p_adjusted <= LEVEL)
 
 
@@ -94,7 +94,7 @@ class Screen:
 
     @property
     def found(self) -> bool:
-        """Whether any finding holds."""
+        """True if any finding holds."""
         return any(one.holds for one in self.findings)
 
     @property

@@ -27,7 +27,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 class Gains(NamedTuple):
-    """What a Kalman filter of the transient part does at each tick, whatever the prices are.
+    """The gains and variances of a Kalman filter of the transient part by tick, which no price changes.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ _SHUFFLED_WITHIN = 20
 
 
 class Samples(NamedTuple):
-    """What a forecast is fitted on at one step of the grid.
+    """The training samples of a forecast at one step of the grid.
 
     Attributes
     ----------
