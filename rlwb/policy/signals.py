@@ -20,6 +20,7 @@ from torch.nn.functional import one_hot
 
 from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
+from rlwb.market.references import blocks
 from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.network import Network, order_numbers
 
@@ -32,7 +33,6 @@ _KEPT, _PER_DEVIATION, _MOST = 0.5, 0.6, 2.5
 #: Degree of the polynomial in the time of day that each coefficient of the regression is.
 _DEGREE = 3
 _RIDGE = 1e-4
-_SESSIONS_PER_PASS = 512
 
 
 class TraceEncoder(MarketEncoder):
@@ -80,7 +80,8 @@ class TraceEncoder(MarketEncoder):
         """Estimate the usual volume of each time of day on some sessions."""
         if "volume" not in self.place:
             return
-        volume = np.concatenate([features.rows(part)[..., self.place["volume"]] for part in _parts(rows)])
+        parts = blocks(rows, features.shape[1])
+        volume = np.concatenate([features.rows(part)[..., self.place["volume"]] for part in parts])
         usual = volume.mean(axis=0, dtype=np.float64)
         self.usual.copy_(torch.tensor(usual))
         self.deviation.fill_(max(float((volume - usual).std()), 1e-6))
@@ -188,7 +189,7 @@ class Signals(Network):
         times = torch.tensor(at)
         width = self.coefficients.shape[1] * self.coefficients.shape[2]
         square, product, total, count = np.zeros((width, width)), np.zeros((width, 2)), np.zeros((2, 2)), 0
-        for part in _parts(rows):
+        for part in blocks(rows, self.ticks):
             today, _ = self.market.read(features, part)
             states = self.market.encode(today, None)[:, times]
             known = self._regressors(states, times.expand(len(part), -1)).flatten(2).double().numpy()
@@ -228,10 +229,6 @@ class Signals(Network):
         powers = torch.arange(_DEGREE + 1, device=states.device)
         time = (tick.float() / self.ticks)[..., None] ** powers
         return states[..., :-2, None] * time[..., None, :]
-
-
-def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    return np.array_split(rows, max(1, -(-len(rows) // _SESSIONS_PER_PASS)))
 
 
 def _aims(price: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
