@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlwb.certificate.market import START, VOLUME, CertifiedMarket, check_ranges, panel
-from rlwb.certificate.tree import TreeSettings, tree_paths
+from rlwb.certificate.tree import TreeSettings, path_names, tree_paths
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, Known
 
@@ -146,7 +146,7 @@ def garleanu_pedersen_market(
         name=name,
         kind="garleanu_pedersen",
         settings=settings,
-        sessions=panel(["".join(map(str, row)) for row in taken.tolist()], price, VOLUME * price / START),
+        sessions=panel(path_names(taken), price, VOLUME * price / START),
         probability=probability,
         training=probability,
         amount=VOLUME,

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlwb.certificate.market import VOLUME, CertifiedMarket, check_ranges, panel
-from rlwb.certificate.tree import TreeSettings, tree_paths
+from rlwb.certificate.tree import TreeSettings, path_names, tree_paths
 from rlwb.errors import ConfigError
 from rlwb.execution import ExecutionRules, Known
 
@@ -108,7 +108,7 @@ def obizhaeva_wang_market(
         name=name,
         kind="obizhaeva_wang",
         settings=settings,
-        sessions=panel(["".join(map(str, row)) for row in taken.tolist()], price),
+        sessions=panel(path_names(taken), price),
         probability=probability,
         training=probability,
         amount=VOLUME,

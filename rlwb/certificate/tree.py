@@ -125,6 +125,12 @@ def tree_paths(settings: TreeSettings) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return taken, price, by_twap(probability, price) if settings.fair else probability
 
 
+def path_names(outcomes: np.ndarray) -> list[str]:
+    """Return the names of N paths, which spell the outcomes of their ticks, numbers of shape (N, …)."""
+    digits = len(str(outcomes.max()))
+    return ["".join(f"{one:0{digits}d}" for one in row) for row in outcomes.tolist()]
+
+
 def tree_caps(settings: TreeSettings) -> np.ndarray:
     """Return the most lots that each tick of each path fills, int64 of shape (N, T)."""
     if not settings.caps:
@@ -209,12 +215,11 @@ def tree_market(settings: TreeSettings | None = None, *, name: str = "tree") -> 
         return TreeSolution(replace(settings, lots=_FINE * settings.lots), price, probability).value
 
     stopping = not settings.penalty and not settings.caps
-    digits = len(str(spelt.max()))
     return CertifiedMarket(
         name=name,
         kind="tree",
         settings=settings,
-        sessions=panel(["".join(f"{one:0{digits}d}" for one in row) for row in spelt.tolist()], price, volume),
+        sessions=panel(path_names(spelt), price, volume),
         probability=probability,
         training=probability,
         amount=LOT * settings.lots,
