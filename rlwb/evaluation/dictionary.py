@@ -70,9 +70,9 @@ _POLICY = {
     "title": Column("", "the policy's name for people"),
     "kind": Column(
         "",
-        "checkpoint, last, policy (made elsewhere), fills (real), baseline, attainable (knows the market's law), "
-        "unattainable (knows the future) or "
-        "ceiling (a bound, no policy)",
+        "checkpoint, last, policy (made elsewhere), fills (real), baseline, control (a baseline that lacks on purpose "
+        "what it gains by), attainable (knows the market's law), unattainable (knows the future) or ceiling (a bound, "
+        "no policy)",
     ),
     "n": Column("", "results in the row: the chosen checkpoints together, else 1"),
     "distinct": Column("", "how many of these n differ in the figures of any order"),

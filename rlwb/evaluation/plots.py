@@ -96,7 +96,7 @@ def order_figures(results: Sequence[PolicyResult], *, level: float = LEVEL, seed
 
 def _beside(results: Sequence[PolicyResult]) -> list[PolicyResult]:
     """Return what stands beside the run's own policies, each of which has a look of its own."""
-    return [*of_kind(results, "baseline"), *of_kind(results, "policy")]
+    return [one for kind in ("baseline", "control", "policy") for one in of_kind(results, kind)]
 
 
 @style.styled
@@ -321,7 +321,7 @@ def cumulative_pa(results: Sequence[PolicyResult]) -> Figure:
         mean = days[chosen].mean(axis=1)
         _running_sum(axis, mean, color=style.INK, linewidth=2.2, markersize=5, label="their mean")
     for result in having:
-        if result.kind in ("last", "policy", "baseline", "attainable"):
+        if result.kind in ("last", "policy", "baseline", "control", "attainable"):
             color, dash = style.look(result, _beside(results))
             name = style.readable(result.display_name)
             _running_sum(axis, days[result.policy], color=color, linestyle=dash, linewidth=1.6, label=name)
@@ -446,7 +446,7 @@ def method_intervals(comparison: Table) -> Figure:
     subtitle = f"mean and {100 * comparison.level:g} % interval over days; grey: fixed policies"
     figure, (axis,) = style.canvas(title, subtitle, height=1.6 + 0.34 * len(rows))
     for at, row in enumerate(rows.to_dict("records")):
-        color = style.GREY if row["kind"] in ("baseline", "attainable") else style.BLUE
+        color = style.GREY if row["kind"] in ("baseline", "control", "attainable") else style.BLUE
         axis.plot(row[estimate], at, "o", color=color, markersize=6, markeredgecolor="white", zorder=3)
         if np.isfinite(row[f"{name}_lo"]):
             axis.plot([row[f"{name}_lo"], row[f"{name}_hi"]], [at, at], color=color, linewidth=2, alpha=0.6)

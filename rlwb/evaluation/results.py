@@ -12,7 +12,7 @@ import pandas as pd
 
 from rlwb.errors import DataError
 
-Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "attainable", "unattainable", "ceiling"]
+Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "control", "attainable", "unattainable", "ceiling"]
 
 _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 
@@ -44,7 +44,12 @@ _DISPLAY_NAMES = {
     "last": "last checkpoint",
     "fills": "your fills",
 }
-_ASIDES = {"attainable": " (attainable)", "unattainable": " (sees the future)", "ceiling": " (ceiling)"}
+_ASIDES = {
+    "control": " (control)",
+    "attainable": " (attainable)",
+    "unattainable": " (sees the future)",
+    "ceiling": " (ceiling)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +62,8 @@ class PolicyResult:
         Name, for example ``"checkpoint-0012"``, ``"last"`` or ``"twap"``.
     kind
         ``"checkpoint"`` (a selected one), ``"last"``, ``"policy"`` (made elsewhere), ``"fills"`` (a person's real
-        ones), ``"baseline"``, ``"attainable"`` for the best policy that is known, of a market whose law is known,
+        ones), ``"baseline"``, ``"control"`` for a baseline that lacks on purpose what it gains by,
+        ``"attainable"`` for the best policy that is known, of a market whose law is known,
         ``"unattainable"`` for one that knows ahead of its decisions what nobody does, or ``"ceiling"``: no policy, but
         an upper bound on all of them.
     orders
@@ -150,7 +156,7 @@ class PolicyResult:
 
     @property
     def display_name(self) -> str:
-        """Name in tables and plots; it marks what is attainable, policies that see the future, and ceilings."""
+        """Name in tables and plots; it marks controls, what is attainable, policies that see the future, and ceilings."""
         return self.title + _ASIDES.get(self.kind, "")
 
 
@@ -179,7 +185,7 @@ def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
 
 
 def best_rule(results: Sequence[PolicyResult]) -> PolicyResult | None:
-    """Return the best of the baselines, None where there is none.
+    """Return the best of the baselines, controls not among them; None where there is none.
 
     It is chosen by the validation PA where that is known of all of them; else by the PA after costs on these orders,
     which flatters the one that is chosen.

@@ -123,7 +123,7 @@ def headline_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyRes
     checkpoints = of_kind(results, "checkpoint")
     if not checkpoints:
         raise DataError("The headline needs the backtest of at least one checkpoint; none was given.")
-    kinds: tuple[Kind, ...] = ("last", "policy", "baseline", "attainable", "unattainable", "ceiling")
+    kinds: tuple[Kind, ...] = ("last", "policy", "baseline", "control", "attainable", "unattainable", "ceiling")
     return {CHECKPOINTS: checkpoints} | {one.policy: [one] for kind in kinds for one in of_kind(results, kind)}
 
 
@@ -199,6 +199,7 @@ def headline(
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
         attained=attained_note(frame) if "attained" in with_interval else None,
+        controls=[one.title for one in of_kind(results, "control")],
         unattainable=[one.title for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
     )

@@ -374,4 +374,4 @@ def _policies(path: Path) -> dict[str, str]:
 
 def _is_shared(path: Path, policy: str) -> bool:
     """Tell whether a policy of a learner's backtest is the same in all of them."""
-    return _policies(path)[policy] in ("baseline", "attainable", "ceiling")
+    return _policies(path)[policy] in ("baseline", "control", "attainable", "ceiling")

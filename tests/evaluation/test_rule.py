@@ -37,6 +37,17 @@ def test_the_rule_is_the_best_by_validation_where_all_have_one_else_the_best_on_
     assert best_rule([baseline([0.0, 0.0], pa_net=[-0.5, -0.5]), dear]).policy == "twap", "after costs"
 
 
+def test_a_control_is_no_rule_to_beat_however_much_it_gains():
+    pa = np.arange(16.0)
+    results = rows(pa, twap=np.zeros(16), forecast=pa - 3.0)
+    spoilt = replace(baseline(pa + 9.0, "forecast-control=stale", days=DAYS), kind="control")
+    table = headline([*results, spoilt])
+    assert table.rule == headline(results).rule
+    assert "forecast rule with control=stale (control)" in [row[0] for row in table.rows]
+    assert any(note.startswith("Controls") and "control=stale" in note for note in table.notes)
+    assert best_rule([checkpoint(pa), spoilt]) is None
+
+
 def test_differences_are_paired_and_those_of_checkpoints_their_mean():
     pa = np.arange(16.0)
     results = rows(pa, twap=np.zeros(16), forecast=pa - 3.0)

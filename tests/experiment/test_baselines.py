@@ -174,7 +174,7 @@ def test_controls_of_a_forecast_stand_beside_it_and_the_oracle_is_not_attainable
     results = results_of(bench, fitted(bench))
     controls = [f"forecast-control={one}" for one in ("none", "shuffled", "stale", "oracle")]
     assert [one.policy for one in results] == ["twap", *controls, "hindsight"]
-    assert [one.kind for one in results] == ["baseline"] * 4 + ["unattainable", "ceiling"]
+    assert [one.kind for one in results] == ["baseline"] * 2 + ["control"] * 2 + ["unattainable", "ceiling"]
     assert results[4].orders["pa"].mean() > max(one.orders["pa"].mean() for one in results[:4])
 
 

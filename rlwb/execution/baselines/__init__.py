@@ -31,7 +31,7 @@ class Baseline(ABC):
     """
 
     #: What tables take its result for; see `rlwb.evaluation.PolicyResult`.
-    result_kind: Literal["baseline", "attainable"] = "baseline"
+    result_kind: Literal["baseline", "control", "attainable"] = "baseline"
     #: Whether it is told what no trader knows.
     sees_future = False
 

@@ -94,6 +94,7 @@ class ForecastRule(Baseline):
         if blocks < 2:
             raise ConfigError(f"blocks is {blocks!r}; give 2 or more.")
         self.control = control
+        self.result_kind = "baseline" if control == "none" else "control"
         self.sees_future = control == "oracle"
         self.abstain = abstain
         self.blocks = blocks
