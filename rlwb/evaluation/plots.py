@@ -426,7 +426,8 @@ def _family(row: Mapping[Any, Any]) -> tuple[str, str]:
     if not setting:
         return row["title"], ""
     name, _, value = setting.rpartition("=")
-    return f"{row['title'].removesuffix(between + setting)} by {name.replace('_', ' ') or 'aversion'}", value
+    title = row["title"].partition(" at " if between == " at " else " with ")[0]
+    return f"{title} by {name.replace('_', ' ') or 'aversion'}", value
 
 
 @style.styled

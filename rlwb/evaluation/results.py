@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
+from rlwb.parts import BUILT_IN, describe
 
 Kind = Literal["checkpoint", "last", "policy", "fills", "baseline", "control", "attainable", "unattainable", "ceiling"]
 
@@ -38,7 +42,6 @@ _DISPLAY_NAMES = {
     "bertsimas_lo": "Bertsimas-Lo",
     "forecast": "forecast rule",
     "filter_optimum": "filter optimum",
-    "filter_optimum-knows_volatility=false": "filter optimum",
     "filter_optimum-knows_volatility=true": "filter optimum with known volatility",
     "hindsight_uncapped": "hindsight without cap",
     "last": "last checkpoint",
@@ -150,14 +153,32 @@ class PolicyResult:
 
     @property
     def title(self) -> str:
-        """Name in sentences."""
-        name, dash, settings = self.policy.partition("-")
-        return _DISPLAY_NAMES.get(self.policy, _DISPLAY_NAMES.get(name, name) + dash + settings)
+        """Name in sentences, with those settings by which a part is told apart that are not its defaults."""
+        return _title(self.policy)
 
     @property
     def display_name(self) -> str:
-        """Name in tables and plots; it marks controls, what is attainable, policies that see the future, and ceilings."""
+        """Name in tables and plots; it marks controls, the attainable, policies that see the future, and ceilings."""
         return self.title + _ASIDES.get(self.kind, "")
+
+
+@functools.cache
+def _title(policy: str) -> str:
+    if policy in _DISPLAY_NAMES:
+        return _DISPLAY_NAMES[policy]
+    name, *settings = re.split(r"-(?=\w+=)", policy)
+    known = describe("baseline", name) if name in BUILT_IN["baseline"] else ()
+    defaults = [(one.name, one.default) for one in known]
+    changed = [one for one in settings if (one.partition("=")[0], _value(one.partition("=")[2])) not in defaults]
+    return _DISPLAY_NAMES.get(name, name) + (f" with {', '.join(changed)}" if changed else "")
+
+
+def _value(text: str) -> Any:
+    """Return what a setting in a part's name stands for."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def finite_or_nan(values: pd.Series | np.ndarray) -> np.ndarray:

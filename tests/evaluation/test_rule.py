@@ -37,6 +37,23 @@ def test_the_rule_is_the_best_by_validation_where_all_have_one_else_the_best_on_
     assert best_rule([baseline([0.0, 0.0], pa_net=[-0.5, -0.5]), dear]).policy == "twap", "after costs"
 
 
+def test_a_part_that_stands_twice_is_told_apart_by_the_settings_that_are_not_its_defaults():
+    titles = {
+        "forecast-control=none-abstain=false": "forecast rule",
+        "forecast-control=none-abstain=true": "forecast rule with abstain=true",
+        "forecast-control=stale-blocks=4": "forecast rule with control=stale, blocks=4",
+        "filter_optimum-knows_volatility=false": "filter optimum",
+        "filter_optimum-knows_volatility=true": "filter optimum with known volatility",
+        "almgren_chriss-risk_aversion=null": "Almgren-Chriss",
+        "almgren_chriss-urgency=3.0": "Almgren-Chriss",
+        "almgren_chriss-urgency=-1.0e-06": "Almgren-Chriss with urgency=-1.0e-06",
+        "mpc-forecast=ar": "mpc",
+        "Own-x=1": "Own with x=1",
+        "checkpoint-0012": "checkpoint-0012",
+    }
+    assert {name: baseline([0.0], name).title for name in titles} == titles
+
+
 def test_a_control_is_no_rule_to_beat_however_much_it_gains():
     pa = np.arange(16.0)
     results = rows(pa, twap=np.zeros(16), forecast=pa - 3.0)

@@ -165,7 +165,7 @@ def test_one_baseline_with_several_settings_is_told_apart_by_them(tmp_path: Path
     results = results_of(bench, fit)
     held = [one.inventory[:, 1].mean() for one in results[1:4] if one.inventory is not None]
     assert held[1] > held[0] > held[2], "more aversion is less left"
-    assert results[2].display_name == "Almgren-Chriss-risk_aversion=1.0e-06"
+    assert results[2].display_name == "Almgren-Chriss with risk_aversion=1.0e-06"
 
 
 def test_controls_of_a_forecast_stand_beside_it_and_the_oracle_is_not_attainable() -> None:
