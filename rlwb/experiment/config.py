@@ -69,13 +69,15 @@ class HeadConfig(Section):
     Parameters
     ----------
     mask_actions
-        Whether duplicate actions are masked: where several request the same quantity, only one can be selected.
+        Whether duplicate actions are masked: where several request the same quantity, only one can be selected. Without
+        a value it is so where actions are choices among shares.
     even_start
-        Whether the untrained policy, and random actions, trade evenly on average instead of choosing evenly.
+        Whether the untrained policy, and random actions, trade evenly on average instead of choosing evenly. Without a
+        value it is so where actions are choices among shares.
     """
 
-    mask_actions: bool = False
-    even_start: bool = False
+    mask_actions: bool | None = None
+    even_start: bool | None = None
 
 
 class TrainConfig(Section):
@@ -267,7 +269,7 @@ class RunConfig(Section):
     simulator: Annotated[Part, _complete("simulator")] = Part(name="market")
     state_interpreter: Annotated[Part, _complete("state_interpreter")] = Part(name="full_history")
     action_interpreter: Annotated[Part, _complete("action_interpreter")] = Part(name="categorical")
-    network: Annotated[Part, _complete("network")] = Part(name="recurrent")
+    network: Annotated[Part, _complete("network")] = Part(name="signals")
     head: HeadConfig = HeadConfig()
     algorithm: Annotated[Part, _complete("algorithm")] = Part(name="ppo")
     reward: Annotated[Part, _complete("reward")] = Part(name="pa_penalty")
@@ -306,6 +308,13 @@ class RunConfig(Section):
             object.__setattr__(self, "baselines", (*own, *more))
         elif self.baselines == (*own, *more) and not self.has_known_optimum:  # the default of another market
             object.__setattr__(self, "baselines", own)
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_head_for_its_actions(self) -> RunConfig:
+        chooses = self.action_interpreter.name == "categorical"
+        settled = {name: chooses for name, value in self.head.model_dump().items() if value is None}
+        object.__setattr__(self, "head", self.head.model_copy(update=settled))
         return self
 
     @model_validator(mode="after")

@@ -299,8 +299,11 @@ class Workbench:
 
     def teacher(self, features: MarketFeatures) -> Learner:
         """Return the untrained teacher: PPO by the student's settings, on a network that sees the rest of the day."""
-        hidden = {name: value for name, value in self.config.network.settings.items() if name == "hidden"}
-        return self._ppo(Part(name="rlwb.policy.market_network:Oracle", **hidden), features)
+        network = self.config.network
+        hidden = {name: value for name, value in network.settings.items() if name == "hidden"}
+        # The layers of signals only decide; a width that is enough for them is none for reading the market.
+        own = {} if network.name == "signals" else hidden
+        return self._ppo(Part(name="rlwb.policy.market_network:Oracle", **own), features)
 
     def _ppo(self, network: Part, features: MarketFeatures) -> Learner:
         from rlwb.policy import PPO, PPOSettings

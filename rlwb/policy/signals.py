@@ -40,7 +40,8 @@ class TraceEncoder(MarketEncoder):
 
     With the return r_t of tick t in basis points and the activity a_t, an average of how far volumes lie above the
     usual ones of their time of day, a state holds ``sum_s 2^(-(t - s) / h) exp(p a_s) r_s`` for every half-life h and
-    p = -1, 0 and 1, then the overnight gap, and how far the last price is from yesterday's, and the activity.
+    p = -1, 0 and 1, then the overnight gap, how far the last price is from yesterday's, the activity, and the share of
+    the session that has passed.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class TraceEncoder(MarketEncoder):
 
     def __init__(self, features: MarketFeatures, half_lives: Sequence[float]) -> None:
         columns = features.columns
-        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 3)
+        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 4)
         if "close" not in columns:
             missing = ", ".join(one for one in COLUMNS if one not in columns)
             raise ConfigError(
@@ -121,7 +122,7 @@ class TraceEncoder(MarketEncoder):
     def _further(self, ticks: torch.Tensor, states: torch.Tensor, since: int) -> torch.Tensor:
         """Return the states after each of further ticks (S, n, C), of shape (S, n, H)."""
         price = self.prices(ticks)
-        traces, gap, last, active = states[:, :-3], states[:, -3], states[:, -2], states[:, -1]
+        traces, (gap, last, active, _) = states[:, :-4], states[:, -4:].unbind(dim=1)
         if since == 0 and "open" in self.place:
             gap = last = self._stated(ticks, "open")[:, 0]
         found = []
@@ -132,7 +133,8 @@ class TraceEncoder(MarketEncoder):
             weight = (self.powers * (_PER_DEVIATION * active).clamp(-_MOST, _MOST)[:, None]).exp()
             traces = self.decays * traces + weight * (price[:, number] - last)[:, None]
             last = price[:, number]
-            found.append(torch.cat([traces, torch.stack([gap, last, active], dim=1)], dim=1))
+            passed = torch.full_like(last, (since + number + 1) / len(self.usual))
+            found.append(torch.cat([traces, torch.stack([gap, last, active, passed], dim=1)], dim=1))
         return torch.stack(found, dim=1)
 
     def _stated(self, ticks: torch.Tensor, name: str) -> torch.Tensor:
@@ -175,7 +177,7 @@ class Signals(Network):
             raise ConfigError(f"half_lives are {half_lives!r}; give one or more numbers of bars above 0.")
         self.market = TraceEncoder(features, half_lives)
         self.ticks, self.max_step = features.shape[1], max_step
-        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 2, _DEGREE + 1))
+        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 3, _DEGREE + 1))
         self.register_buffer("unit", torch.ones(2))
         self.layers = nn.Sequential(
             nn.Linear(4 + 1 + 4 + max_step, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
@@ -186,13 +188,12 @@ class Signals(Network):
         self.market.fit(features, rows)
         step = max(1, -(-self.ticks // self.max_step))
         at = np.arange(1, self.ticks - step)
-        times = torch.tensor(at)
         width = self.coefficients.shape[1] * self.coefficients.shape[2]
         square, product, total, count = np.zeros((width, width)), np.zeros((width, 2)), np.zeros((2, 2)), 0
         for part in blocks(rows, self.ticks):
             today, _ = self.market.read(features, part)
-            states = self.market.encode(today, None)[:, times]
-            known = self._regressors(states, times.expand(len(part), -1)).flatten(2).double().numpy()
+            states = self.market.encode(today, None)[:, at]
+            known = self._regressors(states).flatten(2).double().numpy()
             aims = _aims(self.market.prices(today).double().numpy(), at, step)
             known, aims = known.reshape(-1, width), aims.reshape(-1, 2)
             square, product, count = square + known.T @ known, product + known.T @ aims, count + len(known)
@@ -208,27 +209,24 @@ class Signals(Network):
     def market_states(self, obs: Any) -> torch.Tensor | None:
         return self.market(obs)
 
-    def forecasts(self, states: torch.Tensor, tick: torch.Tensor) -> torch.Tensor:
-        """Return the forecasts of states (…, H) after `tick` ticks, of shape (…, 2), in basis points of a sale."""
-        return (self._regressors(states, tick)[..., None, :, :] * self.coefficients).sum(dim=(-2, -1))
+    def forecasts(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the forecasts of states (…, H), of shape (…, 2), in basis points of a sale."""
+        return (self._regressors(states)[..., None, :, :] * self.coefficients).sum(dim=(-2, -1))
 
     def forward(self, obs: Any) -> torch.Tensor:
         states = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
         _, _, step, steps = order_numbers(obs, self.device)
-        tick = self.tensor(obs["cur_tick"])
-        active = states[:, -1:].clamp(-_MOST / _PER_DEVIATION, _MOST / _PER_DEVIATION)
+        active = states[:, -2:-1].clamp(-_MOST / _PER_DEVIATION, _MOST / _PER_DEVIATION)
         side = 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
-        signed = side * self.forecasts(states, tick) / self.unit
+        signed = side * self.forecasts(states) / self.unit
         calm = torch.exp(-0.5 * _PER_DEVIATION * active)
         left = one_hot((steps - step).long().clamp(1, self.max_step) - 1, self.max_step)
-        time = tick.float()[:, None] / self.ticks
-        return self.layers(torch.cat([signed, signed * calm, active, self.scalars(obs), time, left], dim=1))
+        return self.layers(torch.cat([signed, signed * calm, active, self.scalars(obs), states[:, -1:], left], dim=1))
 
-    def _regressors(self, states: torch.Tensor, tick: torch.Tensor) -> torch.Tensor:
-        """Return what the regressions see of states (…, H), of shape (…, H - 2, degree + 1)."""
+    def _regressors(self, states: torch.Tensor) -> torch.Tensor:
+        """Return what the regressions see of states (…, H), of shape (…, H - 3, degree + 1)."""
         powers = torch.arange(_DEGREE + 1, device=states.device)
-        time = (tick.float() / self.ticks)[..., None] ** powers
-        return states[..., :-2, None] * time[..., None, :]
+        return states[..., :-3, None] * states[..., -1:, None] ** powers
 
 
 def _aims(price: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:

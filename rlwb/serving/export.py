@@ -15,7 +15,7 @@ import numpy as np
 import rlwb
 from rlwb.errors import BundleError, CheckpointError, ConfigError
 from rlwb.execution import OrderBatch
-from rlwb.experiment.config import RunConfig
+from rlwb.experiment.config import HeadConfig, RunConfig
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import new_folders, put_in_place, temporary_folder
@@ -341,6 +341,7 @@ def served_config(config: RunConfig, learner: Learner) -> RunConfig:
         assert isinstance(trunk, QlibRecurrent)
         shape = {"hidden": trunk.market.hidden, "output": trunk.width}
         values["algorithm"] = complete("algorithm", Part(name="ppo"))
+        values["head"] = HeadConfig(mask_actions=False, even_start=False)  # as in Qlib, whatever the run's heads have
         values["network"] = complete("network", Part(name="qlib_recurrent", **shape))
     return RunConfig().model_copy(update=values)
 

@@ -150,7 +150,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     written = pd.read_csv(tmp_path / "comparison.csv")
     pd.testing.assert_frame_equal(written[list(table.frame)], table.frame, check_dtype=False)
     learners = written.set_index("policy").loc[["ppo", "ppo_sparse"], ["seed", "algorithm", "network", "reward_part"]]
-    assert learners.to_numpy().tolist() == [[0, "ppo", "recurrent", "pa_penalty"], [0, "ppo", "recurrent", "sparse"]]
+    assert learners.to_numpy().tolist() == [[0, "ppo", "signals", "pa_penalty"], [0, "ppo", "signals", "sparse"]]
     # K27: each column of every table stands in the data dictionary, but for the learner's own figures.
     own = {"policy_loss", "value_loss", "entropy"}
     tables = [*tmp_path.rglob("*.csv"), *tmp_path.rglob("orders/*.parquet")]

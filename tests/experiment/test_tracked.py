@@ -244,7 +244,7 @@ def test_settings_are_flat_and_keep_their_types() -> None:
     found = flat(configured())
     assert found["train.iterations"] == 2
     assert found["market.signal"] == 1.0
-    assert found["head.mask_actions"] is False
+    assert found["head.mask_actions"] is True
     assert found["train.patience"] is None
     assert json.loads(found["features.columns"])[0] == "open"
     assert not any(name.startswith("trackers") for name in found)

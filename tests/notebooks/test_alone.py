@@ -22,7 +22,7 @@ from rlwb.market import Calendar
 from tests.market.helpers import random_bars
 from tests.notebooks.small import NOTEBOOKS, SMALL, by_hand, command, finish, printed, shown, small_config, start
 
-QUICK = {"iterations": 2, "episodes_per_iteration": 40}
+QUICK = {"iterations": 4, "episodes_per_iteration": 80}
 MARKET = {"days": 20, "instruments": 4}
 
 

@@ -58,16 +58,17 @@ def observed(sessions: np.ndarray, ticks: np.ndarray, **changes: Any) -> dict[st
 def test_states_are_the_averages_of_the_formula() -> None:
     one, known, row = network(), raw(), 10
     state = one.market.encode(one.tensor(panel().rows(np.array([row]))), None)[0].numpy()
-    assert state.shape == (17, 3 * 2 + 3)
+    assert state.shape == (17, 3 * 2 + 4)
     moves = 1e4 * np.diff(np.append(known["open"][row, 0], known["close"][row]))
     usual = known["volume"][TRAIN].mean(axis=0)
     surprise = (known["volume"][row] - usual) / (known["volume"][TRAIN] - usual).std()
     active = np.zeros(17)
     for tick in range(16):
         active[tick + 1] = (active[tick] + surprise[tick]) / 2
-    assert state[:, -1] == pytest.approx(active, abs=1e-4)
-    assert state[1:, -3] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
-    assert state[1:, -2] == pytest.approx(1e4 * (known["close"][row] - known["close"][row - 1, -1]), abs=0.05)
+    assert state[:, -1] == pytest.approx(np.arange(17) / 16)
+    assert state[:, -2] == pytest.approx(active, abs=1e-4)
+    assert state[1:, -4] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
+    assert state[1:, -3] == pytest.approx(1e4 * (known["close"][row] - known["close"][row - 1, -1]), abs=0.05)
     weight = np.clip(0.6 * active[1:], -2.5, 2.5)
     for place, (power, half_life) in enumerate((p, h) for p in (-1, 0, 1) for h in HALF_LIVES):
         for tick in (1, 5, 16):
@@ -82,7 +83,7 @@ def test_forecasts_are_a_ridge_regression_on_the_training_sessions() -> None:
     close = 1e4 * known["close"][TRAIN]
     rows, aims = [], []
     for tick in range(1, 12):
-        rows.append((states[:, tick, :-2, None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
+        rows.append((states[:, tick, :-3, None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
         now = close[:, tick : tick + step].mean(axis=1)
         rest, after = close[:, tick + step :].mean(axis=1), close[:, tick + step : tick + 2 * step].mean(axis=1)
         aims.append(np.stack([now - rest, now - after], axis=1))
@@ -90,7 +91,7 @@ def test_forecasts_are_a_ridge_regression_on_the_training_sessions() -> None:
     size = np.sqrt((x**2).sum(axis=0))
     padded = np.concatenate([x / size, 1e-2 * np.eye(x.shape[1])])  # the ridge as further rows
     wanted = np.linalg.lstsq(padded, np.concatenate([y, np.zeros((x.shape[1], 2))]), rcond=None)[0] / size[:, None]
-    told = one.forecasts(torch.tensor(states[:, 5], dtype=torch.float32), torch.full((len(TRAIN),), 5))
+    told = one.forecasts(torch.tensor(states[:, 5], dtype=torch.float32))
     at = 4 * len(TRAIN)
     assert told.numpy() == pytest.approx((x @ wanted)[at : at + len(TRAIN)], rel=0.02, abs=0.05)
     assert one.unit.numpy() == pytest.approx(np.sqrt(((x @ wanted) ** 2).mean(axis=0)), rel=0.02)
@@ -205,7 +206,7 @@ def test_it_finds_what_the_market_hides(signal: float, low: float, high: float) 
     rest, ticks = np.flatnonzero(~train), np.arange(6, 42, 6)
     with torch.no_grad():
         states = one.market.encode(torch.tensor(features.rows(rest)), None)[:, ticks]
-        told = one.forecasts(states, torch.tensor(ticks).expand(len(rest), -1))[..., 0].numpy()
+        told = one.forecasts(states)[..., 0].numpy()
     close = np.log(sessions.fields["close"][rest])
     came = [close[:, tick : tick + 6].mean(axis=1) - close[:, tick + 6 :].mean(axis=1) for tick in ticks]
     assert low < np.corrcoef(told.ravel(), np.stack(came, axis=1).ravel())[0, 1] < high
