@@ -45,6 +45,7 @@ PROVIDED: dict[str, str] = {
     "action_space": "what the action interpreter accepts",
     "objective": "the objective of the run, what a sample of results is worth",
     "step_terms": "a function from orders to their rewards as a function of what their steps trade",
+    "decision_tree": "a function from orders to all decisions that they can come to, and what each action earns there",
     "teacher": "the trained teacher of a distillation",
     "cache_dir": "where prepared bars are kept",
 }
@@ -68,6 +69,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "dqn": f"{_POLICY}.dqn:DQN",
         "opd": f"{_POLICY}.opd:OPD",
         "pathwise": f"{_POLICY}.pathwise:Pathwise",
+        "all_actions": f"{_POLICY}.all_actions:AllActions",
         "tianshou": f"{_POLICY}.tianshou:TianshouLearner",
         "qlib": f"{_POLICY}.qlib:QlibLearner",
     },

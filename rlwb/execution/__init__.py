@@ -11,6 +11,7 @@ from rlwb.execution.baselines.hindsight import HindsightOptimum, hindsight_table
 from rlwb.execution.baselines.impact import ImpactParameters
 from rlwb.execution.baselines.mpc import MPC
 from rlwb.execution.baselines.schedules import POV, TWAP, VWAP
+from rlwb.execution.decision_tree import DecisionTree, decision_tree
 from rlwb.execution.engine import Benchmarks, Engine, EngineState, Fills, TickRecord
 from rlwb.execution.fills import fill_orders, fill_table, read_fills
 from rlwb.execution.flat import ArrayStateInterpreter, FlatStateInterpreter
@@ -46,6 +47,7 @@ __all__ = [
     "BertsimasLo",
     "CategoricalActionInterpreter",
     "CurrentStepStateInterpreter",
+    "DecisionTree",
     "Direction",
     "Engine",
     "EngineState",
@@ -77,6 +79,7 @@ __all__ = [
     "align_orders",
     "audit",
     "check_differentiable",
+    "decision_tree",
     "fill_orders",
     "fill_table",
     "generate_orders",

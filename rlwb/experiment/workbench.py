@@ -25,6 +25,7 @@ from rlwb.execution import (
     SplitSettings,
     align_orders,
     check_differentiable,
+    decision_tree,
     split_orders,
     step_terms,
 )
@@ -180,12 +181,13 @@ class Workbench:
                 one.check(parts["test"])
         tables, orders = windows[0], aligned[0]
         features = self.features(tables["train"])
-        teacher = self.teacher(features) if self.is_taught else None
+        learner = self.learner(features, self.teacher(features) if self.is_taught else None)
+        learner.prepare(orders["train"][:1])
         TrainingVessel(
             simulator=self.simulator,
             state_interpreter=self.state_interpreter(features),
             action_interpreter=self.action_interpreter,
-            policy=self.learner(features, teacher),
+            policy=learner,
             reward=self.reward,
             train_initial_states=orders["train"],
             val_initial_states=orders["valid"],
@@ -294,7 +296,12 @@ class Workbench:
         if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
             provided["network"] = self._network(self.config.network, algorithm.head, features)
         trunk = partial(self._drawn, self.config.network, provided, None)
-        given = {"objective": self.objective, "step_terms": partial(step_terms, self.engine, self.reward)}
+        acts = (self.simulator, self.state_interpreter(features), self.action_interpreter, self.reward)
+        given = {
+            "objective": self.objective,
+            "step_terms": partial(step_terms, self.engine, self.reward),
+            "decision_tree": partial(decision_tree, *acts),
+        }
         return self.make("algorithm", part, make_trunk=trunk, teacher=teacher, **given, **provided)
 
     def teacher(self, features: MarketFeatures) -> Learner:

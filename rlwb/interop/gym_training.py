@@ -63,7 +63,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 #: Most iterations, and episodes of each; of an algorithm of one's own the last.
 _LENGTHS = {"ppo": (200, 16), "dqn": (400, 8), "": (200, 16)}
 #: Algorithms that learn from the replay of a market.
-_OF_MARKETS = ("opd", "pathwise", "qlib")
+_OF_MARKETS = ("opd", "pathwise", "all_actions", "qlib")
 
 
 class StopAt(Callback):

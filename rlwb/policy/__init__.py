@@ -1,5 +1,6 @@
 """Networks and learning algorithms."""
 
+from rlwb.policy.all_actions import AllActions, AllActionsSettings
 from rlwb.policy.dqn import DQN, DQNSettings
 from rlwb.policy.encoder import MarketEncoder, RecurrentEncoder
 from rlwb.policy.episodes import gae
@@ -21,6 +22,8 @@ __all__ = [
     "PPO",
     "ActionMask",
     "ActorCritic",
+    "AllActions",
+    "AllActionsSettings",
     "AllOne",
     "Attention",
     "AttentionEncoder",

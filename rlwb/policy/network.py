@@ -46,10 +46,13 @@ class Network(nn.Module, ABC):
         (N,): for each row the last row of its episode, whose ``position_history`` begins with the row's own.
     sees_future
         Whether the network reads bars which lie ahead of the decision, so that no one can trade by it.
+    reads_path
+        Whether more of an order's path than its position moves the output, as ``position_history`` does.
     """
 
     causal: bool = False
     sees_future: bool = False
+    reads_path: bool = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -136,7 +139,7 @@ class _OnAnother(Network):
     def __init__(self, trunk: Network) -> None:
         super().__init__(trunk.width)
         self.trunk = trunk
-        self.causal, self.sees_future = trunk.causal, trunk.sees_future
+        self.causal, self.sees_future, self.reads_path = trunk.causal, trunk.sees_future, trunk.reads_path
 
     def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
         self.trunk.fit(features, rows)
@@ -199,6 +202,7 @@ class MLP(Network):
     """
 
     causal = True
+    reads_path = False
 
     def __init__(self, hidden: int = 64) -> None:
         super().__init__(width=hidden)

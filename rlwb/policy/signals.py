@@ -164,6 +164,7 @@ class Signals(Network):
     """
 
     causal = True
+    reads_path = False
 
     def __init__(
         self,

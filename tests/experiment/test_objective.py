@@ -157,7 +157,7 @@ def test_ppo_takes_the_dial_too() -> None:
     assert (moved > 0).all()
 
 
-def test_what_the_dial_and_the_pathwise_learner_cannot_have_is_refused() -> None:
+def test_what_the_dial_and_learners_by_replay_cannot_have_is_refused() -> None:
     def refused(match: str, **changes: object) -> None:
         config = RunConfig.load(None, Layer("test", {"market.instruments": 3, "market.days": 15, **changes}))
         with pytest.raises(ConfigError, match=match):
@@ -167,6 +167,8 @@ def test_what_the_dial_and_the_pathwise_learner_cannot_have_is_refused() -> None
     refused("lot_size", algorithm="pathwise", **{"execution.rules.lot_size": 100.0})
     refused("SparseReward", algorithm="pathwise", reward="sparse")
     refused("position_share", algorithm="pathwise", action_interpreter="twap_relative")
+    refused("more than 2,048", algorithm="all_actions", action_interpreter={"name": "categorical", "values": 9})
+    refused("takes an objective", algorithm="all_actions", objective="cvar")
     own = "tests/experiment/test_objective.py:Blind"
     refused("parameter objective", state_interpreter=own, **DIAL)
 
