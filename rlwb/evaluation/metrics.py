@@ -129,7 +129,8 @@ METRICS: dict[str, Metric] = {
     "pa_net": Metric("net PA, bp", "mean PA after costs, each order counting the same"),
     "net_over_twap": Metric("net over TWAP, bp", f"mean over orders of the net PA {_OVER_TWAP}"),
     "over_rule": Metric(
-        "over the best rule, bp", "mean over orders of the PA, net under costs, less that of the best simple rule"
+        "over the best rule, bp",
+        "mean over orders of the PA, net under costs, or of the objective's value, less that of the best simple rule",
     ),
     "attained": Metric(
         "of the attainable", "mean PA as a share of that of the policy that is attainable", is_share=True
@@ -208,7 +209,7 @@ def order_terms(result: PolicyResult, beside: Beside | None = None) -> dict[str,
     worth = result.values("amount") * result.values("benchmark")
     missing = np.full(len(pa), math.nan)
     twap_pa, twap_net = (missing if twap is None else twap.values(name, result) for name in ("pa", "pa_net"))
-    rule = missing if best is None else best.after_costs().values("pa", result)
+    gained = missing if best is None else result.values(best.judged_by) - best.values(best.judged_by, result)
     shared = np.stack([pa, missing if most is None else most.values("pa", result)], axis=1)
     shared[np.isnan(shared).any(axis=1)] = math.nan
     value = result.values("valued") * result.values("benchmark")
@@ -220,7 +221,7 @@ def order_terms(result: PolicyResult, beside: Beside | None = None) -> dict[str,
         "over_twap": mean_parts(pa - twap_pa),
         "pa_net": mean_parts(net),
         "net_over_twap": mean_parts(net - twap_net),
-        "over_rule": mean_parts(risk - rule),
+        "over_rule": mean_parts(gained),
         "attained": shared,
         "objective": mean_parts(result.values("objective")),
         "pa_value_weighted": mean_parts(pa, np.where(value > 0, value, math.nan)),

@@ -129,6 +129,16 @@ class PolicyResult:
         return replace(self, orders=self.orders.assign(pa=self.orders["pa_net"]))
 
     @property
+    def judged_by(self) -> str:
+        """Column of the figure that policies of these orders are chosen by: a key of `PA_TITLES`."""
+        return next(name for name in ("objective", "pa_net", "pa") if name in self.orders)
+
+    @property
+    def judged(self) -> np.ndarray:
+        """What policies are chosen by, of each order, float64 of shape ``(orders,)``; NaN where missing."""
+        return self.values(self.judged_by)
+
+    @property
     def dates(self) -> np.ndarray:
         """Trading day of each order, datetime64[D] of shape ``(orders,)``."""
         return self.orders["date"].to_numpy(dtype="datetime64[D]")
@@ -208,14 +218,14 @@ def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
 def best_rule(results: Sequence[PolicyResult]) -> PolicyResult | None:
     """Return the best of the baselines, controls not among them; None where there is none.
 
-    It is chosen by the validation PA where that is known of all of them; else by the PA after costs on these orders,
-    which flatters the one that is chosen.
+    It is chosen by the validation PA where that is known of all of them; else by the same figure on these orders, which
+    flatters the one that is chosen.
     """
     rules = of_kind(results, "baseline")
     if is_validated(rules):
         return max(rules, key=lambda one: one.validation_pa, default=None)
-    known = [one for one in rules if not math.isnan(mean(one.after_costs().pa))]
-    return max(known, key=lambda one: mean(one.after_costs().pa), default=None)
+    known = [one for one in rules if not math.isnan(mean(one.judged))]
+    return max(known, key=lambda one: mean(one.judged), default=None)
 
 
 def is_validated(rules: Sequence[PolicyResult]) -> bool:

@@ -16,6 +16,7 @@ from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
 from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, RISK, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import (
+    PA_TITLES,
     ZERO_BP,
     ZERO_SHARE,
     Kind,
@@ -236,7 +237,9 @@ def rule_verdict(
     does = {True: "beats", False: "does not beat", None: f"cannot, by so few {resampled}, be told from"}[beats]
     span = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
     is_net = (np.abs(rule.pa - rule.after_costs().pa) > ZERO_BP).any()
-    gain = f"{abs(less):.2f} bp of {'net ' if is_net else ''}PA an order {'more' if less >= 0 else 'less'}"
+    by_order = f"{PA_TITLES['pa_net' if is_net else 'pa']} an order"
+    figure = "the objective" if rule.judged_by == "objective" else by_order
+    gain = f"{abs(less):.2f} bp of {figure} {'more' if less >= 0 else 'less'}"
     told = f"The learner {does} the best simple rule, {rule.display_name}: {gain} on the same orders{span}."
     return RuleVerdict(rule.policy, beats, told + _how_chosen(results))
 

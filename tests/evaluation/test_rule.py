@@ -91,6 +91,26 @@ def test_the_first_note_says_whether_the_learner_beats_the_rule():
     assert near.rule.beats is False
 
 
+def test_under_an_objective_the_rule_is_chosen_and_the_learner_compared_by_it():
+    pa = np.arange(16.0)
+    bold = baseline(pa + 9.0, "forecast", days=DAYS, objective=pa - 5.0)
+    calm = baseline(pa, "twap", days=DAYS, objective=pa)
+    own = checkpoint(pa + 3.0, days=DAYS, objective=pa - 2.0)
+    assert best_rule([own, bold, calm]) is calm
+    table = headline([own, bold, calm])
+    assert of(table, "checkpoints", "over_rule") == pytest.approx(-2.0), "by the PA it would be 3"
+    assert "does not beat the best simple rule, TWAP: 2.00 bp of the objective less" in table.notes[0]
+    bound = headline([own, calm, ceiling(pa + 20.0, days=DAYS)])
+    assert math.isnan(of(bound, "hindsight", "over_rule")), "which has no objective"
+
+
+def test_after_costs_the_learner_is_compared_by_its_net_pa():
+    pa = np.arange(16.0)
+    own, rule = checkpoint(pa, days=DAYS, pa_net=pa - 3.0), baseline(pa, days=DAYS, pa_net=pa - 1.0)
+    assert of(headline([own, rule]), "checkpoints", "over_rule") == pytest.approx(-2.0)
+    assert "2.00 bp of net PA an order less" in headline([own, rule]).notes[0]
+
+
 def test_how_the_rule_was_chosen_is_said():
     pa = np.arange(16.0)
     results = rows(pa, twap=np.zeros(16), forecast=pa)
