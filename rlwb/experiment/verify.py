@@ -26,6 +26,8 @@ from rlwb.files import strict_json
 from rlwb.reading import read_json
 
 _SHOWN = 20
+#: Files that show figures in words, which are others where there are more figures.
+_WORDS = tuple(f"headline.{kind}" for kind in ("md", "txt", "json"))
 
 
 @dataclass
@@ -101,7 +103,8 @@ def verify_run(run: RunDirectory) -> Verification:
     Bars are read from their source anew, not from what was prepared of them. Compared are the hashes of the files with
     those that the stages noted in the manifest, the orders with those that the settings make, and each row of the
     validation and of the backtest with what its checkpoint or baseline scores on the stored orders. What training alone
-    gives, ``metrics/train.csv`` and the weights, is compared by its hash.
+    gives, ``metrics/train.csv`` and the weights, is compared by its hash. Of a run of an earlier version, figures that
+    it did not write are not compared, and a note names them; one that is lacking now disagrees.
     """
     result = Verification(run.path)
     config, known = run.config, read_json(run.path / "manifest.json")
@@ -245,7 +248,11 @@ def _compare_folder(run: RunDirectory, again: RunDirectory, folder: str, result:
         {path.relative_to(one.path).as_posix(): path for path in (one.path / folder).rglob("[!.]*") if path.is_file()}
         for one in (run, again)
     )
-    for name in sorted({*stored, *found}):
+    written = read_json(run.path / "manifest.json").get("files")
+    added = [] if written is None else sorted(found.keys() - stored.keys() - written.keys())
+    result.notes += [f"{name}, which an earlier version did not write" for name in added]
+    more = bool(added)
+    for name in sorted({*stored, *found} - {*added}, key=lambda name: (name.endswith(_WORDS), name)):
         if name not in found or name not in stored:
             texts = ("a file", "none") if name in stored else ("none", "a file")
             _note(Disagreement(name, None, None, *texts), False, result)
@@ -255,13 +262,28 @@ def _compare_folder(run: RunDirectory, again: RunDirectory, folder: str, result:
             tables = [read_cells(path, one.path) for path, one in zip(paths, (run, again), strict=True)]
         except (ValueError, OSError) as error:
             _note(Disagreement(name, None, None, "a file", f"unreadable: {error}"), False, result)
+            continue
+        if more and name.endswith(_WORDS):
+            result.notes.append(f"{name}, which an earlier version wrote of fewer figures")
         else:
-            _compare_tables(name, *tables, result=result)
+            more |= _compare_tables(name, *tables, result=result)
 
 
-def _compare_tables(file: str, stored: pd.DataFrame, found: pd.DataFrame, *, result: Verification) -> None:
-    """Compare two tables cell by cell, and add what differs to the result."""
+def _compare_tables(file: str, stored: pd.DataFrame, found: pd.DataFrame, *, result: Verification) -> bool:
+    """Compare two tables cell by cell, and add what differs to the result; tell whether `found` has more figures."""
+    added: list[str] = []
+    if file.endswith((".csv", ".parquet")):
+        added = [str(name) for name in found.columns if name not in stored.columns]
+        found = found.drop(columns=added)
+    key = "name" if file.endswith(".json") else "metric"
+    if key in stored and key in found:
+        known = found[key].isin(stored[key])
+        added += list(dict.fromkeys(found.loc[~known, key].astype(str)))
+        found = found[known].reset_index(drop=True)
+    if added:
+        result.notes.append(f"{', '.join(added)} of {file}, which an earlier version did not write")
     compared = compare_tables(stored, found)
     result.values += compared.values
     result.rounded += compared.rounded
     result.disagreements += compared.cells(file)
+    return bool(added)

@@ -19,7 +19,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, recorded, run_stage
+from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, file_hashes, recorded, run_stage
 from rlwb.experiment.training import train_policy
 from rlwb.experiment.verify import launch_verification, verify_run
 from rlwb.files import write_json
@@ -124,6 +124,32 @@ def test_k34_a_swapped_checkpoint_is_found_by_its_hash_and_by_its_scores(run: Ru
     assert "checkpoints/0001.pt" not in {one.file for one in disagreements}
     named = {(one.file, one.row) for one in disagreements}
     assert ("metrics/validation.csv", "3") in named or ("checkpoints/0003.pt", None) in named
+
+
+def test_figures_that_an_earlier_version_did_not_write_are_no_disagreements(run: RunDirectory) -> None:
+    """As a run of before `over_rule`, ``frontier.csv`` and a key of ``selection.json``."""
+    for name in ("headline", "summary"):
+        table = pd.read_csv(run.backtest / f"{name}.csv", float_precision="round_trip")
+        fewer = table.drop(columns=[one for one in table if one.startswith("over_")])
+        fewer.to_csv(run.backtest / f"{name}.csv", index=False)
+    table = pd.read_csv(run.backtest / "metrics.csv", float_precision="round_trip")
+    table[table["metric"] != "over_rule"].to_csv(run.backtest / "metrics.csv", index=False)
+    known = read_json(run.backtest / "selection.json")
+    write_json(run.backtest / "selection.json", {key: one for key, one in known.items() if key != "description"})
+    (run.backtest / "headline.md").write_text("| policy |\n")
+    (run.backtest / "frontier.csv").unlink()
+    manifest = read_json(run.path / "manifest.json")
+    others = {name: one for name, one in manifest["files"].items() if not name.startswith("backtest/")}
+    write_json(run.path / "manifest.json", {**manifest, "files": {**others, **file_hashes(run, ["backtest"])}})
+    result = verify_run(run)
+    assert result.disagreements == []
+    noted = "\n".join(result.notes)
+    for name in ("over_rule of backtest/metrics.csv", "over_twap", "description", "headline.md", "frontier.csv"):
+        assert name in noted
+    table["more"] = 1.0
+    table.to_csv(run.backtest / "metrics.csv", index=False)
+    (lost,) = [one for one in verify_run(run).disagreements if one.column == "more"]
+    assert (lost.stored, lost.found) == ("a column", "none")
 
 
 def test_k34_a_damaged_added_or_lost_file_is_found(run: RunDirectory) -> None:
