@@ -31,8 +31,7 @@ from rlwb.execution import ExecutionRules
 
 _ABSENT = "-"
 
-#: What the share of the attainable is.
-ATTAINED = (
+_ATTAINED = (
     "Of the attainable: the PA as a share of that of the filter optimum, the best policy that is known for who knows "
     "the law of the market, but not what it will draw."
 )
@@ -199,7 +198,7 @@ def headline(
         risk=risk_note(frame, rules),
         schedules=schedule_notes({one.display_name: one for one in results}),
         blind_checkpoints=len(of_kind(blind, "checkpoint")),
-        attained=attained_note(frame) if "attained" in with_interval else None,
+        attained=attained_note(_attainable_lows(frame)) if "attained" in with_interval else None,
         controls=[one.title for one in of_kind(results, "control")],
         unattainable=[one.title for one in of_kind(results, "unattainable")],
         ceilings=[one.policy for one in of_kind(results, "ceiling")],
@@ -216,6 +215,7 @@ def rule_verdict(
     level: float,
     results: Sequence[PolicyResult],
     resampled: str = "days",
+    title: str | None = None,
 ) -> RuleVerdict:
     """Return how the learner stands beside the best simple rule.
 
@@ -231,6 +231,8 @@ def rule_verdict(
         Those that the rule was chosen among.
     resampled
         What there is too little of where there is no interval.
+    title
+        What the rule is called; its own name by default.
     """
     less, lo, hi = ends
     beats = None if math.isnan(lo) else bool(lo > 0)
@@ -240,7 +242,7 @@ def rule_verdict(
     by_order = f"{PA_TITLES['pa_net' if is_net else 'pa']} an order"
     figure = "the objective" if rule.judged_by == "objective" else by_order
     gain = f"{abs(less):.2f} bp of {figure} {'more' if less >= 0 else 'less'}"
-    told = f"The learner {does} the best simple rule, {rule.display_name}: {gain} on the same orders{span}."
+    told = f"The learner {does} the best simple rule, {title or rule.display_name}: {gain} on the same orders{span}."
     return RuleVerdict(rule.policy, beats, told + _how_chosen(results))
 
 
@@ -288,7 +290,7 @@ def comparison(
     if best is not None and "over_rule" in names:
         beside.append(f"Over the best rule: less {best.display_name}, order by order.{_how_chosen(everyone)}")
     if "attained" in names:
-        beside.append(attained_note(frame))
+        beside.append(attained_note(_attainable_lows(frame)))
     header = ("method", *(rules.name_pa(METRICS[name].title) for name in names))
     said = (
         basis,
@@ -308,14 +310,21 @@ def _risk_rows(first: str, frame: pd.DataFrame, rules: ExecutionRules) -> tuple[
     return (header, *((row["title"], *(_risk_cell(row, name) for name in names)) for row in frame.to_dict("records")))
 
 
-def attained_note(frame: pd.DataFrame) -> str:
-    """Say what the share of the attainable is, and where a table (`wide`) cannot tell the attainable from nothing."""
-    lows = frame.loc[frame["kind"] == "attainable", "pa_lo"][:1]
+def _attainable_lows(frame: pd.DataFrame) -> pd.Series:
+    return frame.loc[frame["kind"] == "attainable", "pa_lo"][:1]
+
+
+def attained_note(lows: pd.Series) -> str:
+    """Say what the share of the attainable is, and that it says little where the attainable is not told from nothing.
+
+    `lows` are the lower ends of the intervals of what is attainable, in basis points, one for each market; NaN where
+    there is none.
+    """
     doubt = (
         " Its own interval reaches down to 0 here, so that these orders do not tell what is attainable; shares of it "
         "say little, and their intervals are of the resamples alone in which it gains."
     )
-    return ATTAINED + (doubt if (lows <= 0).any() else "")
+    return _ATTAINED + (doubt if (lows <= 0).any() else "")
 
 
 def risk_note(frame: pd.DataFrame, rules: ExecutionRules) -> str:

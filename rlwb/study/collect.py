@@ -14,7 +14,7 @@ from rlwb.evaluation.metrics import METRICS, Beside
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind
 from rlwb.evaluation.seeds import Trainings, improvement_table, seed_table, too_few_seeds, values_of
-from rlwb.evaluation.tables import ATTAINED, Table, rule_verdict
+from rlwb.evaluation.tables import Table, attained_note, rule_verdict
 from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import atomic_path, write_text
@@ -315,7 +315,8 @@ def _notes(
     else:
         notes.append("The members did not all trade the same test orders; days are compared, not orders.")
     if seeds.loc[seeds["metric"] == "attained", "mean"].notna().any():
-        notes.append(ATTAINED)
+        most = seeds[(seeds["kind"] == "attainable") & (seeds["metric"] == "pa")]
+        notes.append(attained_note(most.loc[most["policy"] == most["policy"].iloc[0], "mean_lo"]))
     few = too_few_seeds(counts[0], level)
     if few:
         notes.append(few)
@@ -341,14 +342,15 @@ def _notes(
 def _rule_note(
     sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], seeds: pd.DataFrame, level: float
 ) -> Iterator[str]:
-    """Say how the trainings of the only setting stand beside the best simple rule, where all have the same one."""
+    """Say how the trainings of the only setting stand beside the best simple rule, each beside that of its own run."""
     rules = {rule.policy: rule for results in done.values() if (rule := best_rule(results)) is not None}
     own = seeds[(seeds["policy"] == _CHECKPOINTS) & (seeds["metric"] == "over_rule")]
-    if len(sweep.settings) == len(rules) == len(own) == 1 and not pd.isna(own["mean"].iloc[0]):
-        (rule,), row = rules.values(), own.iloc[0]
-        ends = row["mean_lo"], row["mean_hi"]
-        first = next(iter(done.values()))
-        yield rule_verdict(rule, (row["mean"], *ends), level, first, "trainings or days").sentence
+    if rules and len(sweep.settings) == len(own) == 1 and not pd.isna(own["mean"].iloc[0]):
+        row, first = own.iloc[0], next(iter(done.values()))
+        ends = row["mean"], row["mean_lo"], row["mean_hi"]
+        names = " or ".join(one.display_name for one in rules.values())
+        title = f"that of each run ({names})" if len(rules) > 1 else names
+        yield rule_verdict(next(iter(rules.values())), ends, level, first, "trainings or days", title).sentence
 
 
 def _span(counts: Sequence[int]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,13 @@ def orders(pa: np.ndarray, amount: float = 1.0) -> pd.DataFrame:
     )
 
 
-def finish(run: RunDirectory, *, amount: float = 1.0) -> None:
-    """Leave what a whole run leaves, its PA by its penalty and seed."""
+def finish(
+    run: RunDirectory,
+    *,
+    amount: float = 1.0,
+    more: Callable[[np.ndarray, int], Sequence[PolicyResult]] = lambda luck, seed: (),
+) -> None:
+    """Leave what a whole run leaves, its PA by its penalty and seed; `more` results by the luck of the days."""
     config = run.config
     skill = config.reward.settings["penalty"] / 10 + config.seed
     luck = np.random.default_rng(0).normal(0, 5, ORDERS)  # of the days, the same for all
@@ -57,6 +63,7 @@ def finish(run: RunDirectory, *, amount: float = 1.0) -> None:
         PolicyResult("last", "last", orders(luck + skill - 1, amount), 3),
         PolicyResult("twap", "baseline", orders(np.zeros(ORDERS), amount)),
         PolicyResult("hindsight", "ceiling", orders(np.full(ORDERS, 90.0), amount)),
+        *more(luck, config.seed),
     ]
     write_results(run.backtest, results)
     rows = [(one.policy, one.kind, one.iteration, one.validation_pa) for one in results]
@@ -162,6 +169,28 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
     page = (tmp_path / "s" / "sweep.html").read_text()
     assert page.count("<img") == 2
     assert '<a href="seed-7/report.html">seed-7</a>' in page
+
+
+def test_trainings_stand_beside_the_best_rule_of_their_own_run_and_beside_what_is_attainable(
+    tmp_path: Path, act: Callable[..., Acted]
+) -> None:
+    def more(luck: np.ndarray, seed: int) -> list[PolicyResult]:
+        """A rule that is below TWAP in the first runs and above in the others, and an optimum of 0 on average."""
+        rule = PolicyResult("forecast", "baseline", orders(np.full(ORDERS, seed - 3.5)))
+        return [rule, PolicyResult("filter_optimum", "attainable", orders(luck - luck.mean() + 1e-3))]
+
+    act(do=partial(finish, more=more))
+    found = go(tmp_path / "s", seeds="8")
+    assert found.table is not None
+    own = found.seeds[(found.seeds["policy"] == "checkpoints") & (found.seeds["metric"] == "over_rule")].iloc[0]
+    luck = np.random.default_rng(0).normal(0, 5, ORDERS).mean()
+    over = [2 + seed + luck - max(seed - 3.5, 0.0) for seed in range(8)]
+    assert own["mean"] == pytest.approx(np.mean(over))
+    first = found.table.notes[0]
+    assert "that of each run (TWAP or forecast rule)" in first
+    assert f"{np.mean(over):.2f} bp" in first
+    (told,) = [note for note in found.table.notes if note.startswith("Of the attainable")]
+    assert "say little" in told, "the optimum is not told from nothing"
 
 
 def test_one_seed_is_called_one_seed(tmp_path: Path, act: Callable[..., Acted]) -> None:
