@@ -52,7 +52,7 @@ class Market(NamedTuple):
     bars: str | None = None
 
 
-#: Lots, and bars without volume under a cap, cut fills, through which `pathwise` cannot differentiate.
+#: Lots round amounts, through which `pathwise` cannot differentiate.
 MARKETS = {
     "synthetic": Market(
         {"algorithm": "pathwise"}, {"execution.preset": "us", "execution.rules.lot_size": "0", **_IMPACT}

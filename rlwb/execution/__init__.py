@@ -33,6 +33,7 @@ from rlwb.execution.simulator import OrderExecution, RandomLiquidity
 from rlwb.execution.state import ExecutionState, Known, Outcome
 from rlwb.execution.step_terms import StepTerms, check_differentiable, step_terms
 from rlwb.execution.table import order_table, read_orders, write_orders
+from rlwb.execution.tick_terms import TickTerms
 
 __all__ = [
     "MPC",
@@ -75,6 +76,7 @@ __all__ = [
     "SplitSettings",
     "StepTerms",
     "TickRecord",
+    "TickTerms",
     "TwapRelativeActionInterpreter",
     "align_orders",
     "audit",

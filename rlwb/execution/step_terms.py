@@ -1,4 +1,4 @@
-"""The rewards of orders as a differentiable function of what their steps trade.
+"""The rewards of orders as a differentiable function of what they ask for.
 
 Prices of a replayed market do not depend on the policy. So for given orders the reward of trading the share s_k of the
 amount in step k is a sum of powers of the shares, whose coefficients are known after the day:
@@ -7,12 +7,13 @@ amount in step k is a sum of powers of the shares, whose coefficients are known 
 
 with e, f and g 1 for linear and 1/2 for square-root impact, moved_k the sum of ``moves_j s_j**f`` over the steps j
 before k, passing_k that of ``passing_kj s_j**g`` over the steps up to k, which is transient impact, and q_k the share
-that is left after step k. The engine and `PAPenaltyReward` pay it where nothing cuts a fill;
-`StepTerms.check_paid` tells where something did.
+that is left after step k. This is `StepTerms`; it holds where nothing can cut a fill. Where a volume cap, a halt, a
+price limit, or a bar without volume or price can, `rlwb.execution.tick_terms` follows the orders tick by tick.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +22,11 @@ import numpy as np
 from rlwb.batch import Rows
 from rlwb.errors import ConfigError
 from rlwb.execution.engine import Engine
-from rlwb.execution.kernel import mean_move
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rewards import PAPenaltyReward
 from rlwb.execution.rules import BASIS_POINTS
+from rlwb.execution.tick_terms import LEAST, TickTerms, check_paid, is_cut, tick_terms, transient_weights
 
-#: The least share whose root is differentiated.
-_LEAST = 1e-16
-#: Rewards that agree to this, of themselves and of 1, are the same: shares are answered in float32.
-_CLOSE = 1e-4
 #: Numbers of an array of orders, steps and ticks held at once.
 _CELLS = 1 << 22
 
@@ -62,6 +59,31 @@ class StepTerms(Rows):
     def __len__(self) -> int:
         return len(self.gain)
 
+    @property
+    def steps(self) -> int:
+        """The most steps of an order, K."""
+        return self.gain.shape[1]
+
+    def trades(self, share: Callable[[list[Any]], Any], start: Any) -> Any:
+        """Return the share of the amount that each step trades, float64 of shape (N, K), by what a policy answers.
+
+        Parameters
+        ----------
+        share
+            Takes the shares of the amount left before the steps so far, a list of (N,), to the share of the position
+            that the last one of them asks for, of shape (N,); it must be 1 in an order's last step.
+        start
+            Ones of shape (N,), an array or a tensor; of a tensor, so is the result, and it can be differentiated.
+        """
+        left = [start]
+        for _ in range(self.steps):
+            left.append(left[-1] * (1.0 - share(left)))
+        if isinstance(start, np.ndarray):
+            return -np.diff(np.stack(left, axis=1), axis=1)
+        import torch
+
+        return -torch.stack(left, dim=1).double().diff(dim=1)
+
     def rewards(self, shares: Any) -> Any:
         """Return the sum of each order's rewards, of shape (N,), where its steps trade `shares` of shape (N, K).
 
@@ -70,52 +92,51 @@ class StepTerms(Rows):
         is_array = isinstance(shares, np.ndarray)
         c = {name: values if is_array else shares.new_tensor(values) for name, values in vars(self).items()}
         e, f = c["temporary_power"][:, None], c["permanent_power"][:, None]
-        root = shares.clip(_LEAST) ** f
+        root = shares.clip(LEAST) ** f
         moves = c["moves"] * root
         moved = moves.cumsum(1) - moves
         left = 1.0 - shares.cumsum(1)
-        paid = c["gain"] - c["temporary"] * shares.clip(_LEAST) ** e - c["own"] * root - c["value"] * moved
+        paid = c["gain"] - c["temporary"] * shares.clip(LEAST) ** e - c["own"] * root - c["value"] * moved
         if c["passing"].shape[1]:
-            paid = paid - (c["passing"] * shares.clip(_LEAST)[:, None] ** c["transient_power"][:, None, None]).sum(2)
+            paid = paid - (c["passing"] * shares.clip(LEAST)[:, None] ** c["transient_power"][:, None, None]).sum(2)
         return ((paid - c["penalty"] * shares) * shares - c["inventory"] * left**2).sum(1)
 
     def check_paid(self, shares: np.ndarray, paid: np.ndarray, orders: OrderBatch) -> None:
-        """Refuse orders for which the market paid another reward than these terms say: something cut their fills.
+        """Refuse orders for which the market paid another reward than these terms say, beyond rounding.
 
         Parameters
         ----------
         shares : float64 of shape (N, K)
-            What was asked for in each step.
+            What each step traded, as `trades` returns it.
         paid : float64 of shape (N,)
             Sums of the rewards.
         """
-        found = self.rewards(shares)
-        off = ~(np.abs(found - paid) <= _CLOSE * (1.0 + np.abs(paid)))
-        if off.any():
-            i = int(np.flatnonzero(off)[0])
-            raise ConfigError(
-                f"{orders.label(i)}: the market paid {paid[i]:.4g}, its prices and what the policy asked for would pay "
-                f"{found[i]:.4g}, and {int(off.sum())} of {len(off)} orders differ; a volume cap, a halt or a bar "
-                "without volume cuts fills, which cannot be differentiated: lift it, or choose a learner such as ppo."
-            )
+        check_paid(self.rewards(shares), paid, orders)
 
 
-def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
+def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms | TickTerms:
     """Return the coefficients of orders under the engine's rules and a `PAPenaltyReward`.
+
+    They are by step where nothing can cut a fill of these orders, whatever they ask for, and by tick else.
 
     Raises
     ------
     ConfigError
-        Naming the rule or the reward that has none.
+        Naming the rule, the reward or the form of the orders that has none.
     """
     check_differentiable(engine, reward)
+    wrong: list[str] = [name for name in ("would_price", "min_participation") if name in orders.forms]
+    if wrong:
+        raise _no_derivative(wrong)
+    if is_cut(engine, orders):
+        return tick_terms(engine, reward, orders)
     rules, market, scale = engine.rules, engine.market, reward.scale
     benchmarks, side = engine.benchmarks(orders), orders.side.astype(np.float64)
     count, steps = len(orders), int(engine.num_steps(orders).max(initial=1))
     sums = {name: np.zeros((count, steps)) for name in ("ticks", "price", "spread", "root", "pressed", "ahead")}
     rows = np.arange(count)
     tick = np.arange(engine.price.shape[1])
-    inside = (tick >= orders.start[:, None]) & (tick < orders.end[:, None])
+    inside = (tick >= orders.start[:, None]) & (tick < orders.latest_end[:, None])
     step = np.where(inside, engine.cell - engine.cell[orders.start][:, None], 0)
     price, volume = market.price[orders.session], market.volume[orders.session]
     inside &= (price > 0) & (price < np.inf)
@@ -127,7 +148,7 @@ def step_terms(engine: Engine, reward: Any, orders: OrderBatch) -> StepTerms:
         if market.half_spread.shape[0]:
             sums["spread"][at, k] += market.half_spread[orders.session[at], t]
         if rules.temporary_impact_bps or rules.permanent_impact_bps:
-            traded = volume[at, t]  # without any, the impact is no number, and `check_paid` refuses the order
+            traded = volume[at, t]
             part = np.divide(orders.amount[at], traded, out=np.full(len(at), np.nan), where=traded > 0)
             taken = np.sqrt(part) if rules.temporary_impact_shape == "square_root" else part
             sums["root"][at, k] += p * taken
@@ -175,9 +196,7 @@ def _passing(engine: Engine, orders: OrderBatch, price: np.ndarray, step: np.nda
         Price of the ticks that trade, 0 elsewhere, and the step of each tick.
     """
     terms, count, ticks = engine.terms, *price.shape
-    lag = np.arange(ticks) - np.arange(ticks)[:, None]
-    left = engine.rules.transient_left(np.maximum(lag, 0) * engine.sessions.calendar.tick_minutes)
-    left = np.where(lag > 0, left, np.where(lag == 0, mean_move(1.0, terms.transient_root), 0.0))
+    left = transient_weights(engine, ticks)
     found, block = np.zeros((count, steps, steps)), max(1, _CELLS // (steps * ticks))
     for low in range(0, count, block):
         rows = slice(low, low + block)
@@ -195,15 +214,17 @@ def check_differentiable(engine: Engine, reward: Any) -> None:
     rules = engine.rules
     wrong = {
         "lot_size": rules.lot_size > 0,
-        "price_limit": rules.price_limit is not None,
         "min_fee": rules.min_fee > 0,
         "complete_at_end: false": not rules.complete_at_end,
+        "the reward's weight: requested": getattr(reward, "weight", "filled") == "requested",
+        f"the reward {type(reward).__name__}": type(reward) is not PAPenaltyReward,
     }
-    named = [name for name, holds in wrong.items() if holds]
-    if type(reward) is not PAPenaltyReward:
-        named.append(f"the reward {type(reward).__name__}")
-    if named:
-        raise ConfigError(
-            f"{' and '.join(named)} cannot be differentiated by the amounts that an order trades; drop "
-            f"{'them' if named[1:] else 'it'}, or choose a learner that needs no derivative, such as ppo."
-        )
+    if named := [name for name, holds in wrong.items() if holds]:
+        raise _no_derivative(named)
+
+
+def _no_derivative(named: list[str]) -> ConfigError:
+    return ConfigError(
+        f"{' and '.join(named)} cannot be differentiated by the amounts that an order trades; drop "
+        f"{'them' if named[1:] else 'it'}, or choose a learner that needs no derivative, such as ppo."
+    )

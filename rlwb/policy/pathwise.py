@@ -3,7 +3,8 @@
 Prices of a replayed market do not depend on the policy, so what an order earns is a known function of what its steps
 trade, and its derivative by the weights needs no estimate: the policy is unrolled over the steps of whole orders, each
 step's share following from the position that the steps before it have left, and the objective over the orders is
-differentiated through all of them. There is no critic, no exploration and no advantage.
+differentiated through all of them, with the fills that caps and halts cut. There is no critic, no exploration and no
+advantage.
 """
 
 from __future__ import annotations
@@ -103,8 +104,9 @@ class Pathwise(NetworkLearner):
     network
         The policy.
     step_terms
-        Takes orders to the coefficients of their rewards: an object of as many rows whose ``rewards(shares)`` is the
-        sum of each order's rewards, differentiable by the shares of its amount that its steps trade, of shape (N, K).
+        Takes orders to the coefficients of their rewards, an object of as many rows like `rlwb.execution.StepTerms`:
+        ``trades(share, start)`` is what the orders trade in ``steps`` steps by the shares that a policy answers, and
+        ``rewards(trades)`` the sum of each order's rewards, differentiable.
     settings
         Hyper-parameters.
     seed
@@ -173,13 +175,14 @@ class Pathwise(NetworkLearner):
         self._set_learning_rate()
         paid = np.add.reduceat(np.asarray(reward, dtype=np.float64), starts)
         # One row a step of every order; where it had ended before, its last one, at which nothing is left.
-        rows = np.minimum(starts[:, None] + np.arange(len(terms.gain[0])), ends[:, None])
+        rows = np.minimum(starts[:, None] + np.arange(terms.steps), ends[:, None])
         self._check_paid(terms, np.asarray(action, dtype=np.float64), rows, ends - starts, paid)
         losses = []
         with training_mode(self.network):
             for batch in self._minibatches(len(ends)):
-                shares = self._shares(obs, rows[batch])
-                totals = terms[batch].rewards(shares)
+                own_terms = terms[batch]
+                share = self._share(obs, rows[batch])
+                totals = own_terms.rewards(own_terms.trades(share, torch.ones(len(batch), device=self.device)))
                 results = totals.detach().cpu().numpy()
                 own = None if settings is None else settings[batch]
                 slopes = self.objective.slopes(results, own)
@@ -195,35 +198,36 @@ class Pathwise(NetworkLearner):
         for _ in range(self.settings.repeat):
             yield from np.array_split(rng.permutation(orders), max(1, round(orders / self.settings.batch_size)))
 
-    def _shares(self, obs: Any, rows: np.ndarray) -> torch.Tensor:
-        """Return the shares of the amount that orders trade in each step, float64 of shape (n, K), by the policy as is.
+    def _share(self, obs: Any, rows: np.ndarray) -> Callable[[list[torch.Tensor]], torch.Tensor]:
+        """Return what takes the shares left of n orders before the steps so far to the share of the position to trade.
 
         What the network reads of the market is read once for all steps; what it reads of the order follows from the
         steps before.
         """
-        count, steps = rows.shape
-        flat = take_rows(obs, rows.T.ravel())
-        market = self.network.trunk.market_states(flat)
-        left = [torch.ones(count, device=self.device)]
-        for k in range(steps):
+        count = len(rows)
+        market = self.network.trunk.market_states(take_rows(obs, rows.T.ravel()))
+
+        def share(left: list[torch.Tensor]) -> torch.Tensor:
+            k = len(left) - 1
             now = take_rows(obs, rows[:, k])
             target = torch.as_tensor(now["target"], device=self.device)
-            now["position"] = target * left[-1]
+            path = [part.to(target.dtype) for part in left]
+            now["position"] = target * path[-1]
             if "position_history" in now:
                 length = now["position_history"].shape[1]
-                path = torch.stack([*left, *[left[0] * 0.0] * max(length - len(left), 0)], dim=1)[:, :length]
-                now["position_history"] = path * target[:, None]
+                history = torch.stack([*path, *[path[0] * 0.0] * max(length - len(path), 0)], dim=1)[:, :length]
+                now["position_history"] = history * target[:, None]
             if market is not None:
                 now["market_states"] = market[k * count : (k + 1) * count]
-            left.append(left[-1] * (1.0 - self.network(now)))
-        return -torch.stack(left, dim=1).double().diff(dim=1)
+            return self.network(now)
+
+        return share
 
     def _check_paid(self, terms: Any, action: np.ndarray, rows: np.ndarray, last: np.ndarray, paid: np.ndarray) -> None:
-        """Refuse orders that were paid otherwise than their terms say; then fills were cut."""
-        ask = np.where(np.arange(rows.shape[1]) <= last[:, None], action[rows], 1.0)
-        ask[np.arange(len(rows)), last] = 1.0
-        left = np.cumprod(np.concatenate([np.ones((len(rows), 1)), 1.0 - ask], axis=1), axis=1)
-        terms.check_paid(-np.diff(left, axis=1), paid, self._orders)
+        """Refuse orders that were paid otherwise than their terms say."""
+        ask = np.where(np.arange(rows.shape[1]) < last[:, None], action[rows], 1.0)
+        trades = terms.trades(lambda left: ask[:, len(left) - 1], np.ones(len(rows)))
+        terms.check_paid(trades, paid, self._orders)
 
 
 def _bounds(space: gym.spaces.Box) -> tuple[float, float, tuple[int, ...]]:

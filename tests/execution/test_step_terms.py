@@ -52,7 +52,9 @@ def played(rules: ExecutionRules, shares: np.ndarray) -> tuple[StepTerms, np.nda
         state = state.after(now, fills)
         paid += sum_parts(REWARD.parts(state.outcome))
     assert state.done.all()
-    return step_terms(engine, REWARD, batch), paid
+    terms = step_terms(engine, REWARD, batch)
+    assert isinstance(terms, StepTerms)
+    return terms, paid
 
 
 SHARES = np.array([[0.4, 0.3, 0.1, 0.2], [0.1, 0.2, 0.0, 0.7]])
@@ -78,28 +80,21 @@ def test_the_derivative_is_that_of_differences(name: str) -> None:
     assert shares.grad.numpy() == pytest.approx(found, rel=1e-4, abs=1e-4)
 
 
-def test_a_cut_fill_is_told_by_order() -> None:
+def test_another_reward_than_that_of_the_terms_is_told_by_order() -> None:
     terms, paid = played(ExecutionRules(**IMPACT), SHARES)
     sessions = sessions_of(PRICES)
     batch = align_orders([order(200, "BUY"), order(200, "SELL")], sessions)
     terms.check_paid(SHARES, paid, batch)
-    with pytest.raises(ConfigError, match=r"SELL.*1 of 2 orders.*cap"):
+    with pytest.raises(ConfigError, match=r"SELL.*1 of 2 orders"):
         terms.check_paid(SHARES, paid + np.array([0.0, 1.0]), batch)
-
-
-def test_a_bar_without_volume_is_told() -> None:
-    """Its impact is no number; the market fills nothing there."""
-    sessions = sessions_of(PRICES, [[1000.0, 0.0, *[1000.0] * (len(PRICES[0]) - 2)]])
-    engine = Engine(sessions, 2, ExecutionRules(**IMPACT))
-    batch = align_orders([order(200, "BUY"), order(200, "SELL")], sessions)
-    with pytest.raises(ConfigError, match="without volume"):
-        step_terms(engine, REWARD, batch).check_paid(SHARES, np.zeros(2), batch)
 
 
 def test_what_has_no_derivative_is_named() -> None:
     sessions = sessions_of(PRICES)
-    for changes in ({"lot_size": 100.0}, {"min_fee": 1.0}, {"price_limit": 0.1}, {"complete_at_end": False}):
+    for changes in ({"lot_size": 100.0}, {"min_fee": 1.0}, {"complete_at_end": False}):
         with pytest.raises(ConfigError, match=next(iter(changes))):
             check_differentiable(Engine(sessions, 2, ExecutionRules(**changes)), REWARD)
+    with pytest.raises(ConfigError, match="requested"):
+        check_differentiable(Engine(sessions, 2), PAPenaltyReward(weight="requested"))
     with pytest.raises(ConfigError, match="SparseReward"):
         check_differentiable(Engine(sessions, 2), SparseReward())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,24 @@ def test_a_dial_is_trained_once_and_judged_at_every_setting(dialled: RunDirector
     assert middle["objective"] == pytest.approx(summary.loc[best, "objective"], abs=1e-12)
     variance = (middle["pa_mean"] - middle["objective"]) / 0.01
     assert variance == pytest.approx(next(one for one in read_results(dialled) if one.policy == best).pa.var())
+
+
+def test_pathwise_trains_where_a_cap_cuts_fills_and_impact_moves_prices(tmp_path: Path) -> None:
+    impact = {f"execution.rules.{name}_impact_bps": 100.0 for name in ("temporary", "permanent", "transient")}
+    rules = {
+        "baselines": ["twap"],
+        **impact,
+        "execution.rules.volume_limit": 1e-3,
+        "execution.rules.transient_half_life": 30.0,
+    }
+    changes = {name: value for name, value in TINY.items() if not name.startswith(("algorithm", "network"))}
+    config = RunConfig.load(None, Layer("test", {**changes, **rules, "algorithm": "pathwise", "network": "mlp"}))
+    run = RunDirectory.create(tmp_path / "run", config)
+    make_orders(run, config)
+    train_policy(run, config, progress="none")
+    backtest_policies(run, config)
+    filled = pd.read_csv(run.backtest / "summary.csv").set_index("policy")["ffr"]
+    assert filled.between(0.3, 0.95).all()
 
 
 def test_orders_are_dealt_the_settings_evenly_by_the_seed(dialled: RunDirectory) -> None:

@@ -89,12 +89,12 @@ def test_the_unrolled_shares_are_those_that_the_market_traded(name: str, env: st
         episodes = collect(opened, policy, keep=True)
     ends = np.flatnonzero(episodes.done)
     rows = np.minimum(np.append(0, ends[:-1] + 1)[:, None] + np.arange(4), ends[:, None])
-    shares = policy._shares(episodes.obs, rows).detach().numpy()
+    terms = policy.step_terms(small().orders[:30])
+    shares = terms.trades(policy._share(episodes.obs, rows), torch.ones(30)).detach().numpy()
     left = np.concatenate([np.ones((30, 1)), 1.0 - shares.cumsum(axis=1)], axis=1)
     traded = episodes.details["inventory"][:, :5] if env == "native" else left
     assert left == pytest.approx(traded, abs=2e-6)
     assert shares.std(axis=0).min() > 1e-3
-    terms = policy.step_terms(small().orders[:30])
     assert terms.rewards(shares) == pytest.approx(episodes.returns, abs=1e-2)
 
 
@@ -108,7 +108,11 @@ def test_the_gradient_is_that_of_the_objective(name: str) -> None:
     ends = np.flatnonzero(episodes.done)
     rows = np.minimum(np.append(0, ends[:-1] + 1)[:, None] + np.arange(4), ends[:, None])
     terms = policy.step_terms(orders)
-    totals = terms.rewards(policy._shares(episodes.obs, rows))
+
+    def worth() -> torch.Tensor:
+        return terms.rewards(terms.trades(policy._share(episodes.obs, rows), torch.ones(len(orders))))
+
+    totals = worth()
     (totals * torch.as_tensor(objective.slopes(totals.detach().numpy()))).mean().backward()
     moved = [(weight, weight.grad.clone()) for weight in policy.network.parameters() if weight.grad is not None]
     length = float(torch.sqrt(sum((grad**2).sum() for _, grad in moved)))
@@ -117,7 +121,7 @@ def test_the_gradient_is_that_of_the_objective(name: str) -> None:
         with torch.no_grad():
             for weight, grad in moved:
                 weight += step * grad / length
-            found = objective.value(terms.rewards(policy._shares(episodes.obs, rows)).numpy())
+            found = objective.value(worth().numpy())
             for weight, grad in moved:
                 weight -= step * grad / length
         return found
@@ -181,14 +185,58 @@ def test_a_training_goes_on_to_the_last_bit(tmp_path: Path) -> None:
         assert torch.equal(left, right)
 
 
-def test_a_cap_that_cuts_fills_is_refused_by_order() -> None:
+def test_it_finds_the_best_fills_under_a_cap_that_leaves_the_even_schedule_unfilled() -> None:
+    """Of 200 a buy can fill 100, 100, 15 and 15, so evenly 130 of it, while the price rises by 0, 50, 100 and 400 bp.
+
+    A share s costs its rise times s, and 100 s**2; what stays open costs 400 a share. The best fills are 0.5 (all there
+    is room for), 0.425, 0.075 (all there is room for) and 0: one more in the second costs 50 + 200 * 0.425 = 135.
+    """
+    rules = ExecutionRules(volume_limit=0.1, benchmark="arrival")
+    sessions = sessions_of([[100.0, 100.5, 101.0, 104.0]] * 2, [[1000.0, 1000.0, 150.0, 150.0]] * 2)
+    engine = Engine(sessions, 1, rules)
+    reward = PAPenaltyReward(penalty=100.0)
+    batch = align_orders([order(200, "BUY", day=day) for day in (1, 2)], sessions, rules)
+    policy = Pathwise(
+        make_network(lambda: ShareHead(MLP(16)), 0),
+        partial(step_terms, engine, reward),
+        PathwiseSettings(learning_rate=0.02),
+    )
+    own = TrainingVessel(
+        simulator=OrderExecution(engine),
+        state_interpreter=CurrentStepStateInterpreter(engine.max_step),
+        action_interpreter=PositionShareActionInterpreter(),
+        policy=policy,
+        reward=reward,
+        train_initial_states=batch,
+        episode_per_iter=2,
+    )
+    even = collect(own.make_env(batch), policy).details["inventory"][0]
+    assert even == pytest.approx([1.0, 0.75, 0.5, 0.425, 0.35], abs=0.02)
+    Trainer(max_iters=100).fit(own)
+    episodes = collect(own.make_env(batch), policy)
+    assert -np.diff(episodes.details["inventory"][0]) == pytest.approx([0.5, 0.425, 0.075, 0.0], abs=0.01)
+    best = -25.0 - 0.425 * (50.0 + 42.5) - 0.075 * (100.0 + 7.5)
+    assert episodes.returns == pytest.approx([best, best], rel=0.05)  # evenly -204
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_unrolled_fills_are_those_of_a_market_that_cuts_them(name: str) -> None:
     market = small()
-    engine = Engine(market.simulator.engine.sessions, 4, ExecutionRules(volume_limit=1e-4))
-    policy = learner()
+    engine = Engine(market.simulator.engine.sessions, 4, ExecutionRules(volume_limit=1e-3))
+    policy = learner(name)
     policy.step_terms = partial(step_terms, engine, REWARD)
     own = vessel(policy, simulator=OrderExecution(engine))
-    with pytest.raises(ConfigError, match="volume cap"):
-        Trainer(max_iters=1).fit(own)
+    with own.make_env(market.orders[:30]) as env:
+        episodes = collect(env, policy, keep=True)
+    ends = np.flatnonzero(episodes.done)
+    rows = np.minimum(np.append(0, ends[:-1] + 1)[:, None] + np.arange(4), ends[:, None])
+    terms = policy.step_terms(market.orders[:30])
+    fills = terms.trades(policy._share(episodes.obs, rows), torch.ones(30)).detach().numpy()
+    left = episodes.details["inventory"][np.arange(30), np.diff(ends, prepend=-1)]
+    assert 1.0 - fills.sum(axis=1) == pytest.approx(left, abs=2e-6)
+    assert 0.05 < left.mean() < 0.95
+    assert terms.rewards(fills) == pytest.approx(episodes.returns, abs=1e-2)
+    Trainer(max_iters=1).fit(own)
 
 
 def test_what_does_not_fit_is_refused() -> None:
