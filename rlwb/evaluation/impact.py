@@ -43,6 +43,10 @@ _TRANSIENT = (
     "The temporary move decays slowly. Temporary impact of the rules is gone at once, so that they charge later fills "
     "nothing of it: fit transient impact instead. The price before a fill is corrected for what decays in its tick."
 )
+_ALONE = (
+    "Transient impact is not found, so that half spread, permanent impact and drift are those of a fit without it. "
+    "Where none is asked for, temporary impact is estimated in its place."
+)
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,8 @@ def fit_impact(
         When the price after an order is taken; orders that end later than that before the close do not count there.
     transient
         With a decay, transient impact is estimated in place of temporary impact, its reversal and decay time, and
-        permanent impact beside it, all from returns by tick: see `rlwb.evaluation.propagator`.
+        permanent impact beside it, all from returns by tick: see `rlwb.evaluation.propagator`. Where it is not found,
+        spread and permanent impact are those of a fit without it.
 
     Raises
     ------
@@ -203,7 +208,7 @@ def fit_impact(
     counts = (len(orders), orders["date"].nunique(), int(ticks["fills"].sum()), len(ticks))
     if transient is not None:
         estimates, shapes, scores = _propagated(sample, sessions, transient, settings)
-        notes = [*sample.notes, _SELECTION]
+        notes = [*sample.notes, *([_ALONE] if estimates["transient_impact_bps"].lacks else []), _SELECTION]
         return ImpactFit(estimates, shapes, scores, *counts, tuple(quantiles), notes, transient)
     of_ticks = (ticks["slippage"], ticks["scale"], ticks["date"])
     temporary, shape, r2 = fit_shape(designs(ticks), *of_ticks, **settings)
@@ -514,7 +519,8 @@ def _propagated(
 ) -> tuple[dict[str, Estimate], dict[str, str], dict[str, dict[str, float]]]:
     """Return estimates, shapes and R2 of transient impact.
 
-    It is fitted on the ticks from an order's first fill to `after_minutes` after its last, or to the close.
+    It is fitted on the ticks from an order's first fill to `after_minutes` after its last, or to the close. Where it is
+    not found, the other estimates are those of a fit to the same ticks without it.
     """
     orders, ticks, wait = sample.orders, sample.ticks, sample.moves.shape[1]
     begin, side = orders["begin"].to_numpy(), orders["side"].to_numpy(dtype=np.float64)[:, None]
@@ -538,6 +544,19 @@ def _propagated(
     even = _too_even(ticks["share"], "the participation of fills")
     slow = "" if life.hi < reach * (1 - _ROUNDING) else "not found: no half-life shorter than what can be seen"
     passing = _judged(found["transient_impact_bps"], _WHOLE, even or slow)
+    shapes, scores = {"transient_impact": shape, "permanent_impact": shape}, {"transient_impact": r2}
+    if passing.lacks:  # the other figures of the joint fit hold only together with what is not written
+        seen = np.isfinite(path.moved)
+        of_ticks = [np.broadcast_to(one[:, None], seen.shape)[seen] for one in (scale, path.dates)]
+        designed = designs({name: f(share[seen]) for name, f in SHAPES.items()})
+        drift, shapes["permanent_impact"], r2 = fit_shape(
+            designed, path.moved[seen] * of_ticks[0], *of_ticks, **settings
+        )
+        scores["permanent_impact"] = r2
+        spread = _interval(
+            _huber, np.ones((len(ticks), 1)), ticks["slippage"], ticks["scale"], ticks["date"], **settings
+        )
+        found |= {"drift_bps": drift[0], "permanent_impact_bps": drift[1], "half_spread_bps": spread[0]}
     estimates = {
         "half_spread_bps": _judged(found["half_spread_bps"], "bp"),
         "transient_impact_bps": passing,
@@ -545,7 +564,7 @@ def _propagated(
         "permanent_impact_bps": _judged(found["permanent_impact_bps"], _WHOLE, even),
         "drift_bps": Estimate(found["drift_bps"], "bp a tick"),
     }
-    return estimates, {"transient_impact": shape, "permanent_impact": shape}, {"transient_impact": r2}
+    return estimates, shapes, scores
 
 
 def _left(ticks: pd.DataFrame, shape: str, times: np.ndarray) -> np.ndarray:

@@ -90,6 +90,20 @@ def test_transient_impact_that_was_not_planted_is_not_written() -> None:
     assert fit.estimates["transient_half_life"].lacks
 
 
+def test_without_transient_impact_the_rest_is_of_a_fit_without_it() -> None:
+    rules = dataclasses.replace(planted_rules("linear"), temporary_impact_bps=0.0)
+    fit = fitted(*planted_fills(rules, Trading(), seed=2), transient="power")
+    assert fit.estimates["transient_impact_bps"].lacks
+    assert any("without it" in note for note in fit.notes)
+    assert {"half_spread_bps", "permanent_impact_bps"} <= set(fit.rules())
+    for name in ("half_spread_bps", "permanent_impact_bps"):
+        one = fit.estimates[name].interval
+        assert one.lo <= PLANTED[name] <= one.hi
+    permanent = fit.estimates["permanent_impact_bps"].interval
+    assert permanent.hi - permanent.lo < 5.0, "in a joint fit, in which the two can stand for each other, it is 8"
+    assert fit.estimates["permanent_impact_bps"].unit == "bp at a tick's whole volume"
+
+
 def test_what_was_not_planted_is_not_written() -> None:
     rules = ExecutionRules(half_spread_bps=3.0, volume_limit=1.0, complete_at_end=False, catch_up=False)
     fit = fitted(*planted_fills(rules, Trading(), seed=2))
