@@ -22,7 +22,7 @@ SOURCES = sorted((ROOT / "rlwb").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
-BASE = {"rlwb", "rlwb.errors", "rlwb.files", "rlwb.batch", "rlwb.packages", "rlwb.record", "rlwb.seeds"}
+BASE = {"rlwb", *(f"rlwb.{name}" for name in ("errors", "files", "batch", "packages", "record", "regression", "seeds"))}
 PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner", "rlwb.objective"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
 EXPERIMENT = BASE | PRIMITIVES | PARTS | {"rlwb.limits", "rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution"}
@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.batch": {"rlwb.errors"},
     "rlwb.packages": {"rlwb.errors"},
     "rlwb.record": {"rlwb.errors"},
+    "rlwb.regression": set(),
     "rlwb.seeds": {"rlwb.errors"},
     **dict.fromkeys(PRIMITIVES, BASE),
     "rlwb.values": BASE,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlwb.errors import DataError
+from rlwb.regression import ridge
 
 #: Blocks of days, of which the first are for fitting alone.
 BLOCKS, FIRST = 10, 4
@@ -92,11 +93,9 @@ def _residuals(sums: np.ndarray) -> np.ndarray:
     count = sums[0, 0]
     mean = sums[0, 1:] / count
     covariance = sums[1:, 1:] / count - np.outer(mean, mean)
-    scale = np.sqrt(np.maximum(np.diag(covariance)[:-1], 0.0))
-    scale[scale <= 1e-9 * (1 + np.abs(mean[:-1]))] = np.inf  # a constant says nothing
-    roots, vectors = np.linalg.eigh(covariance[:-1, :-1] / np.outer(scale, scale))
-    along = vectors.T @ (covariance[:-1, -1] / scale)
-    slopes = (along / (np.maximum(roots, 0.0) + PENALTIES[:, None])) @ vectors.T / scale
+    varies = np.append(np.diag(covariance)[:-1] > (1e-9 * (1 + np.abs(mean[:-1]))) ** 2, True)  # else it says nothing
+    covariance = covariance * varies * varies[:, None]
+    slopes = ridge(covariance[:-1, :-1], covariance[:-1, -1], PENALTIES)
     constant = mean[-1] - slopes @ mean[:-1]
     return np.column_stack([-constant, -slopes, np.ones(len(PENALTIES))])
 

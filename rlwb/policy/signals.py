@@ -23,6 +23,7 @@ from rlwb.market import MarketFeatures
 from rlwb.market.references import blocks
 from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.network import Network, order_numbers
+from rlwb.regression import ridge
 
 #: Features that are read: the close must be among those of the run, the others are used where they are.
 COLUMNS = ("open", "close", "volume")
@@ -199,10 +200,7 @@ class Signals(Network):
             known, aims = known.reshape(-1, width), aims.reshape(-1, 2)
             square, product, count = square + known.T @ known, product + known.T @ aims, count + len(known)
             total = total + aims.T @ aims
-        size = np.sqrt(np.diag(square))
-        size[size == 0] = 1.0
-        scaled = square / size / size[:, None] + _RIDGE * np.eye(width)
-        found = np.linalg.solve(scaled, product / size[:, None]) / size[:, None]
+        found = ridge(square, product, [_RIDGE])[0]
         self.coefficients.copy_(torch.tensor(found.T.reshape(self.coefficients.shape)))
         spread = np.sqrt(np.einsum("ij,ik,kj->j", found, square, found) / max(count, 1))
         self.unit.copy_(torch.tensor(np.where(spread > 0, spread, 1.0)))

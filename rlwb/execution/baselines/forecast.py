@@ -12,6 +12,7 @@ from rlwb.execution.baselines.bertsimas_lo import deviation, last_price
 from rlwb.execution.engine import Engine
 from rlwb.execution.rules import valid_prices
 from rlwb.parts import Part, make
+from rlwb.regression import ridge
 
 #: Strengths of the ridge that `ridge_by_blocks` chooses from.
 RIDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
@@ -50,25 +51,10 @@ class AR:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> None:
         count = max(len(y), 1)
-        self.coef = ridge_regression(X.T @ X / count, X.T @ y / count, self.ridge)
+        self.coef = ridge(X.T @ X / count, X.T @ y / count, [self.ridge])[0]
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(X @ self.coef)
-
-
-def ridge_regression(square: np.ndarray, moment: np.ndarray, ridge: float) -> np.ndarray:
-    """Return the coefficients of a linear regression through the origin with a ridge, float64 of shape (columns,).
-
-    Parameters
-    ----------
-    square : float64 of shape (columns, columns)
-        ``X.T @ X``, or a multiple of it.
-    moment : float64 of shape (columns,)
-        ``X.T @ y``, or the same multiple of it.
-    ridge
-        Weight of the squared coefficients in units of each column's own square, so that no column's unit matters.
-    """
-    return np.linalg.lstsq(square + ridge * np.diag(np.diag(square)), moment, rcond=None)[0]
 
 
 def ridge_by_blocks(X: np.ndarray, y: np.ndarray, block: np.ndarray, blocks: int) -> np.ndarray:
@@ -87,17 +73,10 @@ def ridge_by_blocks(X: np.ndarray, y: np.ndarray, block: np.ndarray, blocks: int
     """
     some = [(X[block == one], y[block == one]) for one in range(blocks)]
     squares, moments = np.array([part.T @ part for part, _ in some]), np.array([part.T @ own for part, own in some])
-    best, least = np.zeros((blocks + 1, X.shape[1])), np.inf
-    for ridge in RIDGES:
-        coef = np.array(
-            [
-                ridge_regression(squares.sum(axis=0) - square, moments.sum(axis=0) - moment, ridge)
-                for square, moment in [(0.0, 0.0), *zip(squares, moments, strict=True)]
-            ]
-        )
-        error = sum(((own - part @ one) ** 2).sum() for (part, own), one in zip(some, coef[1:], strict=True))
-        if error < least:
-            best, least = coef, error
+    left_out = [(0.0, 0.0), *zip(squares, moments, strict=True)]
+    coef = np.array([ridge(squares.sum(axis=0) - one, moments.sum(axis=0) - own, RIDGES) for one, own in left_out])
+    errors = [((y[:, None] - X @ one.T) ** 2).sum(axis=0) for (X, y), one in zip(some, coef[1:], strict=True)]
+    best: np.ndarray = coef[:, np.argmin(np.sum(errors, axis=0))]
     return best
 
 
