@@ -51,6 +51,9 @@ class Learner(ABC):
     head
         What the run puts on a network to make the learner's ``network``: it is called with the network, the number of
         actions, ``mask`` and ``start``. None where the learner takes something else.
+    number_head
+        What it puts there instead where an action is a number, called with ``high`` as well, the largest. None where
+        the learner takes no such actions, or takes them by `head`.
     trained_for
         The `rlwb.record.TrainingRecord` of its training, by which `rlwb.trainer.backtest` refuses to let it act on
         something else; None before it is trained or restored.
@@ -58,6 +61,7 @@ class Learner(ABC):
 
     figures: tuple[str, ...] | None = None
     head: ClassVar[type[Any] | None] = None
+    number_head: ClassVar[type[Any] | None] = None
     trained_for: TrainingRecord | None = None
 
     @abstractmethod

@@ -181,20 +181,20 @@ class Workbench:
                 one.check(parts["test"])
         tables, orders = windows[0], aligned[0]
         features = self.features(tables["train"])
-        learner = self.learner(features, self.teacher(features) if self.is_taught else None)
-        learner.prepare(orders["train"][:1])
-        TrainingVessel(
+        vessel = TrainingVessel(
             simulator=self.simulator,
             state_interpreter=self.state_interpreter(features),
             action_interpreter=self.action_interpreter,
-            policy=learner,
+            policy=self.learner(features, self.teacher(features) if self.is_taught else None),
             reward=self.reward,
             train_initial_states=orders["train"],
             val_initial_states=orders["valid"],
             test_initial_states=orders["test"],
             episode_per_iter=self.config.train.episodes_per_iteration,
             seed=self.config.seed,
-        ).check_env()
+        )
+        vessel.policy.prepare(orders["train"][:1])
+        vessel.check_env()
 
     @cached_property
     def all_orders(self) -> pd.DataFrame:
@@ -294,7 +294,7 @@ class Workbench:
             return self._ppo(self.config.network, features)
         provided = self._shapes(features)
         if isinstance(algorithm, type) and issubclass(algorithm, Learner) and algorithm.head is not None:
-            provided["network"] = self._network(self.config.network, algorithm.head, features)
+            provided["network"] = self._network(self.config.network, algorithm, features)
         trunk = partial(self._drawn, self.config.network, provided, None)
         acts = (self.simulator, self.state_interpreter(features), self.action_interpreter, self.reward)
         given = {
@@ -317,7 +317,7 @@ class Workbench:
 
         names = {field.name for field in dataclasses.fields(PPOSettings)}
         settings = {name: value for name, value in self.config.algorithm.settings.items() if name in names}
-        return PPO(self._network(network, PPO.head, features), PPOSettings(**settings), seed=self.config.seed)
+        return PPO(self._network(network, PPO, features), PPOSettings(**settings), seed=self.config.seed)
 
     def _shapes(self, features: MarketFeatures) -> dict[str, Any]:
         """Return what networks and learners may ask for by name."""
@@ -333,7 +333,7 @@ class Workbench:
             "action_space": space,
         }
 
-    def _network(self, part: Part, make_head: Any, features: MarketFeatures) -> Any:
+    def _network(self, part: Part, algorithm: type[Any], features: MarketFeatures) -> Any:
         """Return a network with the head that an algorithm asks for, its weights drawn from the run's seed."""
         from rlwb.policy import ActionMask, EvenStart
 
@@ -345,6 +345,9 @@ class Workbench:
             completes = self.config.execution.rules.complete_at_end
             options["mask"] = ActionMask(acts.shares, complete_at_end=completes) if head.mask_actions else None
             options["start"] = EvenStart(acts.shares) if head.even_start else None
+        make_head, space = algorithm.head, shapes["action_space"]
+        if algorithm.number_head is not None and isinstance(space, gym.spaces.Box):
+            make_head, options["high"] = algorithm.number_head, float(np.max(space.high))
         return self._drawn(part, shapes, partial(make_head, **options), self.config.seed)
 
     def _drawn(self, part: Part, shapes: Mapping[str, Any], make_head: Any, seed: int) -> Any:

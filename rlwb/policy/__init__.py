@@ -1,6 +1,7 @@
 """Networks and learning algorithms."""
 
 from rlwb.policy.all_actions import AllActions, AllActionsSettings
+from rlwb.policy.bounded import BoundedActorCritic
 from rlwb.policy.dqn import DQN, DQNSettings
 from rlwb.policy.encoder import MarketEncoder, RecurrentEncoder
 from rlwb.policy.episodes import gae
@@ -27,6 +28,7 @@ __all__ = [
     "AllOne",
     "Attention",
     "AttentionEncoder",
+    "BoundedActorCritic",
     "Convolution",
     "ConvolutionEncoder",
     "DQNSettings",

@@ -92,6 +92,7 @@ class AllActions(PPO):
     """
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "policy_loss", "entropy", "value")
+    number_head = None
     settings: AllActionsSettings  # type: ignore[assignment]
 
     def __init__(

@@ -129,6 +129,39 @@ def mask_values(values: torch.Tensor, allowed: torch.Tensor | None) -> torch.Ten
     return values if allowed is None else values.masked_fill(~allowed, torch.finfo(values.dtype).min)
 
 
+class Categorical:
+    """The distribution of choices among A actions, of N rows.
+
+    Parameters
+    ----------
+    logits : of shape (N, A)
+        Logarithms of the chances, up to a number for each row.
+    """
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self.logits = logits
+
+    def best(self) -> torch.Tensor:
+        """Return the most probable actions, int64 of shape (N,)."""
+        return self.logits.argmax(dim=1)
+
+    def draw(self, noise: np.ndarray) -> np.ndarray:
+        """Return the quantiles at `noise`, of shape (N,) in [0, 1): int64 of shape (N,)."""
+        cumulative = self.logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
+        choice = (cumulative <= np.asarray(noise)[:, None]).sum(axis=1)
+        # The sum may end just below 1 and the noise lie above it; what has no probability is never chosen.
+        return np.minimum(choice, (cumulative < cumulative[:, -1:]).sum(axis=1))
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """Return log pi(a) of actions of shape (N,), of shape (N,)."""
+        return self.logits.log_softmax(dim=1).gather(1, action.long()[:, None])[:, 0]
+
+    def entropy(self) -> torch.Tensor:
+        """Return the entropies in nats, of shape (N,)."""
+        log_p = self.logits.log_softmax(dim=1)
+        return -(log_p.exp() * log_p).sum(dim=1)
+
+
 class _Head(nn.Module):
     """A network, and what its actions are."""
 
@@ -188,6 +221,10 @@ class ActorCritic(_Head):
             # Actions of the chance 0 are masked below.
             logits = logits + self.start(obs, allowed).clamp(min=_TINY).log().to(logits.dtype)
         return mask_values(logits, allowed), self.critic(features).squeeze(-1)
+
+    def distribution(self, scores: torch.Tensor) -> Categorical:
+        """Return the distribution of actions that the first part of what `forward` returns stands for."""
+        return Categorical(scores)
 
 
 class QNetwork(_Head):

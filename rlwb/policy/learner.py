@@ -49,9 +49,15 @@ class NetworkLearner(Learner):
         self.optimizer = Adam(network.parameters(), settings.learning_rate)
 
     def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
-        if not isinstance(action_space, gym.spaces.Discrete) or action_space.n != self.network.actions:
+        name = type(self).__name__
+        if not isinstance(action_space, gym.spaces.Discrete):
             raise ConfigError(
-                f"{type(self).__name__} chooses among {self.network.actions} actions, the action interpreter's space "
+                f"{name} chooses among actions, the action interpreter's space is {action_space}; set "
+                "action_interpreter to categorical, or algorithm to one that takes a number, such as ppo or pathwise."
+            )
+        if action_space.n != self.network.actions:
+            raise ConfigError(
+                f"{name} chooses among {self.network.actions} actions, the action interpreter's space "
                 f"is {action_space}; give an action interpreter with Discrete({self.network.actions})."
             )
         self._check_observations(observation_space)

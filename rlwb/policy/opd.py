@@ -85,6 +85,7 @@ class OPD(PPO):
     """
 
     figures: tuple[str, ...] = (*PPO.figures, "distillation_loss")
+    number_head = None
     settings: OPDSettings
 
     def __init__(
@@ -104,11 +105,11 @@ class OPD(PPO):
         return TaughtSamples(**vars(samples), teacher_action=torch.as_tensor(answer, device=samples.value.device))
 
     def _losses(
-        self, samples: Samples, at: torch.Tensor, logits: torch.Tensor, value: torch.Tensor
+        self, samples: Samples, at: torch.Tensor, scores: torch.Tensor, value: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         assert isinstance(samples, TaughtSamples)
-        losses = super()._losses(samples, at, logits, value)
-        distillation = nn.functional.cross_entropy(logits, samples.teacher_action[at])
+        losses = super()._losses(samples, at, scores, value)
+        distillation = nn.functional.cross_entropy(scores, samples.teacher_action[at])
         if self.settings.distillation:
             losses["loss"] = losses["loss"] + self.settings.distillation * distillation
         return {**losses, "distillation_loss": distillation}

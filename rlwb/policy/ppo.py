@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium as gym
 import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
 from rlwb.learner import Cut
 from rlwb.objective import Mean, Objective
+from rlwb.policy.bounded import BoundedActorCritic
 from rlwb.policy.episodes import check_episodes, dial_settings, gae, merge_statistics, shuffled
 from rlwb.policy.episodes import cut as cut_rows
 from rlwb.policy.heads import ActorCritic
@@ -55,7 +57,8 @@ class PPOSettings:
     value_coef
         Weight of the value loss, 0 or more.
     entropy_coef
-        Weight of the entropy bonus, 0 or more; larger explores longer.
+        Weight of the entropy bonus, 0 or more; larger explores longer. The entropy of a number is that of its log odds,
+        so that its bonus widens their deviation and leaves their mean.
     max_grad_norm
         Gradients longer than this are scaled down to it, above 0.
     decay_updates : updates
@@ -108,13 +111,14 @@ class Samples:
 class PPO(NetworkLearner):
     """Proximal policy optimisation with clipped probability ratios and generalised advantage estimation.
 
+    Its actions are choices, or numbers between bounds, by the head of its network, which says how they are distributed.
     By default a minibatch holds whole episodes, so that a causal network passes over a day once for all of its
-    decisions, and the network runs once for logits and value. Otherwise the arithmetic is that of tianshou's PPO.
+    decisions, and the network runs once for actor and critic. Otherwise the arithmetic is that of tianshou's PPO.
 
     Parameters
     ----------
     network
-        Actor and critic.
+        Actor and critic: `ActorCritic`, or `BoundedActorCritic` for numbers.
     settings
         Hyper-parameters.
     seed
@@ -126,6 +130,7 @@ class PPO(NetworkLearner):
 
     figures: tuple[str, ...] = ("gradient_steps", "loss", "policy_loss", "value_loss", "entropy")
     head = ActorCritic
+    number_head: ClassVar[type[BoundedActorCritic] | None] = BoundedActorCritic
     network: ActorCritic
     settings: PPOSettings
 
@@ -142,23 +147,29 @@ class PPO(NetworkLearner):
         #: Number, mean and variance of all returns so far.
         self.return_statistics = (0, 0.0, 1.0)
 
+    def check(self, observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
+        if self.number_head is None or not isinstance(self.network, self.number_head):
+            super().check(observation_space, action_space)
+            return
+        self.network.check(type(self).__name__, action_space)
+        self._check_observations(observation_space)
+
     def greedy(self, obs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the most probable actions, int64 of shape (N,), and the logits, of shape (N, A)."""
-        logits = self.network(obs)[0]
-        return logits.argmax(dim=1), logits
+        """Return the best actions, of shape (N,), and the scores that they follow from, of shape (N, A).
+
+        Of choices they are the most probable, int64, and the scores the logits; of numbers the medians, float32, and
+        the scores mean and deviation of their log odds.
+        """
+        scores = self.network(obs)[0]
+        return self.network.distribution(scores).best(), scores
 
     @torch.no_grad()
     def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
-        """Choose actions, int64 of shape (N,): drawn from the distribution by `noise`, or the most probable ones."""
+        """Choose actions, of shape (N,): the quantiles of their distribution at `noise`, or the best ones."""
         rows = count_rows(obs)
-        best, logits = (part[:rows] for part in self.greedy(fill_up(obs)))
-        check_answers(logits)
-        if noise is None:
-            return best.cpu().numpy()
-        cumulative = logits.double().softmax(dim=1).cumsum(dim=1).cpu().numpy()
-        choice = (cumulative <= np.asarray(noise)[:, None]).sum(axis=1)
-        # The sum may end just below 1 and the noise lie above it; what has no probability is never chosen.
-        return np.minimum(choice, (cumulative < cumulative[:, -1:]).sum(axis=1))
+        best, scores = (part[:rows] for part in self.greedy(fill_up(obs)))
+        check_answers(scores)
+        return best.cpu().numpy() if noise is None else self.network.distribution(scores).draw(noise)
 
     def learn(
         self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None
@@ -189,16 +200,16 @@ class PPO(NetworkLearner):
         with torch.no_grad():
             pieces = cut_rows(np.arange(len(done)), done, _ROWS_PER_PASS)
             parts = [self.network(self._rows(obs, done, rows)) for rows in pieces]
-        logits, value = (torch.cat(part) for part in zip(*parts, strict=True))
+        scores, value = (torch.cat(part) for part in zip(*parts, strict=True))
         count, mean, variance = self.return_statistics
         scale = self._scale()
         worth = value.cpu().numpy().astype(np.float64) * scale
         advantage, returns = gae(reward, worth, done, self.settings.gamma, self.settings.gae_lambda)
         if self.settings.return_scaling:
             self.return_statistics = merge_statistics(count, mean, variance, returns)
-        taken = torch.as_tensor(action, device=value.device).long()
+        taken = torch.as_tensor(action, device=value.device)
         floats = partial(torch.as_tensor, dtype=torch.float32, device=value.device)
-        log_prob = log_probability(logits, taken)
+        log_prob = self.network.distribution(scores).log_prob(taken)
         return Samples(obs, done, taken, log_prob, value, floats(advantage), floats(returns / scale))
 
     @torch.no_grad()
@@ -220,21 +231,22 @@ class PPO(NetworkLearner):
 
     def _train(self, samples: Samples, rows: np.ndarray) -> dict[str, float]:
         """Move the weights once on some rows; return the losses before."""
-        logits, value = self.network(self._rows(samples.obs, samples.done, rows))
+        scores, value = self.network(self._rows(samples.obs, samples.done, rows))
         at = torch.as_tensor(rows, device=value.device)
-        losses = self._losses(samples, at, logits, value)
+        losses = self._losses(samples, at, scores, value)
         self._step(losses["loss"])
         return {name: float(loss.detach()) for name, loss in losses.items()}
 
     def _losses(
-        self, samples: Samples, at: torch.Tensor, logits: torch.Tensor, value: torch.Tensor
+        self, samples: Samples, at: torch.Tensor, scores: torch.Tensor, value: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Return the loss of the rows `at` and its parts, each of shape ()."""
         s = self.settings
         advantage, returns, old_value = samples.advantage[at], samples.returns[at], samples.value[at]
         if len(at) > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + _TINY)
-        ratio = (log_probability(logits, samples.action[at]) - samples.log_prob[at]).exp()
+        policy = self.network.distribution(scores)
+        ratio = (policy.log_prob(samples.action[at]) - samples.log_prob[at]).exp()
         clipped = ratio.clamp(1.0 - s.clip, 1.0 + s.clip)
         policy_loss = -torch.min(ratio * advantage, clipped * advantage).mean()
         error = (returns - value).pow(2)
@@ -242,8 +254,7 @@ class PPO(NetworkLearner):
             near = old_value + (value - old_value).clamp(-s.clip, s.clip)
             error = torch.max(error, (returns - near).pow(2))
         value_loss = error.mean()
-        log_p = logits.log_softmax(dim=1)
-        entropy = -(log_p.exp() * log_p).sum(dim=1).mean()
+        entropy = policy.entropy().mean()
         loss = policy_loss + s.value_coef * value_loss - s.entropy_coef * entropy
         return {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
 
@@ -257,8 +268,3 @@ class PPO(NetworkLearner):
     def _load_own(self, state: Mapping[str, Any]) -> None:
         count, mean, variance = state["return_statistics"]
         self.return_statistics = (count, mean, variance)
-
-
-def log_probability(logits: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-    """Return log pi(a) of the actions taken, of shape (N,), from logits of shape (N, A)."""
-    return logits.log_softmax(dim=1).gather(1, action[:, None])[:, 0]

@@ -50,7 +50,10 @@ REFUSED = {
     "features.columns=[close,bid]": "feature bid",
     "orders.start_time=16:00": "16:00",
     "network.hidden=0": "hidden is 0",
-    "action_interpreter=twap_relative": "PPO chooses",
+    "action_interpreter=twap_relative algorithm=dqn": "DQN chooses.*categorical",
+    "action_interpreter=position_share algorithm=opd": "OPD chooses.*categorical",
+    "action_interpreter=position_share algorithm=all_actions": "AllActions chooses.*categorical",
+    "action_interpreter.name=twap_relative action_interpreter.max_ratio=0.5": "max_ratio",
     "action_interpreter=twap_relative head.even_start=true": "head.*even_start",
 }
 
@@ -95,6 +98,7 @@ def test_j07_a_notebook_refuses_before_it_makes_its_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
+        *("action_interpreter=twap_relative", "action_interpreter=position_share"),
         *("", "train.keep=2", "execution.ticks_per_step=7", "algorithm.batch_size=100000"),
         "split.rolling.train=5 split.rolling.valid=2 split.rolling.test=2",
     ],

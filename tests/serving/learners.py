@@ -23,6 +23,7 @@ from rlwb.policy import (
     ActionMask,
     ActorCritic,
     Attention,
+    BoundedActorCritic,
     Convolution,
     Dialled,
     EvenStart,
@@ -69,14 +70,15 @@ _SHARES = np.linspace(0.0, 1.0, ACTIONS)
 
 def learner(algorithm: str, network: str = "recurrent", *, plain: bool = False, complete_at_end: bool = True) -> Any:
     """Return a learner whose decisions vary from row to row; without mask and even start where `plain`."""
-    head = {"dqn": QNetwork, "pathwise": ShareHead}.get(algorithm, ActorCritic)
+    numbers = {"pathwise": ShareHead, "ppo of shares": BoundedActorCritic}
+    head = {"dqn": QNetwork, **numbers}.get(algorithm, ActorCritic)
     options: dict[str, Any] = {}
-    if not plain and algorithm != "pathwise":
+    if not plain and algorithm not in numbers:
         options = {"mask": ActionMask(_SHARES, complete_at_end=complete_at_end), "start": EvenStart(_SHARES)}
 
     def build() -> Any:
         body = NETWORKS[network](small().features.shape[2])
-        return head(body, **options) if algorithm == "pathwise" else head(body, ACTIONS, **options)
+        return head(body) if algorithm in numbers else head(body, ACTIONS, **options)
 
     net = make_network(build, 0)
     with torch.no_grad():  # away from the even start
@@ -87,7 +89,7 @@ def learner(algorithm: str, network: str = "recurrent", *, plain: bool = False, 
         return Pathwise(net, partial(step_terms, small().simulator.engine, PAPenaltyReward()))
     if algorithm == "opd":
         return OPD(net, PPO(small_network(Oracle, acts=options)))
-    return {"ppo": PPO, "dqn": DQN}[algorithm](net)
+    return {"dqn": DQN}.get(algorithm, PPO)(net)
 
 
 @cache

@@ -27,7 +27,7 @@ def onnx_of(policy: Any) -> OnnxBackend:
 
 
 @pytest.mark.parametrize("network", ["recurrent", "attention", "mlp", "qlib", "own"])
-@pytest.mark.parametrize("algorithm", ["ppo", "pathwise"])
+@pytest.mark.parametrize("algorithm", ["ppo", "pathwise", "ppo of shares"])
 def test_every_backend_and_form_of_observation_decides_alike(algorithm: str, network: str) -> None:
     policy, blocks, named = learner(algorithm, network), observations(), observations(refer=True)
     states = with_states(policy, named)

@@ -72,13 +72,15 @@ def pa_of(found: Exported, learner: Learner) -> np.ndarray:
         {"algorithm": "opd", "network": {"name": "attention", "hidden": 8, "layers": 1}, "head__even_start": True},
         {"algorithm": "all_actions", "network": {"name": "mlp", "hidden": 8}, "head__mask_actions": True},
         {"algorithm": {"name": "tianshou", "algorithm": "SAC"}, "action_interpreter": "twap_relative"},
+        {"algorithm": "ppo", "action_interpreter": "position_share"},
+        {"algorithm": "ppo", "action_interpreter": "twap_relative", "network": {"name": "mlp", "hidden": 8}},
         {
             "objective": {"name": "mean_variance", "aversion": [0.0, 1e-3]},
             "state_interpreter": {"name": "full_history", "forms": True},
             "head__mask_actions": True,
         },
     ],
-    ids=["dqn", "pathwise", "opd", "all-actions", "sac", "dial-and-forms"],
+    ids=["dqn", "pathwise", "opd", "all-actions", "sac", "ppo of shares", "ppo of ratios", "dial-and-forms"],
 )
 def test_every_algorithm_comes_back_as_it_was(changes: dict[str, Any], tmp_path: Path) -> None:
     found = untrained(**changes)

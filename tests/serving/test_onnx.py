@@ -32,7 +32,7 @@ def answers(graph: bytes, obs: dict[str, Any]) -> list[np.ndarray]:
     ("algorithm", "network"),
     [
         *product(["ppo"], NETWORKS),
-        *product(["pathwise"], ["recurrent, yesterday", "attention", "informed"]),
+        *product(["pathwise", "ppo of shares"], ["recurrent, yesterday", "attention", "informed"]),
         *(("dqn", "recurrent"), ("dqn", "both"), ("opd", "dialled")),
     ],
 )
