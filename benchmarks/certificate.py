@@ -26,8 +26,8 @@ from rlwb.experiment.config import parse_assignments
 from rlwb.files import write_json
 
 _OUT = RESULTS.with_name("certificate.json")
-#: Methods that have rows: those that are measured by default, and OPD.
-_METHODS = (*METHODS, "opd")
+#: Methods that have rows: those that are measured by default, and others that can be asked for.
+_METHODS = (*METHODS, "all_actions", "opd")
 #: Name to market; each is measured by the settings of a run by default.
 MARKETS: dict[str, Callable[[], CertifiedMarket | EmbeddedMarket]] = {**CERTIFIED, "synthetic": EmbeddedMarket}
 #: A run: the names of market and method, and the seed.
@@ -77,27 +77,18 @@ def ordered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the shares of the optimum in a Markdown table, a line for each market and method."""
+    """Return the shares of the optimum in a Markdown table, a line a market and method, and below why some refuse."""
     titles = (
         "market | problem | method | optimum, bp | TWAP, bp | share, median | share, worst | seeds | seconds, median"
     )
-    lines = [f"| {titles} |", "|---|---|---|--:|--:|--:|--:|--:|--:|"]
+    lines, why = [f"| {titles} |", "|---|---|---|--:|--:|--:|--:|--:|--:|"], []
     for market, method in dict.fromkeys((row["market"], row["method"]) for row in rows):
         of = [row for row in rows if (row["market"], row["method"]) == (market, method)]
         problem = "stopping" if of[0].get("stopping") else "spreading"
-        if any("refused" in row for row in of):
-            refused = next(row["refused"] for row in of if "refused" in row)
-            cells = [
-                market,
-                problem,
-                method,
-                "–",
-                "–",
-                f"refused: {refused.partition(' cannot be ')[0]}",
-                "–",
-                "–",
-                "–",
-            ]
+        refused = next((row["refused"] for row in of if "refused" in row), None)
+        if refused is not None:
+            cells = [market, problem, method, "–", "–", "refused", "–", "–", "–"]
+            why.append(f"- {market}, {method}: {refused}")
         else:
             shares = [row["share"] for row in of if not _missing(row["share"])]
             cells = [
@@ -112,7 +103,7 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
                 f"{statistics.median(row['seconds'] for row in of):.0f}",
             ]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([""] if why else []), *why])
 
 
 def _missing(share: float | None) -> bool:

@@ -44,7 +44,8 @@ def test_the_quick_way_writes_a_row_a_run(
     assert "lot_size" in refused["refused"]
     shown = capsys.readouterr().out
     assert "| tree, penalty 4 | spreading | ppo | 2.254 | -0.500 |" in shown
-    assert "| tree, capped | spreading | pathwise | – | – | refused: lot_size | – | – | – |" in shown
+    assert "| tree, capped | spreading | pathwise | – | – | refused | – | – | – |" in shown
+    assert f"- tree, capped, pathwise: {refused['refused']}" in shown
 
 
 def test_the_table_shows_median_and_worst() -> None:
