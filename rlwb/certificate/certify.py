@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +18,9 @@ from rlwb.evaluation import day_interval, read_validation, select_checkpoints
 from rlwb.experiment.backtest import baseline_result, checkpoint_policy, choose_checkpoints, make_baselines, play
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.training import train_policy
+from rlwb.experiment.training import temporary_run
 from rlwb.experiment.workbench import Workbench
 from rlwb.trainer import list_checkpoints
 
@@ -153,12 +151,7 @@ def certify(
     if every < 1:
         raise ConfigError(f"every is {every}; judge after every 1 or more iterations.")
     config = run_config(market, method, seed, changes)
-    with tempfile.TemporaryDirectory(prefix="rlwb-certificate-") as folder:
-        run = RunDirectory.create(Path(folder) / "run", config)
-        make_orders(run, config)
-        began = time.monotonic()
-        train_policy(run, config, progress="none")
-        seconds = time.monotonic() - began
+    with temporary_run(config) as run:
         judge: EmbeddedJudge | CertifiedJudge
         if isinstance(market, EmbeddedMarket):
             judge = EmbeddedJudge(run, config)
@@ -178,7 +171,7 @@ def certify(
             "twap": judge.twap,
             "share": share_of_way(value.mean, judge.twap, judge.optimum),
             "iteration": int(chosen.stem),
-            "seconds": seconds,
+            "seconds": run.stage("train")["seconds"],
             "curve": curve,
             "settings": learner_settings(config),
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,9 +13,9 @@ from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
-from rlwb.experiment.orders import load_orders, workbench
+from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.run import RunDirectory, last_iteration
-from rlwb.experiment.stages import TRAIN, supersede, training_id
+from rlwb.experiment.stages import ORDERS, TRAIN, run_stage, supersede, training_id
 
 if TYPE_CHECKING:
     from rlwb.learner import Learner
@@ -39,7 +41,8 @@ def train_policy(
     callbacks
         Called beside those of the run.
     progress
-        A bar, or a line an iteration with the time left; None means a bar where someone watches and lines elsewhere.
+        A bar, or a line an iteration with the time left, or ``"none"``; None means a bar where someone watches
+        and lines elsewhere.
 
     Raises
     ------
@@ -68,6 +71,7 @@ def train_policy(
     bench = workbench(run, config)
     tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
     orders = {part: bench.align(table) for part, table in tables.items()}
+    say: Callable[[str], None] = _silent if progress == "none" else print
     for idle in bench.engine.idle_rules(orders["train"]):
         print(f"a rule that cannot act: {idle}")  # noqa: T201
     features = bench.features(tables["train"])
@@ -121,15 +125,32 @@ def train_policy(
     teacher = None
     if bench.is_taught:
         teacher = bench.teacher(features)
-        print("the teacher, which sees the rest of the day:")  # noqa: T201 - the reader must know whose figures follow
+        say("the teacher, which sees the rest of the day:")  # the reader must know whose figures follow
         iterations = config.algorithm.settings.get("teacher_iterations") or settings.iterations
         fit(teacher, "teacher", iterations, {"keep_last": _TEACHER_KEEPS}, meta={"sees_future": True})
-        print("the student:")  # noqa: T201
+        say("the student:")
     keep = settings.keep or None
     saving = {"every_n_iters": settings.checkpoint_every, "keep_best": keep, "keep_last": keep}
     student = bench.learner(features, teacher)
     bench.fit(student, features, tables["train"])
     fit(student, "", settings.iterations, saving, patience=settings.patience, first=callbacks)
+
+
+@contextmanager
+def temporary_run(config: RunConfig) -> Iterator[RunDirectory]:
+    """Make a run up to its trained policy, in a directory that is gone afterwards, and print no progress.
+
+    ``run.stage("train")["seconds"]`` is how long the training took.
+    """
+    with tempfile.TemporaryDirectory(prefix="rlwb-") as folder:
+        run = RunDirectory.create(Path(folder) / "run", config)
+        run_stage(ORDERS, run, config, make_orders, echo=_silent)
+        run_stage(TRAIN, run, config, partial(train_policy, progress="none"), echo=_silent)
+        yield run
+
+
+def _silent(line: str) -> None:
+    """Print nothing."""
 
 
 def _resume_from(run: RunDirectory, folder: Path) -> Path | None:

@@ -25,7 +25,7 @@ from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.report import draw_stability, stability_figures, write_report
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import ORDERS, TRAIN, run_stage
-from rlwb.experiment.training import train_policy
+from rlwb.experiment.training import temporary_run, train_policy
 from rlwb.experiment.workbench import Workbench
 from rlwb.parts import Part
 from rlwb.reading import read_json
@@ -515,6 +515,14 @@ def test_a_teacher_of_other_settings_is_set_aside_with_its_student(distilled: Ru
         load_checkpoint(folder / "0001.pt")["vessel"]["policy"] for folder in (run.checkpoints, aside / "checkpoints")
     ]
     assert begun[0]["teacher"] != begun[1]["teacher"]
+
+
+def test_a_temporary_run_is_trained_in_silence_and_gone_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
+    with temporary_run(tiny(**DISTILLED)) as run:
+        assert max(list_checkpoints(run.checkpoints)) == 3
+        assert run.stage("train")["seconds"] > 0
+    assert not run.path.exists()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_teacher_is_shown_as_unattainable_and_never_taken_for_a_policy(distilled: RunDirectory) -> None:
