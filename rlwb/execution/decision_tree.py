@@ -31,8 +31,10 @@ from rlwb.simulator import Simulator
 
 #: Decisions that an order may come to, at most; bounds time and memory.
 MOST = 2048
-#: Bits of a position in units of the tolerance.
-_BITS = 31
+#: Bits of an amount, or of a sum of what steps asked for, in units of the tolerance.
+_BITS = 40
+#: Rules by which what an order has traded at which prices moves what is yet to come.
+_STAYING = ("permanent_impact_bps", "transient_impact_bps", "min_fee")
 #: Parts for which an order's step and position are all that counts of its path, under rules for which they are.
 _BY_POSITION = (
     OrderExecution,
@@ -112,9 +114,10 @@ def decision_tree(
 ) -> DecisionTree:
     """Return the decisions of orders, each of the discrete actions executed by the simulator.
 
-    States of an order in the same step with the same position are one decision, unless more than the position counts
-    for what comes: in what the policy reads, the reward, the rules, or in a part of one's own. Then only actions that
-    leave the same after the same decision are one, and the tree grows fast with actions and steps.
+    States of an order in the same step with the same position are one decision (under lots, where as much was asked for
+    as well), unless more counts for what comes: in what the policy reads, the reward, the rules, or in a part of one's
+    own. Then only actions that leave the same after the same decision are one, and the tree grows fast with actions and
+    steps.
 
     Parameters
     ----------
@@ -133,12 +136,16 @@ def decision_tree(
             f"the simulator {type(simulator).__name__} cannot take several actions from one state; derive it from "
             "OrderExecution, or choose a learner that needs the action taken alone, such as ppo."
         )
-    reasons = ["the network, which reads the path of the position"] * by_path
-    reasons += _path_matters(simulator, state_interpreter, action_interpreter, reward)
+    rules = simulator.engine.rules
+    parts = (simulator, state_interpreter, action_interpreter, reward)
+    own = [type(part).__name__ for part in parts if type(part) not in _BY_POSITION]
+    reasons = [*["the network, which reads the path of the position"] * by_path, *own]
+    reasons += [name for name in _STAYING if getattr(rules, name)]
+    asks_count = bool(own or rules.lot_size)  # lots round what was asked for so far
     count = int(action_interpreter.action_space.n)
     state, order = simulator.start(orders, seeds), np.arange(len(orders))
     batch = state.orders
-    decisions, cuts, parts = np.zeros(len(orders), dtype=np.int64), [0], []
+    decisions, cuts, levels = np.zeros(len(orders), dtype=np.int64), [0], []
     while len(state):
         size, known = len(state), state.known
         decisions += np.bincount(order, minlength=len(orders))
@@ -151,30 +158,19 @@ def decision_tree(
         earned = sum_parts(reward.parts(after.outcome)).reshape(size, count)
         goes_on = np.flatnonzero(~after.done)
         owner = order[parent[goes_on]]
-        left = np.rint(after.now.position[goes_on] / (TOLERANCE * batch.amount[owner])).astype(np.int64)
-        key = ((parent[goes_on] if reasons else owner) << _BITS) + left
-        _, first, same = np.unique(key, return_index=True, return_inverse=True)
+        shares = [after.now.position, after.now.requested] if asks_count else [after.now.position]
+        same, first = (parent[goes_on] if reasons else owner), goes_on
+        for share in shares:
+            units = np.rint(share[goes_on] / (TOLERANCE * batch.amount[owner])).astype(np.int64)
+            _, first, same = np.unique((same << _BITS) + units, return_index=True, return_inverse=True)
         following = np.full(size * count, -1)
         following[goes_on] = cuts[-1] + same
-        parts.append((state_interpreter.refer(known), earned, following.reshape(size, count)))
+        levels.append((state_interpreter.refer(known), earned, following.reshape(size, count)))
         state, order = after.take(goes_on[first]), owner[first]
-    obs, earned_in, leads_to = zip(*parts, strict=True)
+    obs, earned_in, leads_to = zip(*levels, strict=True)
     following = np.concatenate(leads_to)
     following[following < 0] = cuts[-1]
     return DecisionTree(join(obs), np.array(cuts), np.concatenate(earned_in), following)
-
-
-def _path_matters(simulator: OrderExecution, *parts: Any) -> list[str]:
-    """Return what may make more than an order's step and position count for what comes; nothing if nothing does."""
-    rules = simulator.engine.rules
-    found = [type(part).__name__ for part in (simulator, *parts) if type(part) not in _BY_POSITION]
-    stays = {
-        "permanent_impact_bps": rules.permanent_impact_bps,
-        "transient_impact_bps": rules.transient_impact_bps,
-        "lot_size": rules.lot_size,
-        "min_fee": rules.min_fee,
-    }
-    return [*found, *(name for name, value in stays.items() if value)]
 
 
 def _too_many(order: str, step: int, reasons: list[str]) -> str:

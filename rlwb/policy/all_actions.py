@@ -52,7 +52,7 @@ class AllActionsSettings:
         Updates (training iterations) within which the learning rate falls in a line to 0; None keeps the rate.
     """
 
-    learning_rate: float = 5e-3
+    learning_rate: float = 2.5e-3
     batch_size: int = 250
     repeat: int = 1
     entropy_coef: float = 0.05
