@@ -54,6 +54,7 @@ _OUT = RESULTS.with_name("learners.json")
 #: Name to what a method changes of the run's defaults; one line adds another.
 METHODS: dict[str, dict[str, Any]] = {
     "ppo": {},
+    "all_actions": {"algorithm": "all_actions"},
     "pathwise": {"algorithm": "pathwise"},
     "ppo, recurrent": {"network": "recurrent", "head": {"mask_actions": False, "even_start": False}},
 }
