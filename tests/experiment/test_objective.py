@@ -186,7 +186,8 @@ def test_what_the_dial_and_learners_by_replay_cannot_have_is_refused() -> None:
     refused("lot_size", algorithm="pathwise", **{"execution.rules.lot_size": 100.0})
     refused("SparseReward", algorithm="pathwise", reward="sparse")
     refused("position_share", algorithm="pathwise", action_interpreter="twap_relative")
-    refused("more than 2,048", algorithm="all_actions", action_interpreter={"name": "categorical", "values": 9})
+    by_path = {"network": "recurrent", "action_interpreter": {"name": "categorical", "values": 9}}
+    refused("more than 2,048", algorithm="all_actions", **by_path)
     refused("takes an objective", algorithm="all_actions", objective="cvar")
     own = "tests/experiment/test_objective.py:Blind"
     refused("parameter objective", state_interpreter=own, **DIAL)
