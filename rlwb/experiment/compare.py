@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlwb.errors import CheckpointError, ConfigError, FileError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, read_results, read_summary, with_settings
-from rlwb.experiment.config import ATTAINABLE, SLOTS, RunConfig, label, parse_assignments
+from rlwb.experiment.config import ATTAINABLE, SLOTS, RunConfig, baseline_labels, label, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer, build, nested
@@ -367,11 +367,11 @@ def audit_method(folder: Path, method: str, order_id: str) -> OrderAudit:
     return audit_order(run, workbench(run), best_of(run).policy if policy in owners else policy, order_id)
 
 
-def _policies(path: Path) -> dict[str, str]:
-    """Return policy to kind of a learner's backtest."""
-    return dict(read_summary(RunDirectory.open(path))[["policy", "kind"]].itertuples(index=False))
+def _policies(path: Path) -> list[str]:
+    """Return the policies of a learner's backtest."""
+    return list(read_summary(RunDirectory.open(path))["policy"])
 
 
 def _is_shared(path: Path, policy: str) -> bool:
     """Tell whether a policy of a learner's backtest is the same in all of them."""
-    return _policies(path)[policy] in ("baseline", "control", "attainable", "ceiling")
+    return policy in baseline_labels(RunDirectory.open(path).config.baselines)

@@ -171,7 +171,7 @@ def test_methods_trade_the_same_orders_and_any_may_be_audited(tmp_path: Path) ->
     assert (row["pa_lo"], row["pa_hi"]) == pytest.approx(tuple(summary.loc[best, ["pa_lo", "pa_hi"]]))
 
     order_id = orders[0]["order_id"].iloc[0]
-    for method in ("ppo", "ppo_sparse", "twap", "bertsimas_lo"):
+    for method in ("ppo", "ppo_sparse", "twap", "bertsimas_lo", "filter_optimum-knows_volatility=true"):
         checks = audit_method(tmp_path, method, order_id).checks()
         np.testing.assert_allclose(checks.iloc[:, 0], checks.iloc[:, 1], rtol=1e-12, atol=1e-12)
 
