@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, statistic_interval
-from rlwb.evaluation.propagator import Path, fit_propagator
+from rlwb.evaluation.propagator import HUBER, MAD, Path, fit_propagator
 from rlwb.execution import ExecutionRules
 from rlwb.execution.fills import tick_of
 from rlwb.execution.rules import BASIS_POINTS
@@ -26,9 +26,7 @@ _Loss = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, float]]
 MIN_ORDERS, MIN_DAYS = 200, 40
 #: How many times its 10 % quantile the 90 % quantile of participation must be for size to be told from the spread.
 LEAST_VARIATION = 2.0
-#: Deviations beyond which a residual counts linearly (Huber's 95 % efficiency), and blocks of days that are predicted.
-_HUBER, _BLOCKS = 1.345, 5
-_MAD = 1.4826
+_BLOCKS = 5  # of days that are predicted
 _WORST_RETURN = 4.0  # standard deviations at which returns after an order are cut
 _ROUNDING, _SOUND = 1e-9, 1e12  # the largest condition of a matrix that is solved
 _FAR = 2000.0  # basis points from the bars that are no cost but another currency, adjustment or instrument
@@ -416,7 +414,7 @@ def _huber(design: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, float]:
     bound = math.inf
     for _ in range(2):  # the scale of the residuals, then that of the robust fit's
         left = cost - design @ found
-        bound = _HUBER * _MAD * float(np.median(np.abs(left - np.median(left))))
+        bound = HUBER * MAD * float(np.median(np.abs(left - np.median(left))))
         if not bound > _ROUNDING * float(np.abs(cost).max()):
             return found, math.inf
         fit = least_squares(

@@ -27,7 +27,9 @@ from rlwb.execution.kernel import mean_move
 #: The linear parameters, in their order.
 LINEAR = ("half_spread_bps", "drift_bps", "permanent_impact_bps", "transient_impact_bps")
 _HALF_LIVES = 80  # that are tried, from a quarter of a tick to the longest that the data can tell
-_HUBER, _MAD, _PASSES = 1.345, 1.4826, 3
+#: Deviations beyond which a residual counts linearly (Huber's 95 % efficiency), and a deviation over the median one.
+HUBER, MAD = 1.345, 1.4826
+_PASSES = 3
 _SOUND = 1e-10  # the least determinant, with ones on the diagonal, of a matrix that is solved
 
 
@@ -124,7 +126,7 @@ def _sums(
         parts = np.concatenate([parts, (weight * target**2).sum(axis=(0, 2))[:, None]], axis=1)
         which, solution = _solved(parts.sum(axis=0, keepdims=True))
         left_over = target - columns(float(tried[which[0]])) @ solution[0]
-        bound = _HUBER * _MAD * np.array([np.median(np.abs(left_over[k][there[k]])) for k in range(2)])[:, None, None]
+        bound = HUBER * MAD * np.array([np.median(np.abs(left_over[k][there[k]])) for k in range(2)])[:, None, None]
         size = np.maximum(np.abs(left_over), 1e-300)
         weight = np.where(there, np.minimum(1.0, np.maximum(bound, 1e-12) / size), 0.0)
     return parts
