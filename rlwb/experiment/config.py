@@ -245,7 +245,8 @@ class RunConfig(Section):
         settings, such as ``almgren_chriss`` by `risk_aversion`, is called by these, too; ``hindsight`` is the ceiling
         that no policy passes under the run's rules, and ``hindsight_uncapped`` the same as if they had no volume cap.
         ``filter_optimum`` is what is attainable in the synthetic market; where the run has that market, and rules under
-        which it is the optimum, it is in the list by default, without and with the volatility that no trader knows.
+        which it is the optimum, it is in the list by default, without and with the volatility that no trader knows. A
+        list equal to that default, as in the file of such a run, is the default in another market too.
     train
         How long it is trained, and with what.
     backtest
