@@ -149,8 +149,8 @@ class Signals(Network):
 
     Two ridge regressions on the states of `TraceEncoder`, fitted on the training sessions, forecast by how much the
     mean price of the next step will lie above that of all later ones, and of the step after it, in basis points.
-    The decision sees them in the direction of the order, also divided by the activity, beside the activity, the share
-    left, the time, and the number of steps left, one input for each.
+    The decision sees them in the direction of the order, also divided by the activity, beside the return since the
+    open, the activity, the share left, the time, and the number of steps left, one input for each.
 
     Parameters
     ----------
@@ -181,8 +181,9 @@ class Signals(Network):
         self.ticks, self.max_step = features.shape[1], max_step
         self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 3, _DEGREE + 1))
         self.register_buffer("unit", torch.ones(2))
+        self.register_buffer("usual_move", torch.ones(()))
         self.layers = nn.Sequential(
-            nn.Linear(4 + 1 + 4 + max_step, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
+            nn.Linear(4 + 1 + 1 + 4 + max_step, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()
         )
 
     def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
@@ -191,7 +192,7 @@ class Signals(Network):
         step = max(1, -(-self.ticks // self.max_step))
         at = np.arange(1, self.ticks - step)
         width = self.coefficients.shape[1] * self.coefficients.shape[2]
-        square, product, total, count = np.zeros((width, width)), np.zeros((width, 2)), np.zeros((2, 2)), 0
+        square, product, moved, count = np.zeros((width, width)), np.zeros((width, 2)), 0.0, 0
         for part in blocks(rows, self.ticks):
             today, _ = self.market.read(features, part)
             states = self.market.encode(today, None)[:, at]
@@ -199,11 +200,12 @@ class Signals(Network):
             aims = _aims(self.market.prices(today).double().numpy(), at, step)
             known, aims = known.reshape(-1, width), aims.reshape(-1, 2)
             square, product, count = square + known.T @ known, product + known.T @ aims, count + len(known)
-            total = total + aims.T @ aims
+            moved += float(((states[..., -3] - states[..., -4]).double() ** 2).sum())
         found = ridge(square, product, [_RIDGE])[0]
         self.coefficients.copy_(torch.tensor(found.T.reshape(self.coefficients.shape)))
         spread = np.sqrt(np.einsum("ij,ik,kj->j", found, square, found) / max(count, 1))
         self.unit.copy_(torch.tensor(np.where(spread > 0, spread, 1.0)))
+        self.usual_move.fill_(math.sqrt(moved / max(count, 1)) or 1.0)
 
     def market_states(self, obs: Any) -> torch.Tensor | None:
         return self.market(obs)
@@ -218,9 +220,12 @@ class Signals(Network):
         active = states[:, -2:-1].clamp(-_MOST / _PER_DEVIATION, _MOST / _PER_DEVIATION)
         side = 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
         signed = side * self.forecasts(states) / self.unit
+        moved = side * (states[:, -3:-2] - states[:, -4:-3]) / self.usual_move
         calm = torch.exp(-0.5 * _PER_DEVIATION * active)
         left = one_hot((steps - step).long().clamp(1, self.max_step) - 1, self.max_step)
-        return self.layers(torch.cat([signed, signed * calm, active, self.scalars(obs), states[:, -1:], left], dim=1))
+        return self.layers(
+            torch.cat([signed, signed * calm, moved, active, self.scalars(obs), states[:, -1:], left], dim=1)
+        )
 
     def _regressors(self, states: torch.Tensor) -> torch.Tensor:
         """Return what the regressions see of states (…, H), of shape (…, H - 3, degree + 1)."""
