@@ -97,8 +97,8 @@ class BoundedActorCritic(ActorCritic):
     mask, start
         Of choices among actions; there are none here.
     deviation
-        Of the log odds, before learning. It is large: nearly all or nearly nothing is often tried, as where an order is
-        best traded in few steps, and what the network adds soon matters.
+        Of the log odds, before learning. It is large, so that nearly all and nearly nothing are often tried, and what
+        the network adds soon matters; with 1 a policy learns several times slower.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class BoundedActorCritic(ActorCritic):
         high: float = 1.0,
         mask: Any = None,
         start: Any = None,
-        deviation: float = 4.0,
+        deviation: float = 6.0,
     ) -> None:
         if actions != 1 or mask is not None or start is not None:
             raise ConfigError("an amount is one number, without masks or an even start; turn them off.")
