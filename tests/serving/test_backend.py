@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from safetensors.numpy import load
 
 from rlwb.batch import take_rows
 from rlwb.errors import BundleError, ConfigError, InterpreterError
@@ -17,7 +18,7 @@ from rlwb.serving.bundle import open_bundle, read_bundle
 from rlwb.serving.cases import replay
 from rlwb.serving.export import write_bundle
 from rlwb.serving.onnx import HEAD, POLICY, export_graphs
-from rlwb.serving.spec import read_spec
+from rlwb.serving.spec import CASES, read_spec
 from tests.serving.learners import learner, observations, with_states
 
 
@@ -95,11 +96,13 @@ def test_the_backend_of_a_bundle(tmp_path: Path) -> None:
 
 def test_opening_a_bundle_has_its_graphs_answer_too(bundle_path: Path, tmp_path: Path) -> None:
     spec = read_spec(bundle_path)
+    actions = load((bundle_path / CASES).read_bytes())["action"]
     assert any("policy.onnx" in line for line in replay(read_bundle(bundle_path)))
     for name in (POLICY, HEAD):
         graph = onnx.load(bundle_path / name)
         bias = next(one for one in graph.graph.initializer if one.name == "network.actor.bias")
-        bias.raw_data = np.array([9.0, *[0.0] * (bias.dims[0] - 1)], np.float32).tobytes()
+        seldom = np.bincount(actions, minlength=bias.dims[0]).argmin()
+        bias.raw_data = np.where(np.arange(bias.dims[0]) == seldom, 9.0, 0.0).astype(np.float32).tobytes()
         write_bundle(tmp_path / name, spec, {name: graph.SerializeToString()}, source=bundle_path)
         with pytest.raises(BundleError, match=name):
             open_bundle(tmp_path / name)
