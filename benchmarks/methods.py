@@ -38,9 +38,9 @@ from rlwb.study.members import Sweep, make_settings
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OUT = RESULTS.with_name("methods.json")
-METHODS = ("dqn", "ppo", "opd", "pathwise")
+METHODS = ("dqn", "ppo", "opd", "pathwise", "all_actions")
 #: Pairs whose difference is told: the first less the second.
-PAIRS = (("opd", "ppo"), ("pathwise", "ppo"), ("ppo", "dqn"))
+PAIRS = (("opd", "ppo"), ("pathwise", "ppo"), ("all_actions", "ppo"), ("ppo", "dqn"))
 #: Of five seeds the span from the worst to the best covers 93.75 %, so that 95 % cannot be had.
 LEVEL = 0.9
 #: Metrics that are kept of each policy.
@@ -59,26 +59,18 @@ class Market:
         A file of ``configs/``; None for the embedded market.
     bars
         Folder of its bars below the folder of real data.
-    changes
-        What else is set.
     """
 
     about: str
     config: str | None = None
     bars: str = ""
-    changes: Mapping[str, Any] | None = None
 
 
 #: The embedded market, and two real ones with all instruments and the dates of their files.
 MARKETS: dict[str, Market] = {
     "synthetic": Market("the embedded market, all defaults"),
     "us_5min": Market("39 US stocks and ETFs, bars of 5 minutes", "us_5min.yaml", "us_equity_5min_2025"),
-    "cn_15min": Market(
-        "56 China A-shares, bars of 15 minutes, without the price limit, which has no derivative",
-        "cn_15min.yaml",
-        "cn_equity_15min_2025",
-        {"execution.rules.price_limit": None, "execution.rules.price_tick": 0.01},
-    ),
+    "cn_15min": Market("56 China A-shares, bars of 15 minutes", "cn_15min.yaml", "cn_equity_15min_2025"),
 }
 
 
@@ -87,7 +79,7 @@ def sweep_of(
 ) -> Sweep:
     """Return the trainings of a market: the default settings with each algorithm, on the orders of one seed."""
     market = MARKETS[name]
-    shared: dict[str, Any] = {"backtest.confidence": LEVEL, **(market.changes or {})}
+    shared: dict[str, Any] = {"backtest.confidence": LEVEL}
     if market.config is not None:
         assert data is not None
         # Iterations are the default's: a file's own were set for the algorithm that it was run with.

@@ -46,7 +46,7 @@ def test_members_share_orders_and_differ_in_algorithm_and_seed() -> None:
     (plain,) = {one.config.network for one in sweep_of("synthetic", ["ppo"], 1, {}).settings}
     assert plain == RunConfig().network
     limited = sweep_of("cn_15min", ["pathwise"], 1, {}, Path("/bars")).settings[0].config
-    assert limited.execution.rules.price_limit is None
+    assert limited.execution.rules.price_limit == 0.1, "the rules of its file"
     assert set(MARKETS) == {"synthetic", "us_5min", "cn_15min"}
 
 

@@ -54,6 +54,7 @@ METHODS: dict[str, Method] = {
     "ppo_sparse": Method("PPO, sparse reward", {"algorithm": "ppo", "reward": "sparse"}),
     "opd": Method("OPD", {"algorithm": "opd"}),
     "pathwise": Method("pathwise", {"algorithm": "pathwise", "action_interpreter": "position_share"}),
+    "ppo_recurrent": Method("PPO, recurrent", {"algorithm": "ppo", "network": "recurrent"}),
     "ppo_convolution": Method("PPO, convolution", {"algorithm": "ppo", "network": "convolution"}),
     "ppo_attention": Method("PPO, attention", {"algorithm": "ppo", "network": "attention"}),
     "ppo_mlp": Method("PPO, order's state alone", {"algorithm": "ppo", "network": "mlp"}),

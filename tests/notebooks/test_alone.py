@@ -87,6 +87,17 @@ def test_comparison(tmp_path: Path) -> None:
     assert (tmp_path / "all" / "comparison.md").read_text() == table
 
 
+def test_learners(tmp_path: Path) -> None:
+    small = {**QUICK, "bootstrap_samples": 100, "methods": ["ppo", "pathwise"], "measured": str(tmp_path / "none.png")}
+    small["market"] = {"name": "synthetic", **MARKET}
+    book = by_hand(NOTEBOOKS / "13_learners.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "all"), **small)
+    assert len(shown(book, "image/png")) == 5
+    (table,) = shown(book, "text/markdown")
+    for method in ("forecast rule", "filter optimum (attainable)", "hindsight (ceiling)", "PPO", "pathwise"):
+        assert f"| {method} |" in table
+    assert "make learners" in shown(book, "text/plain")[-1]
+
+
 def test_risk_makes_a_run_of_its_own(tmp_path: Path) -> None:
     run = tmp_path / "run"
     small = {"market": {"name": "synthetic", **MARKET, "days": 40}, "iterations": 2}

@@ -72,6 +72,7 @@ def test_k14_another_type_is_refused_by_name(
         ("11_certificate.ipynb", {"methods": []}, "methods is"),
         ("11_certificate.ipynb", {"points": 802}, "points is"),
         ("12_comparison.ipynb", {"methods": "ppo, sac"}, "no method 'sac'"),
+        ("13_learners.ipynb", {"measured": 5}, "measured is 5"),
         ("06_search.ipynb", {"sampler": "tpee"}, "--sampler is 'tpee'.*did you mean 'tpe'"),
         ("06_search.ipynb", {"rules": ["povv"]}, "povv"),
         ("06_search.ipynb", {"space": {}, "rules": []}, "nothing to search"),
