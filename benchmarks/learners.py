@@ -56,7 +56,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ppo": {},
     "all_actions": {"algorithm": "all_actions"},
     "pathwise": {"algorithm": "pathwise"},
-    "all_actions": {"algorithm": "all_actions"},
+    "ppo, continuous": {"action_interpreter": "position_share"},
     "ppo, recurrent": {"network": "recurrent", "head": {"mask_actions": False, "even_start": False}},
 }
 ATTAINABLE, KNOWING, RULE = "filter_optimum", "filter_optimum, volatility known", "forecast"
