@@ -202,6 +202,8 @@ def label(part: Part) -> str:
     return part.name.rpartition(":")[2]
 
 
+#: Networks that read no more of an order's path than its position.
+_BY_POSITION = ("signals", "mlp")
 #: The actions of algorithms whose answer is no choice among shares; they take the place of the default.
 _ACTIONS = {"pathwise": "position_share"}
 
@@ -232,7 +234,10 @@ class RunConfig(Section):
     head
         What stands on the network.
     algorithm
-        What learns.
+        What learns. By default ``all_actions``, where an order can come to few decisions, so that what each action is
+        worth is soon computed: with the built-in interpreters, the reward ``pa_penalty``, the objective ``mean``, a
+        network that reads no more of an order's path than its position, and neither a volume limit nor a minimum fee.
+        Elsewhere ``ppo`` stands in the default's place.
     reward
         What a step is worth to it.
     objective
@@ -272,7 +277,7 @@ class RunConfig(Section):
     action_interpreter: Annotated[Part, _complete("action_interpreter")] = Part(name="categorical")
     network: Annotated[Part, _complete("network")] = Part(name="signals")
     head: HeadConfig = HeadConfig()
-    algorithm: Annotated[Part, _complete("algorithm")] = Part(name="ppo")
+    algorithm: Annotated[Part, _complete("algorithm")] = Part(name="all_actions")
     reward: Annotated[Part, _complete("reward")] = Part(name="pa_penalty")
     objective: Annotated[Part, _complete("objective")] = Part(name="mean")
     baselines: Annotated[tuple[Annotated[Part, _complete("baseline")], ...], AfterValidator(_baseline_names)] = (
@@ -283,6 +288,22 @@ class RunConfig(Section):
     seed: CountOrZero = 0
     threads: Count = 1
     trackers: tuple[Annotated[Part, _complete("tracker")], ...] = ()
+
+    @property
+    def tells_all_actions(self) -> bool:
+        """True where an order can come to few decisions, so that what each action is worth is soon computed."""
+        slots = ("simulator", "state_interpreter", "action_interpreter", "reward", "objective")
+        is_own = any(getattr(self, slot).name != RunConfig.model_fields[slot].default.name for slot in slots)
+        rules = self.execution.rules
+        stays = rules.permanent_impact_bps or rules.transient_impact_bps or rules.min_fee or rules.volume_limit
+        return self.network.name in _BY_POSITION and not is_own and not stays
+
+    @model_validator(mode="after")
+    def _learns_from_what_is_told(self) -> RunConfig:
+        default = complete("algorithm", RunConfig.model_fields["algorithm"].default)
+        if complete("algorithm", self.algorithm) == default and not self.tells_all_actions:
+            object.__setattr__(self, "algorithm", complete("algorithm", Part(name="ppo")))
+        return self
 
     @model_validator(mode="after")
     def _acts_as_it_learns(self) -> RunConfig:

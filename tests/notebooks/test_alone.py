@@ -35,6 +35,7 @@ def test_g15_quickstart(tmp_path: Path) -> None:
 
     # K19: a run with the same settings gives its last policy the same interval.
     sizes = {f"market.{name}": value for name, value in MARKET.items()}
+    sizes["algorithm"] = "ppo"
     config = RunConfig.load(None, Layer("test", {**sizes, **{f"train.{name}": value for name, value in QUICK.items()}}))
     run = RunDirectory.create(tmp_path / "run", config)
     for work in (make_orders, train_policy, backtest_policies):
