@@ -53,11 +53,15 @@ from rlwb.trainer import list_checkpoints
 _OUT = RESULTS.with_name("learners.json")
 #: Name to what a method changes of the run's defaults; one line adds another.
 METHODS: dict[str, dict[str, Any]] = {
-    "ppo": {},
-    "all_actions": {"algorithm": "all_actions"},
+    "all_actions": {},
+    "ppo": {"algorithm": "ppo"},
     "pathwise": {"algorithm": "pathwise"},
-    "ppo, continuous": {"action_interpreter": "position_share"},
-    "ppo, recurrent": {"network": "recurrent", "head": {"mask_actions": False, "even_start": False}},
+    "ppo, continuous": {"algorithm": "ppo", "action_interpreter": "position_share"},
+    "ppo, recurrent": {
+        "algorithm": "ppo",
+        "network": "recurrent",
+        "head": {"mask_actions": False, "even_start": False},
+    },
 }
 ATTAINABLE, KNOWING, RULE = "filter_optimum", "filter_optimum, volatility known", "forecast"
 #: Name to the baseline.

@@ -300,8 +300,7 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _learns_from_what_is_told(self) -> RunConfig:
-        default = complete("algorithm", RunConfig.model_fields["algorithm"].default)
-        if complete("algorithm", self.algorithm) == default and not self.tells_all_actions:
+        if "algorithm" not in self.model_fields_set and not self.tells_all_actions:
             object.__setattr__(self, "algorithm", complete("algorithm", Part(name="ppo")))
         return self
 

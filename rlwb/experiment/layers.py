@@ -356,6 +356,7 @@ def build(
     """
     defaults = owner()
     values, origins = merged(defaults, layers, slots, chosen)
+    values = {name: value for name, value in values.items() if _is_choice(name, value, defaults, origins)}
     try:
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)
@@ -368,6 +369,19 @@ def build(
             found.setdefault((name, inside), []).append(detail)
         first = islice(found.items(), 3)
         raise ConfigError(" ".join(_sentence(*names, details, defaults, origins) for names, details in first)) from None
+
+
+def _is_choice(name: str, value: Any, defaults: BaseModel, origins: Mapping[str, str]) -> bool:
+    """Tell whether layers say what stands at a name.
+
+    The default part with all its settings from one place, as a run writes it, is no choice: it may not suit a changed
+    run.
+    """
+    places = {origin for leaf, origin in origins.items() if leaf == name or leaf.startswith(f"{name}.")}
+    default = getattr(defaults, name, None)
+    return bool(places) and not (
+        len(places) == 1 and isinstance(default, BaseModel) and value == default.model_dump(mode="json")
+    )
 
 
 def _is_group(value: Any) -> bool:
