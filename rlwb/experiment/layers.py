@@ -356,8 +356,15 @@ def build(
     """
     defaults = owner()
     values, origins = merged(defaults, layers, slots, chosen)
-    values = {name: value for name, value in values.items() if _is_choice(name, value, defaults, origins)}
+    given = {name.partition(".")[0] for name in origins}
+    values = {name: value for name, value in values.items() if name in given}
+    unnamed = [slot for slot in values if slot in slots and f"{slot}.name" not in origins and slot not in origins]
     try:
+        if unnamed:  # settings of the default part, which may depend on the other parts
+            others = {name: value for name, value in values.items() if name not in unnamed}
+            around = owner.model_validate_json(as_json(others), strict=True)
+            for slot in unnamed:
+                values[slot] = {**values[slot], "name": getattr(around, slot).name}
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)
     except ValidationError as error:
@@ -369,19 +376,6 @@ def build(
             found.setdefault((name, inside), []).append(detail)
         first = islice(found.items(), 3)
         raise ConfigError(" ".join(_sentence(*names, details, defaults, origins) for names, details in first)) from None
-
-
-def _is_choice(name: str, value: Any, defaults: BaseModel, origins: Mapping[str, str]) -> bool:
-    """Tell whether layers say what stands at a name.
-
-    The default part with all its settings from one place, as a run writes it, is no choice: it may not suit a changed
-    run.
-    """
-    places = {origin for leaf, origin in origins.items() if leaf == name or leaf.startswith(f"{name}.")}
-    default = getattr(defaults, name, None)
-    return bool(places) and not (
-        len(places) == 1 and isinstance(default, BaseModel) and value == default.model_dump(mode="json")
-    )
 
 
 def _is_group(value: Any) -> bool:

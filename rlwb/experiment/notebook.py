@@ -66,7 +66,7 @@ def open_stage(
     if not isinstance(run_dir, (str, os.PathLike)) or not str(run_dir):
         raise ConfigError(f"{_ORIGIN}: run_dir is {shown(run_dir)}; the path of a directory is needed.")
     run = RunDirectory(run_dir)
-    config = run.load_config(layer) if run.is_run() else RunConfig.load(None, layer)
+    config = run.load_config(layer, trains=True) if run.is_run() else RunConfig.load(None, layer)
     if run.is_run():
         trust(config, beside=run.config)
     elif stage.after:

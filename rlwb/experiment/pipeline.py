@@ -138,7 +138,7 @@ def see_through(
 def _resumed_config(run: RunDirectory, config_file: Path | None, layer: Layer) -> RunConfig:
     """Return a run's configuration with changes, or that of a file; the run's own must be complete."""
     if config_file is None:
-        return run.load_config(layer)
+        return run.load_config(layer, trains=True)
     own = run.path / "config.yaml"
     if config_file.exists() and own.exists() and config_file.samefile(own) and (missing := run.lacking(own)):
         raise ConfigError(

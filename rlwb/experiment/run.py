@@ -38,6 +38,7 @@ from rlwb.files import (
     write_text,
 )
 from rlwb.limits import limit_hit
+from rlwb.parts import Part, complete
 from rlwb.reading import read_json
 
 MIN_FREE_BYTES = 100 * 2**20
@@ -205,9 +206,10 @@ class RunDirectory:
         """The run's configuration, read anew."""
         return self.load_config()
 
-    def load_config(self, *changes: Layer) -> RunConfig:
+    def load_config(self, *changes: Layer, trains: bool = False) -> RunConfig:
         """Return the run's configuration with `changes` on top of it.
 
+        Where it `trains` anew, changes may ask for what the default algorithm cannot do; then it is the default there.
         One that is not as the run wrote it is a `ConfigError`. One that was deleted is taken from its copy.
         """
         path, copy = self.path / _CONFIG, self.path / _COPY
@@ -221,7 +223,12 @@ class RunDirectory:
                 way += f"; or, if you changed it on purpose: {own}"
             raise ConfigError(f"{copy if is_copy else path} is not as the run wrote it ({fault}); {way}.")
         if changes:
-            return RunConfig.load(copy if is_copy else path, *changes)
+            found = RunConfig.load(copy if is_copy else path, *changes)
+            is_named = any(name.partition(".")[0] == "algorithm" for layer in changes for name in layer.values)
+            is_default = not is_named and found.algorithm == RunConfig().algorithm
+            if trains and is_default and self.load_config().tells_all_actions and not found.tells_all_actions:
+                return found.model_copy(update={"algorithm": complete("algorithm", Part(name="ppo"))})
+            return found
         content = (copy if is_copy else path).read_bytes()
         if self._loaded is None or self._loaded[0] != content:  # a stage asks for it a dozen times
             self._loaded = content, RunConfig.load(copy if is_copy else path)

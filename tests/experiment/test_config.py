@@ -14,6 +14,7 @@ from rlwb.execution import ExecutionRules
 from rlwb.experiment.config import SLOTS, RunConfig, Section, parse_assignments
 from rlwb.experiment.layers import Layer, short_names
 from rlwb.experiment.own_code import check_parts
+from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.sources import CalendarSettings
 from rlwb.market import Calendar
 from rlwb.parts import describe, names
@@ -108,7 +109,7 @@ def test_calendar_from_preset_and_segments() -> None:
         ({"market": {"source": "x", "reader": "qlb"}}, ["reader", "qlb", "qlib"]),
         ({"market": {"source": "x", "reader": {"name": "qlib", "frq": "day"}}}, ["qlib", "frq", "freq"]),
         ({"orders": {"source": "x", "log_std": 2}}, ["orders", "table", "log_std"]),
-        ({"algorithm__n_step": 3}, ["ppo", "n_step"]),
+        ({"algorithm__n_step": 3}, ["all_actions", "n_step"]),
         ({"algorithm": {"name": "dqn", "clip": 0.1}}, ["dqn", "clip"]),
         ({"algorithm": {"name": "dqn", "replay_sice": 9}}, ["dqn", "replay_sice", "replay_size"]),
         ({"algorithm": "dqm"}, ["dqm", "dqn"]),
@@ -226,3 +227,38 @@ def test_every_part_of_a_run_is_named() -> None:
     assert ("features.columns", "feature", "mine.py:wide") in found
     assert ("baselines", "baseline", "mine.py:Late") in found
     assert ("reward", "reward", "pa_penalty") in found
+
+
+@pytest.mark.parametrize(
+    ("values", "algorithm"),
+    [
+        ({}, "all_actions"),
+        ({"algorithm.learning_rate": 1e-3, "action_interpreter.values": 8, "network": "mlp"}, "all_actions"),
+        ({"network": "recurrent"}, "ppo"),
+        ({"algorithm.learning_rate": 1e-3, "objective": "cvar"}, "ppo"),
+        ({"action_interpreter": "twap_relative"}, "ppo"),
+        ({"reward": "sparse"}, "ppo"),
+        ({"execution.rules.min_fee": 5.0}, "ppo"),
+        ({"execution.rules.volume_limit": 0.1}, "ppo"),
+        ({"algorithm": "all_actions", "execution.rules.min_fee": 5.0}, "all_actions"),
+        ({"algorithm": "ppo"}, "ppo"),
+    ],
+)
+def test_the_default_algorithm_is_the_one_that_suits_the_run(values: dict[str, object], algorithm: str) -> None:
+    config = RunConfig.load(None, Layer("test", values))
+    assert config.algorithm.name == algorithm
+    if "algorithm.learning_rate" in values:
+        assert config.algorithm.settings["learning_rate"] == 1e-3
+    assert RunConfig.load(None, Layer("a run's own", config.as_dict())) == config
+
+
+def test_a_run_that_trains_anew_has_the_default_that_suits_its_changes(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "default", RunConfig())
+    recurrent = Layer("test", {"network": "recurrent"})
+    assert run.load_config(recurrent).algorithm.name == "all_actions"
+    assert run.load_config(recurrent, trains=True).algorithm.name == "ppo"
+    assert run.load_config(Layer("test", {"seed": 3}), trains=True).algorithm.name == "all_actions"
+    named = Layer("test", {"network": "recurrent", "algorithm": "all_actions"})
+    assert run.load_config(named, trains=True).algorithm.name == "all_actions"
+    own = RunDirectory.create(tmp_path / "own", RunConfig.load(None, named))
+    assert own.load_config(Layer("test", {"seed": 3}), trains=True).algorithm.name == "all_actions"

@@ -192,7 +192,7 @@ def test_orders_with_forms_are_judged_kept_and_verified(trained: RunDirectory, t
     ("changes", "error", "named"),
     [
         ({"train.iterations": 9}, ConfigError, ["train.iterations", "3", "9"]),
-        ({"algorithm": "dqn"}, ConfigError, ["algorithm", "ppo", "dqn"]),
+        ({"algorithm": "dqn"}, ConfigError, ["algorithm", "all_actions", "dqn"]),
         ({"features.columns": ["close"]}, ConfigError, ["features.columns"]),
         ({"execution.ticks_per_step": 2}, ConfigError, ["execution.ticks_per_step", "6", "2"]),
         ({"backtest.top": 1}, ConfigError, ["backtest.top"]),

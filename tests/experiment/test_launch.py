@@ -53,7 +53,7 @@ def test_a_path_that_is_not_there_makes_no_run(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("algorithm.learning_rate=-1", ["ppo", "learning_rate", "-1"]),
+        ("algorithm.learning_rate=-1", ["all_actions", "learning_rate", "-1"]),
         ("reward=gone.py:Mine", ["gone.py"]),
         ("reward=no_such_package:Mine", ["no_such_package"]),
         ("features.columns=[gone.py:wide]", ["gone.py"]),

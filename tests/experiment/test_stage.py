@@ -58,10 +58,10 @@ def test_results_of_other_settings_are_set_aside_not_lost(run: RunDirectory) -> 
     both(run, config())
     done, said = both(run, config(algorithm__learning_rate=0.5))
     assert done == ["unchanged", "done"]
-    assert "second: algorithm.learning_rate 0.002 there, 0.5 now; what was there is now in superseded/" in said[1]
+    assert "second: algorithm.learning_rate 0.0025 there, 0.5 now; what was there is now in superseded/" in said[1]
     assert learnt(run) == ["0.5"] * 3
     (kept,) = (run.path / "superseded").iterdir()
-    assert (kept / "checkpoints" / "3.pt").read_text() == "0.002"
+    assert (kept / "checkpoints" / "3.pt").read_text() == "0.0025"
     assert run.config.algorithm.settings["learning_rate"] == 0.5
 
 
@@ -70,7 +70,7 @@ def test_a_longer_training_goes_on(run: RunDirectory) -> None:
     before = (run.checkpoints / "1.pt").stat()
     done, said = both(run, config(train__iterations=5))
     assert done == ["unchanged", "done"]
-    assert learnt(run) == ["0.002"] * 5
+    assert learnt(run) == ["0.0025"] * 5
     assert (run.checkpoints / "1.pt").stat() == before, "the same file"
     assert not (run.path / "superseded").exists()
     assert said == ["first: unchanged, kept"]
@@ -206,7 +206,7 @@ def test_k04_what_a_stage_lost_is_made_again_from_what_lies_before(
     done, said = both(run, config())
     assert done == ["unchanged", "done"]
     assert f"second: checkpoints/{lost} is not as the stage left it, and is made again" in said[1]
-    assert learnt(run) == ["0.002"] * 3
+    assert learnt(run) == ["0.0025"] * 3
     assert {name: (run.checkpoints / name).stat().st_ino for name in kept} == before, "the same files"
     assert run.stage("second")["made_again"] == [f"checkpoints/{lost}"]
     assert both(run, config())[0] == ["unchanged", "unchanged"]

@@ -332,7 +332,7 @@ MARKETS = {
 def test_k22_a_checkpoint_of_another_market_is_not_restored(
     trained: RunDirectory, named: str, change: dict[str, object]
 ) -> None:
-    bench = Workbench(tiny(**change))
+    bench = Workbench(tiny(algorithm="all_actions", **change))
     path = trained.checkpoints / "0003.pt"
     with pytest.raises(CheckpointError, match=rf"0003\.pt was trained for something else: .*{named}"):
         bench.restore(load_checkpoint(path), path)
@@ -591,7 +591,7 @@ def test_the_sparse_reward_trains_by_the_ordinary_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"algorithm": "dqn"}, r"was made with other settings: algorithm.name 'ppo' there, 'dqn' here"),
+        ({"algorithm": "dqn"}, r"was made with other settings: algorithm.name 'all_actions' there, 'dqn' here"),
         ({"network.hidden": 16}, "was made with other settings: network.hidden 8 there, 16 here"),
     ],
 )
@@ -612,14 +612,14 @@ def test_the_normaliser_of_the_training_part_travels_with_the_checkpoint(trained
 
 
 def test_a_learner_of_the_defaults_is_the_policy_room_s_own_default() -> None:
-    from rlwb.policy import DQNSettings, PPOSettings
+    from rlwb.policy import AllActionsSettings, DQNSettings
 
     config = RunConfig.load(None, Layer("test", {"market.instruments": 3, "market.days": 15}))
     bench = Workbench(config)
     orders, _ = bench.make_orders()
     features = bench.features(orders["train"])
     learner = bench.learner(features)
-    assert learner.settings == PPOSettings()
+    assert learner.settings == AllActionsSettings()
     dqn = Workbench(config.model_copy(update={"algorithm": Part(name="dqn")})).learner(features)
     assert dqn.settings == DQNSettings()
 

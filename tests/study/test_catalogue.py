@@ -109,7 +109,7 @@ def test_learner_seed_market_and_time_are_told(tmp_path: Path) -> None:
     assert entries["run"].begun is not None
     assert entries["run"].begun.isoformat().startswith("2026-01-0")
     new = entries["new"]
-    assert (new.learner, new.seed, new.market, new.status) == ("ppo, signals", "5", "synthetic", "created")
+    assert (new.learner, new.seed, new.market, new.status) == ("all_actions, signals", "5", "synthetic", "created")
     assert (entries["mine"].learner, entries["mine"].market) == ("dqn, signals", "bars")
     assert new.bytes == sum(path.stat().st_size for path in (tmp_path / "new").rglob("*") if path.is_file())
 

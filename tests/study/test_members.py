@@ -89,8 +89,8 @@ def test_names_tell_members_apart_and_are_names_of_folders() -> None:
     ]
     both = named({"network.hidden": [8], "train.iterations": [5]})
     assert both == ["hidden-8-iterations-5-seed-3"]
-    alike = named({"features.clip": [5, 6], "algorithm.clip": [0.1, 0.2]})
-    assert alike[1] == "features.clip-5-algorithm.clip-0.2-seed-3"
+    alike = named({"market.seed": [5, 6], "orders.seed": [1, 2]})
+    assert alike[1] == "market.seed-5-orders.seed-2-seed-3"
     parts = named({"network": ["mlp", {"name": "recurrent", "hidden": 8}]})
     assert parts == ["network-mlp-seed-3", "network-name_recurrent_hidden_8-seed-3"]
     long = named({"features.columns": [[*EVERY, "time"], [*EVERY, "gap"]]})
