@@ -51,6 +51,7 @@ class Method:
 METHODS: dict[str, Method] = {
     "dqn": Method("DQN", {"algorithm": "dqn"}),
     "ppo": Method("PPO", {"algorithm": "ppo"}),
+    "all_actions": Method("worth of all actions", {"algorithm": "all_actions"}),
     "ppo_sparse": Method("PPO, sparse reward", {"algorithm": "ppo", "reward": "sparse"}),
     "opd": Method("OPD", {"algorithm": "opd"}),
     "pathwise": Method("pathwise", {"algorithm": "pathwise", "action_interpreter": "position_share"}),
