@@ -11,7 +11,13 @@ from scipy.stats import norm
 
 from rlwb.errors import ConfigError, OrderError
 from rlwb.execution import Engine, ExecutionRules, OrderBatch, align_orders, generate_orders
-from rlwb.execution.baselines.filter_optimum import FilterOptimum, _shares_to_trade, kalman_gains, unfitting_rules
+from rlwb.execution.baselines.filter_optimum import (
+    FilterOptimum,
+    _shares_to_trade,
+    kalman_gains,
+    tick_deviations,
+    unfitting_rules,
+)
 from rlwb.execution.state import ExecutionState
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market.synthetic import _heat, _stream, _u_shape, tick_law
@@ -310,3 +316,14 @@ def test_a_part_of_the_sessions_has_the_law_of_its_own() -> None:
     whole, some = tick_law(settings, sessions), tick_law(settings, sessions.select(np.array([2, 5, 6, 11])))
     for name in ("overnight", "efficient", "transient"):
         np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[[2, 5, 6, 11]])
+
+
+def test_deviations_of_the_law_are_those_of_its_variances_and_of_what_is_known() -> None:
+    law = tick_law(SyntheticSettings())
+    found = tick_deviations(law)
+    assert all(one.shape == law.efficient.shape[1:] for one in found.values())
+    own, error = found["transient part"] ** 2, found["error of the filter's estimate of it"] ** 2
+    assert own[0] == error[0] == pytest.approx(law.stationary)
+    assert own[1] == pytest.approx(law.decay**2 * law.stationary + law.transient[0, 0])
+    assert (error[1:] < own[1:]).all()
+    assert found["return of the martingale"] ** 2 == pytest.approx(law.efficient[0])

@@ -42,6 +42,7 @@ def test_every_stage_has_its_notebook() -> None:
         "10_synthetic_market.ipynb",
         CERTIFICATE,
         COMPARISON,
+        "13_learners.ipynb",
     }
     assert names == {*alone, *(stage.notebook for stage in STAGES)}
     assert set(SMALL) == {stage.notebook for stage in STAGES}

@@ -14,7 +14,7 @@ from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.state import Known
-from rlwb.market.synthetic import SyntheticSettings, tick_law
+from rlwb.market.synthetic import SyntheticSettings, TickLaw, tick_law
 from rlwb.parts import Part
 
 #: Deviations of the estimate that the grid reaches to each side, and its points.
@@ -69,6 +69,25 @@ def kalman_gains(decay: float, start: np.ndarray, efficient: np.ndarray, transie
         gain[:, t] = np.divide(shared, surprise[:, t], out=np.zeros(count), where=surprise[:, t] > 0)
         error[:, t + 1] = decay**2 * before + transient[:, t] - gain[:, t] * shared
     return Gains(gain, surprise, error)
+
+
+def tick_deviations(law: TickLaw) -> dict[str, np.ndarray]:
+    """Return the standard deviations over the ticks of a day of what a law draws and what a filter knows, in bp.
+
+    Each has shape (T,) and belongs to the law's first row. The transient part's own is the error of a filter that sees
+    nothing but noise.
+    """
+    start = np.array([law.stationary])
+    efficient, transient = law.efficient[:1], law.transient[:1]
+    blind = kalman_gains(law.decay, start, np.full_like(efficient, np.inf), transient)
+    knowing = kalman_gains(law.decay, start, efficient, transient)
+    variances = {
+        "return of the martingale": efficient,
+        "innovation of the transient part": transient,
+        "transient part": blind.error[:, :-1],
+        "error of the filter's estimate of it": knowing.error[:, :-1],
+    }
+    return {name: np.sqrt(variance[0]) for name, variance in variances.items()}
 
 
 @numba.njit(cache=True)
