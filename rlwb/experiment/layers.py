@@ -356,15 +356,15 @@ def build(
     """
     defaults = owner()
     values, origins = merged(defaults, layers, slots, chosen)
-    given = {name.partition(".")[0] for name in origins}
+    given = {".".join(name.split(".")[:depth]) for name in origins for depth in (1, 2)}
     values = {name: value for name, value in values.items() if name in given}
-    unnamed = [slot for slot in values if slot in slots and f"{slot}.name" not in origins and slot not in origins]
+    parts = [slot for slot in slots if slot in values and not isinstance(getattr(defaults, slot), tuple)]
+    unnamed = [slot for slot in parts if f"{slot}.name" not in given and slot not in origins]
     try:
         if unnamed:  # settings of the default part, which may depend on the other parts
             others = {name: value for name, value in values.items() if name not in unnamed}
             around = owner.model_validate_json(as_json(others), strict=True)
-            for slot in unnamed:
-                values[slot] = {**values[slot], "name": getattr(around, slot).name}
+            values |= {slot: {**values[slot], "name": getattr(around, slot).name} for slot in unnamed}
         # JSON is the strict form that files, command lines and notebooks share: a list is a tuple, text is no number.
         return owner.model_validate_json(as_json(values), strict=True)
     except ValidationError as error:
