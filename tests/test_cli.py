@@ -63,7 +63,7 @@ def test_users_faults_are_one_sentence_and_exit_2(
 def test_config_prints_what_every_parameter_does(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "config", "--set", "train.iterations=7")
     assert code == 0
-    assert "  # Passes over the collected transitions" in out
+    assert "  # Passes over the collected orders" in out
     assert "\n  iterations: 7\n" in out
 
 

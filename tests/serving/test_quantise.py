@@ -149,7 +149,7 @@ def test_above_a_limit_nothing_is_written(bundle_path: Path, tmp_path: Path, mon
     def other(weights: dict[str, np.ndarray], to: Any) -> dict[str, np.ndarray]:
         rng = np.random.default_rng(0)
         return reduced(
-            {name: rng.normal(scale=0.3, size=one.shape).astype(np.float32) for name, one in sorted(weights.items())},
+            {name: rng.normal(scale=0.1, size=one.shape).astype(np.float32) for name, one in sorted(weights.items())},
             to,
         )
 
