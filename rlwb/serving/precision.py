@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Literal
 
 import numpy as np
@@ -18,8 +18,12 @@ _MOST = 127
 _FEW = 32
 
 
-def reduced(weights: Mapping[str, np.ndarray], to: Precision) -> dict[str, np.ndarray]:
+def reduced(
+    weights: Mapping[str, np.ndarray], to: Precision, kept: Container[str] = frozenset()
+) -> dict[str, np.ndarray]:
     """Return weights as they are stored: float32 as float16, or as int8 with the scales under ``<name>.scale``.
+
+    Those whose names are in `kept` stay as they are.
 
     Raises
     ------
@@ -28,7 +32,7 @@ def reduced(weights: Mapping[str, np.ndarray], to: Precision) -> dict[str, np.nd
     """
     stored: dict[str, np.ndarray] = {}
     for name, values in weights.items():
-        if values.dtype != np.float32:
+        if values.dtype != np.float32 or name in kept:
             stored[name] = values
         elif to == "float16":
             with np.errstate(over="ignore"):

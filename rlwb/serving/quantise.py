@@ -101,7 +101,7 @@ def quantise_bundle(
         require_packages("a bundle with ONNX files", "export", "onnx")
     if original.spec.precision != "float32":
         raise BundleError(f"{path} is of precision {original.spec.precision}; give the original.")
-    stored = reduced(original.read_arrays(WEIGHTS), to)
+    stored = reduced(original.read_arrays(WEIGHTS), to, _estimated(original.learner))
     learner = _learner(original, stored)
     obs, before = case_observations(original)
     after = np.asarray(learner.act(obs))
@@ -239,6 +239,17 @@ def _market_of(path: Path, bundle: Bundle, trust_code: bool) -> tuple[Workbench,
     bench = workbench(run, run.config)
     orders = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
     return bench, orders, f"the test orders of {run.path.name}"
+
+
+def _estimated(learner: Learner) -> set[str]:
+    """Return the names of what a learner's networks estimate without gradients, such as regressions.
+
+    They are few, and sums of them in which terms cancel do not bear rounding.
+    """
+    from torch import nn
+
+    networks = {name: part for name, part in vars(learner).items() if isinstance(part, nn.Module)}
+    return {f"{name}.{buffer}" for name, network in networks.items() for buffer, _ in network.named_buffers()}
 
 
 def _learner(bundle: Bundle, stored: Mapping[str, np.ndarray]) -> Learner:

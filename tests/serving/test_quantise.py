@@ -123,8 +123,10 @@ def test_a_bundle_carries_its_agreement(finished_run: RunDirectory, bundle_path:
     assert told["orders"] == len(orders)
     assert told["days"] == len(orders.table["date"].unique())
     stored = bundle.read_arrays(WEIGHTS)
-    kinds = {values.dtype for name, values in stored.items() if not name.endswith(".scale") and values.ndim > 1}
-    assert kinds == {np.dtype(to)}
+    estimated = "network.trunk.coefficients"
+    np.testing.assert_array_equal(stored[estimated], original.read_arrays(WEIGHTS)[estimated])
+    learnt = [values for name, values in stored.items() if not name.endswith(".scale") and name != estimated]
+    assert {values.dtype for values in learnt if values.ndim > 1} == {np.dtype(to)}
     assert (out / WEIGHTS).stat().st_size < (bundle_path / WEIGHTS).stat().st_size
     assert told["bytes"][WEIGHTS] == [(folder / WEIGHTS).stat().st_size for folder in (bundle_path, out)]
 
@@ -146,7 +148,7 @@ def test_recorded_orders_are_decided_again(bundle_path: Path, tmp_path: Path) ->
 
 
 def test_above_a_limit_nothing_is_written(bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other(weights: dict[str, np.ndarray], to: Any) -> dict[str, np.ndarray]:
+    def other(weights: dict[str, np.ndarray], to: Any, kept: Any) -> dict[str, np.ndarray]:
         rng = np.random.default_rng(0)
         return reduced(
             {name: rng.normal(scale=0.1, size=one.shape).astype(np.float32) for name, one in sorted(weights.items())},
