@@ -241,7 +241,11 @@ def tianshou_itself(run: RunDirectory, orders: int) -> Trained:
 def measured(orders: int, folder: Path) -> list[dict[str, Any]]:
     """Return a row a learner, in the order in which they were trained."""
     torch.set_num_threads(1)
-    config = {"train.iterations": max(orders // 1000, 1), "train.episodes_per_iteration": min(orders, 1000)}
+    config: dict[str, Any] = {
+        "train.iterations": max(orders // 1000, 1),
+        "train.episodes_per_iteration": min(orders, 1000),
+    }
+    config |= {"algorithm": "ppo", "network": "recurrent", "head": {"mask_actions": False, "even_start": False}}
     run = RunDirectory.create(folder / "run", RunConfig.load(None, Layer("benchmark", {**config, "backtest.top": 1})))
     learners: list[Callable[[RunDirectory, int], Trained]] = [own]
     learners += [partial(stable_baselines, name=name) for name in ("PPO", "DQN", "MaskablePPO", "RecurrentPPO")]

@@ -44,13 +44,15 @@ PUBLISHED = {
 PUBLISHED_ITERATIONS = 500
 #: What --quick changes: the market, ``rlwb run``, and the published numbers.
 _QUICK = {"instruments": 6, "days": 40}
+#: PPO as the peer has it: a recurrent network, no masks, no even start.
+_LEARNER = ("algorithm=ppo", "network=recurrent", "head.mask_actions=false", "head.even_start=false")
 _QUICK_CHANGES = ("train.iterations=12", "train.episodes_per_iteration=100", "algorithm.batch_size=100")
 _QUICK_PUBLISHED = {"episodes": 100, "repeat": 2, "batch_size": 128}
 
 
 def own_numbers(changes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the training of ``rlwb run`` in the words of a schedule."""
-    config = RunConfig.load(None, parse_assignments(changes))
+    """Return a run's training by PPO in the words of a schedule."""
+    config = RunConfig.load(None, parse_assignments([*_LEARNER, *changes]))
     own = ("repeat", "batch_size", "learning_rate", "clip", "value_coef", "entropy_coef", "max_grad_norm")
     return {
         "choices": config.action_interpreter.settings["values"],
@@ -105,7 +107,7 @@ def default(folder: Path, seed: int, changes: Sequence[str]) -> dict[str, Any]:
     """
     schedule = Schedule.read(folder)
     own = {"market.instruments": schedule.instruments, "market.days": schedule.days, "threads": schedule.threads}
-    assignments = [*(f"{name}={value}" for name, value in own.items()), *changes]
+    assignments = [*(f"{name}={value}" for name, value in own.items()), *_LEARNER, *changes]
     config = RunConfig.load(None, parse_assignments(assignments))
     run = RunDirectory.create(folder / f"run-{seed}", config)
     make_orders(run, config)

@@ -24,8 +24,10 @@ from rlwb.experiment.training import train_policy
 from rlwb.market import Sessions
 from rlwb.serving.export import export_run
 
-#: The defaults' network, features and steps, trained too little to be any good: that costs a service nothing.
+#: A recurrent network as the plain handlers have it, trained too little to be any good: that costs a service nothing.
 SMALL = {
+    "network": "recurrent",
+    "head": {"mask_actions": False, "even_start": False},
     "market.instruments": 20,
     "market.days": 15,
     "train.iterations": 3,
@@ -39,7 +41,7 @@ TINY = {
     "market.instruments": 3,
     "market.tick_minutes": 15,
     "execution.ticks_per_step": 2,
-    "network.hidden": 8,
+    "network": {"name": "recurrent", "hidden": 8},
     "algorithm.batch_size": 40,
     "algorithm.repeat": 1,
     "train.episodes_per_iteration": 40,
