@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from rlwb.errors import ConfigError
+
+StateT = TypeVar("StateT")
 
 
 class Rows:
@@ -42,6 +44,15 @@ def take_rows(batch: Any, rows: Any) -> Any:
     if isinstance(batch, tuple):
         return tuple(take_rows(part, rows) for part in batch)
     return batch[rows] if isinstance(batch, (np.ndarray, Rows)) else batch
+
+
+def take(states: Sequence[StateT], rows: np.ndarray) -> Sequence[StateT]:
+    """Return ``states[rows]``, rows int64 of shape (n,), by array indexing where the sequence has it."""
+    try:
+        picked: Sequence[StateT] = states[rows]  # type: ignore[call-overload]
+    except TypeError:
+        picked = [states[int(row)] for row in rows]
+    return picked
 
 
 def join(batches: Sequence[Any], order: np.ndarray | None = None) -> Any:

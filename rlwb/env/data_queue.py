@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -129,12 +129,3 @@ class _Items(Iterator[StateT]):
             return self._states[self._next - 1]
         except StopIteration as error:  # here it would look like the end
             raise DataError(f"Item {self._next - 1} raised StopIteration; raise another exception.") from error
-
-
-def take(states: Sequence[StateT], rows: np.ndarray) -> Sequence[StateT]:
-    """Return ``states[rows]``, rows int64 of shape (n,), by array indexing where the sequence has it."""
-    try:
-        picked: Sequence[StateT] = states[rows]  # type: ignore[call-overload]
-    except TypeError:
-        picked = [states[int(row)] for row in rows]
-    return picked

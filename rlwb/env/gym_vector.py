@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array
 
-from rlwb.batch import take_rows
-from rlwb.env.data_queue import DataQueue, take
+from rlwb.batch import take, take_rows
+from rlwb.env.data_queue import DataQueue
 from rlwb.env.vector import check_actions
 from rlwb.errors import ConfigError, DataError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, as_width_of, check_rows_in_space, row_of

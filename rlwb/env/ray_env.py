@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlwb.batch import join, split_shared
-from rlwb.env.data_queue import take
+from rlwb.batch import join, split_shared, take
 from rlwb.env.ray_actors import ATTEMPTS, Actors, Lost
 from rlwb.env.vector import Active, FiniteVectorEnv, NativeVectorEnv, StepResult, check_actions
 from rlwb.errors import ConfigError, WorkerError

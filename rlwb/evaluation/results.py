@@ -135,7 +135,7 @@ class PolicyResult:
 
     @property
     def judged(self) -> np.ndarray:
-        """What policies are chosen by, of each order, float64 of shape ``(orders,)``; NaN where missing."""
+        """The figure of each order that policies are chosen by, float64 of shape ``(orders,)``; NaN where missing."""
         return self.values(self.judged_by)
 
     @property

@@ -34,7 +34,7 @@ MOST = 2048
 #: Bits of an amount, or of a sum of what steps asked for, in units of the tolerance.
 _BITS = 40
 #: Rules by which what an order has traded at which prices moves what is yet to come.
-_STAYING = ("permanent_impact_bps", "transient_impact_bps", "min_fee")
+STAYING = ("permanent_impact_bps", "transient_impact_bps", "min_fee")
 #: Parts for which an order's step and position are all that counts of its path, under rules for which they are.
 _BY_POSITION = (
     OrderExecution,
@@ -140,7 +140,7 @@ def decision_tree(
     parts = (simulator, state_interpreter, action_interpreter, reward)
     own = [type(part).__name__ for part in parts if type(part) not in _BY_POSITION]
     reasons = [*["the network, which reads the path of the position"] * by_path, *own]
-    reasons += [name for name in _STAYING if getattr(rules, name)]
+    reasons += [name for name in STAYING if getattr(rules, name)]
     asks_count = bool(own or rules.lot_size)  # lots round what was asked for so far
     count = int(action_interpreter.action_space.n)
     state, order = simulator.start(orders, seeds), np.arange(len(orders))

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from rlwb.execution import ExecutionRules, SplitSettings
 from rlwb.execution.baselines.filter_optimum import unfitting_rules
+from rlwb.execution.decision_tree import STAYING
 from rlwb.execution.presets import PRESETS
 from rlwb.experiment.layers import Layer, build, parse_assignments
 from rlwb.experiment.yamlfile import dump_yaml, read_yaml
@@ -295,8 +296,8 @@ class RunConfig(Section):
         slots = ("simulator", "state_interpreter", "action_interpreter", "reward", "objective")
         is_own = any(getattr(self, slot).name != RunConfig.model_fields[slot].default.name for slot in slots)
         rules = self.execution.rules
-        stays = rules.permanent_impact_bps or rules.transient_impact_bps or rules.min_fee or rules.volume_limit
-        return self.network.name in _BY_POSITION and not is_own and not stays
+        is_large = rules.volume_limit or any(getattr(rules, name) for name in STAYING)
+        return self.network.name in _BY_POSITION and not is_own and not is_large
 
     @model_validator(mode="after")
     def _learns_from_what_is_told(self) -> RunConfig:

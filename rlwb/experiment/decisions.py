@@ -1,4 +1,4 @@
-"""What policies do at each decision, beside what the simple rule expects there."""
+"""A table of what policies do at each decision, beside what the simple rule expects there."""
 
 from __future__ import annotations
 

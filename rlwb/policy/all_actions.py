@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlwb.batch import Rows, take_rows
+from rlwb.batch import take
 from rlwb.errors import ConfigError
 from rlwb.learner import Cut
 from rlwb.policy.episodes import check_episodes
@@ -115,7 +115,7 @@ class AllActions(PPO):
         batches = np.array_split(rng.permutation(count), max(1, round(count / self.settings.batch_size)))
         by_path = self.trunk.reads_path
         self._trees = [
-            self.decision_tree(orders=_rows(initial_states, rows), seeds=seeds[rows], by_path=by_path)
+            self.decision_tree(orders=take(initial_states, rows), seeds=seeds[rows], by_path=by_path)
             for rows in batches
         ]
 
@@ -169,7 +169,3 @@ class AllActions(PPO):
         assert isinstance(one, AllActions)
         del one.decision_tree  # which holds the market
         return one
-
-
-def _rows(states: Sequence[Any], rows: np.ndarray) -> Any:
-    return take_rows(states, rows) if isinstance(states, Rows) else [states[row] for row in rows]

@@ -13,10 +13,8 @@ from torch import nn
 
 from rlwb.errors import ConfigError
 from rlwb.policy.heads import ActorCritic
-from rlwb.policy.network import Network, order_numbers
+from rlwb.policy.network import Network, even_share, log_odds
 
-#: The even action is kept this far from 0 and 1, as shares of the largest, where its log odds are infinite.
-_EDGE = 1e-3
 #: Log odds of the action in the last step: in float32 the share is 1.
 _ALL = 40.0
 #: Shares are taken to be this far from 0 and 1 at least, where a density is asked for; float32 resolves no finer at 1.
@@ -121,11 +119,9 @@ class BoundedActorCritic(ActorCritic):
         """Return mean and deviation of the log odds, of shape (N, 2), and the values of shape (N,)."""
         features = self.trunk(obs)
         added = self.actor(features).squeeze(-1)
-        _, _, step, steps = (part.float() for part in order_numbers(obs, added.device))
-        even = 1.0 / (steps - step).clamp(min=1.0)
-        is_last = even >= 1.0
+        even, is_last = even_share(obs, added.device)
         pace = even if self.high == 1.0 else torch.full_like(even, 1.0 / self.high)
-        location = torch.logit(pace.clamp(_EDGE, 1.0 - _EDGE)) + self.unit * added
+        location = log_odds(pace) + self.unit * added
         location = torch.where(is_last, torch.full_like(location, _ALL), location)
         deviation = torch.where(is_last, torch.zeros_like(location), self.log_deviation.exp())
         return torch.stack([location, deviation], dim=1), self.critic(features).squeeze(-1)

@@ -14,6 +14,8 @@ from rlwb.errors import ConfigError
 from rlwb.market import MarketFeatures
 
 Built = TypeVar("Built", bound=nn.Module)
+#: Shares are kept this far from 0 and 1 where their log odds are taken.
+_EDGE = 1e-3
 
 
 class Network(nn.Module, ABC):
@@ -222,6 +224,18 @@ def direction_branch(hidden: int) -> nn.Module:
 def device_of(module: nn.Module) -> torch.device:
     """Return where a module's weights are; the CPU for one without any."""
     return next((weight.device for weight in module.parameters()), torch.device("cpu"))
+
+
+def even_share(obs: Any, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the even share of the position, one over the steps left, and where it is the last step, each (N,)."""
+    _, _, step, steps = (part.float() for part in order_numbers(obs, device))
+    even = 1.0 / (steps - step).clamp(min=1.0)
+    return even, even >= 1.0
+
+
+def log_odds(share: torch.Tensor) -> torch.Tensor:
+    """Return the log odds of shares, which are kept from 0 and 1, where these are infinite."""
+    return torch.logit(share.clamp(_EDGE, 1.0 - _EDGE))
 
 
 def order_numbers(obs: Any, device: torch.device) -> list[torch.Tensor]:

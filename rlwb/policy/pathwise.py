@@ -23,11 +23,8 @@ from rlwb.errors import ConfigError
 from rlwb.objective import Mean, Objective
 from rlwb.policy.episodes import check_episodes, dial_settings
 from rlwb.policy.learner import NetworkLearner, check_answers, check_settings, fill_up, training_mode
-from rlwb.policy.network import Network, order_numbers
+from rlwb.policy.network import Network, even_share, log_odds
 from rlwb.seeds import Stream, generator
-
-#: The even share is kept this far from 0 and 1, where its log odds are infinite.
-_EDGE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +86,9 @@ class ShareHead(nn.Module):
 
     def forward(self, obs: Any) -> torch.Tensor:
         """Return the shares, float32 of shape (N,), in [0, 1]."""
-        _, _, step, steps = (part.float() for part in order_numbers(obs, self.trunk.device))
-        even = 1.0 / (steps - step).clamp(min=1.0)
-        near = even.clamp(_EDGE, 1.0 - _EDGE)
+        even, is_last = even_share(obs, self.trunk.device)
         added = self.share(self.trunk(obs)).squeeze(-1)
-        return torch.where(even >= 1.0, torch.ones_like(even), torch.sigmoid(torch.logit(near) + added))
+        return torch.where(is_last, torch.ones_like(even), torch.sigmoid(log_odds(even) + added))
 
 
 class Pathwise(NetworkLearner):

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rlwb.batch import join, split_shared
+from rlwb.batch import join, split_shared, take
 from rlwb.env import NativeVectorEnv
-from rlwb.env.data_queue import take
 from rlwb.env.ray_actors import Actors
 from rlwb.env.ray_env import Make, shared_by_all
 from rlwb.learner import Actor, Cut

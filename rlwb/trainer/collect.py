@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlwb.batch import join
+from rlwb.batch import join, take
 from rlwb.env import FiniteVectorEnv, make_env
-from rlwb.env.data_queue import take
 from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Actor, Cut, Learner

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
+from rlwb.batch import take
 from rlwb.env import FiniteVectorEnv
-from rlwb.env.data_queue import take
 from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rlwb.batch import take
 from rlwb.env import DataQueue, EnvWrapper, FiniteVectorEnv, check_env, make_env
-from rlwb.env.data_queue import take
 from rlwb.errors import ConfigError
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner

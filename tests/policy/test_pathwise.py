@@ -19,6 +19,7 @@ from rlwb.execution import (
     Engine,
     ExecutionRules,
     FullHistoryStateInterpreter,
+    OrderBatch,
     OrderExecution,
     PAPenaltyReward,
     PositionShareActionInterpreter,
@@ -139,20 +140,13 @@ def test_an_untrained_policy_trades_evenly() -> None:
     assert network(obs).detach().numpy() == pytest.approx([1 / 4, 1 / 3, 1 / 2, 1.0])
 
 
-def test_it_finds_the_best_schedule_under_impact_and_known_drift() -> None:
-    """Prices rise by 1 a step: a buy trades early, against linear impact; the best shares solve a linear system."""
-    rules = ExecutionRules(volume_limit=1.0, temporary_impact_bps=1000.0, benchmark="arrival")
-    sessions = sessions_of([[100.0, 100.1, 100.2, 100.3]] * 2, volumes=1000.0)
-    engine = Engine(sessions, 1, rules)
-    reward = PAPenaltyReward(penalty=0.0)
-    batch = align_orders([order(200, "BUY", day=day) for day in (1, 2)], sessions, rules)
-    terms = step_terms(engine, reward, batch)
+def on_two_orders(engine: Engine, reward: PAPenaltyReward, batch: OrderBatch) -> tuple[Pathwise, TrainingVessel]:
     policy = Pathwise(
         make_network(lambda: ShareHead(MLP(16)), 0),
         partial(step_terms, engine, reward),
         PathwiseSettings(learning_rate=0.02),
     )
-    own = TrainingVessel(
+    return policy, TrainingVessel(
         simulator=OrderExecution(engine),
         state_interpreter=CurrentStepStateInterpreter(engine.max_step),
         action_interpreter=PositionShareActionInterpreter(),
@@ -161,6 +155,17 @@ def test_it_finds_the_best_schedule_under_impact_and_known_drift() -> None:
         train_initial_states=batch,
         episode_per_iter=2,
     )
+
+
+def test_it_finds_the_best_schedule_under_impact_and_known_drift() -> None:
+    """Prices rise by 1 a step: a buy trades early, against linear impact; the best shares solve a linear system."""
+    rules = ExecutionRules(volume_limit=1.0, temporary_impact_bps=1000.0, benchmark="arrival")
+    sessions = sessions_of([[100.0, 100.1, 100.2, 100.3]] * 2, volumes=1000.0)
+    engine = Engine(sessions, 1, rules)
+    reward = PAPenaltyReward(penalty=0.0)
+    batch = align_orders([order(200, "BUY", day=day) for day in (1, 2)], sessions, rules)
+    terms = step_terms(engine, reward, batch)
+    policy, own = on_two_orders(engine, reward, batch)
     Trainer(max_iters=150).fit(own)
     # Maximise gain s - temporary s² over shares with sum 1.
     gain, temporary = terms.gain[0], terms.temporary[0]
@@ -196,20 +201,7 @@ def test_it_finds_the_best_fills_under_a_cap_that_leaves_the_even_schedule_unfil
     engine = Engine(sessions, 1, rules)
     reward = PAPenaltyReward(penalty=100.0)
     batch = align_orders([order(200, "BUY", day=day) for day in (1, 2)], sessions, rules)
-    policy = Pathwise(
-        make_network(lambda: ShareHead(MLP(16)), 0),
-        partial(step_terms, engine, reward),
-        PathwiseSettings(learning_rate=0.02),
-    )
-    own = TrainingVessel(
-        simulator=OrderExecution(engine),
-        state_interpreter=CurrentStepStateInterpreter(engine.max_step),
-        action_interpreter=PositionShareActionInterpreter(),
-        policy=policy,
-        reward=reward,
-        train_initial_states=batch,
-        episode_per_iter=2,
-    )
+    policy, own = on_two_orders(engine, reward, batch)
     even = collect(own.make_env(batch), policy).details["inventory"][0]
     assert even == pytest.approx([1.0, 0.75, 0.5, 0.425, 0.35], abs=0.02)
     Trainer(max_iters=100).fit(own)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlwb.env.data_queue import take
+from rlwb.batch import take
 from rlwb.errors import ConfigError
 from rlwb.execution import CategoricalActionInterpreter, Known, OrderBatch, Outcome
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, per_order
