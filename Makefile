@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods trust
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ learners: $(VENV)/.installed ## learners on several market and training seeds, b
 
 methods: $(VENV)/.installed ## methods over five seeds, on the embedded market and on two real sets (ARGS="--quick", ARGS="--missing")
 	$(BIN)/python -m benchmarks.methods $(ARGS)
+
+trust: $(VENV)/.installed ## coverage of intervals, verdicts with and without a signal, planted faults (ARGS="--parts planted", ARGS="--missing")
+	$(BIN)/python -m benchmarks.trust $(ARGS)
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
