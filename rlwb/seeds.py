@@ -29,6 +29,7 @@ class Stream(IntEnum):
     EPISODE = 8
     DIAL = 9
     BASELINE = 10
+    EVIDENCE = 11
 
 
 def check_seed(seed: object) -> int:

@@ -94,6 +94,12 @@ _POLICY = {
     "standard_error": Column("of the metric", "standard error over days"),
     "std_checkpoints": Column("of the metric", "standard deviation over the n checkpoints"),
 }
+_CANDIDATES = {
+    "iteration": _ITERATION["iteration"],
+    "validation_pa": _POLICY["validation_pa"],
+    "test_pa": Column("bp", "the same on the test orders; others than the chosen are judged for evidence.json alone"),
+    "is_chosen": Column("", "True of the checkpoints that were chosen by validation"),
+}
 _PARTS = {
     "part": Column("", "all, train, valid or test"),
     "instruments": Column("", "instruments that have orders"),
@@ -211,6 +217,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/gap.csv": _GAP,
     "backtest/costs.csv, cost_groups.csv": _COSTS,
     "backtest/frontier.csv": _FRONTIER,
+    "backtest/candidates.csv": _CANDIDATES,
     "excess.csv of an analysis of fills": _EXCESS,
     "sweep.csv, seeds.csv, improvement.csv of a sweep": _SWEEP,
 }

@@ -1,19 +1,24 @@
 """Selection bias: how much of a selected checkpoint's validation PA is luck.
 
 The validation score of a selected checkpoint is biased upwards. These functions return the bias expected from noise
-alone, and how often the best policy on some days ranks below the middle on the others.
+alone, how often the best policy on some days ranks below the middle on the others, how well ranks carry over, what a
+choice at random gives, and p-values that count all policies that were tried.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 from scipy.special import betainc, ndtr
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, fewest_days
+from rlwb.evaluation.results import ZERO_BP
 
 
 def expected_shrinkage(standard_error: float, candidates: int, chosen: int, *, correlation: float = 0.0) -> float:
@@ -120,3 +125,117 @@ def overfitting_probability(day_pa: np.ndarray, *, blocks: int = 10) -> Overfitt
     logits = np.log(ranks / (policies + 1 - ranks))
     fall = np.take_along_axis(inside_means - outside_means, best, axis=1)
     return Overfitting(float((logits <= 0).mean()), logits, float(fall.mean()), policies, days, blocks)
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Return Spearman's rank correlation of two figures of the same policies, equal values sharing a rank.
+
+    NaN with fewer than three policies that have both, and where one figure is the same for all.
+
+    Parameters
+    ----------
+    first, second : float64 of shape (policies,)
+        NaN where missing.
+    """
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < 3:
+        return math.nan
+    ranks = np.stack([pd.Series(one[both]).rank() for one in (first, second)])
+    return float(np.corrcoef(ranks)[0, 1]) if (ranks.std(axis=1) > 0).all() else math.nan
+
+
+def random_choice(
+    values: np.ndarray, chosen: int, rng: np.random.Generator, *, level: float = LEVEL, draws: int = 10_000
+) -> tuple[float, float, float]:
+    """Return the mean figure of `chosen` policies drawn at random without replacement: expected, and a span of draws.
+
+    Parameters
+    ----------
+    values : float64 of shape (policies,)
+        NaN, which is never drawn, where missing.
+    level
+        Share of the draws that the span holds, as much being below it as above.
+
+    Returns
+    -------
+    tuple
+        Mean, lower and upper end in the unit of the values; NaN where there are not so many policies.
+    """
+    known = np.asarray(values, dtype=np.float64)[np.isfinite(values)]
+    if not 1 <= chosen <= len(known):
+        return math.nan, math.nan, math.nan
+    order = rng.random((draws, len(known))).argpartition(chosen - 1, axis=1)[:, :chosen]
+    low, high = np.quantile(known[order].mean(axis=1), [(1 - level) / 2, (1 + level) / 2])
+    return float(known.mean()), float(low), float(high)
+
+
+def superiority(
+    excess: np.ndarray,
+    dates: np.ndarray,
+    rng: np.random.Generator | Callable[[int], Iterable[np.ndarray]],
+    *,
+    resamples: int = RESAMPLES,
+) -> np.ndarray:
+    """Return for each policy the p-value of being better than the benchmark, all K that were tried being counted.
+
+    It is the probability that, were no policy better than the benchmark, the best of all K looked at least as good as
+    this one: the test for superior predictive ability, which corrects White's Reality Check for policies that are far
+    worse than the benchmark. With x the mean excess, se its standard error as if days were independent, and * marking
+    resampled days, policy k has ``t = x / se``, each resample ``T* = max(0, max_k (x* - g) / se*)``, and the p-value
+    is the share of resamples with ``T* >= t``; g is x, or 0 where ``x < -se sqrt(2 log log D)``. The standard error is
+    computed anew in every resample, so that few days do not make p-values too small.
+
+    Parameters
+    ----------
+    excess : float64 of shape (orders, K)
+        PA of each order and policy less that of the benchmark on the same order, in basis points; differences that are
+        rounding count as 0. Orders that some policy has no PA for, NaN, are left out.
+    dates : datetime64 of shape (orders,)
+        Trading day of each order.
+    rng
+        The source of the resamples, as in `rlwb.evaluation.bootstrap.statistic_interval`.
+
+    Returns
+    -------
+    float64 of shape (K,)
+        NaN with fewer days than a 95 % interval takes (`fewest_days`).
+
+    References
+    ----------
+    P. R. Hansen, "A Test for Superior Predictive Ability", Journal of Business & Economic Statistics 23 (2005),
+    equations 5 to 7; H. White, "A Reality Check for Data Snooping", Econometrica 68 (2000).
+    """
+    excess = np.asarray(excess, dtype=np.float64)
+    if excess.ndim != 2 or excess.shape[:1] != np.shape(dates):
+        raise DataError(f"Excess PAs have shape {excess.shape} but dates {np.shape(dates)}; give one date an order.")
+    keep = np.isfinite(excess).all(axis=1)
+    excess = np.where(np.abs(excess) <= ZERO_BP, 0.0, excess)[keep]
+    days, day = np.unique(np.asarray(dates).astype("datetime64[D]")[keep], return_inverse=True)
+    if len(days) < fewest_days(LEVEL):
+        return np.full(excess.shape[1], math.nan)
+    sums = day_sums(np.column_stack([excess, np.ones(len(excess))]), day, len(days))
+    values_dk, orders_d = sums[:, :-1], sums[:, -1]
+    # Squared residuals of a day, (value - mean orders)^2, are expanded to sums that resampled days only weigh.
+    squares_dk, crossed_dk, orders_squared_d = values_dk**2, values_dk * orders_d[:, None], orders_d**2
+
+    def estimates(weights_bd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        orders_b1 = (weights_bd @ orders_d)[:, None]
+        means_bk = (weights_bd @ values_dk) / orders_b1
+        residuals = weights_bd @ squares_dk - 2 * means_bk * (weights_bd @ crossed_dk)
+        residuals += means_bk**2 * (weights_bd @ orders_squared_d)[:, None]
+        return means_bk, np.sqrt(np.maximum(residuals, 0.0)) / orders_b1
+
+    def studentized(distance: np.ndarray, error: np.ndarray) -> np.ndarray:
+        far = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))  # days that are all alike
+        return np.divide(distance, error, out=far, where=error > 0)
+
+    (mean,), (error,) = estimates(np.ones((1, len(days))))
+    own = studentized(mean, error)
+    bound = -error * math.sqrt(2 * math.log(math.log(len(days))))
+    centre = np.where(mean >= bound, mean, 0.0)
+    drawn = rng(len(days)) if callable(rng) else draw_weights(len(days), resamples, rng)
+    best = []
+    for weights_bd in drawn:
+        means_bk, errors_bk = estimates(np.asarray(weights_bd, dtype=np.float64))
+        best.append(np.maximum(studentized(means_bk - centre, errors_bk).max(axis=1), 0.0))
+    return (np.concatenate(best)[:, None] >= own).mean(axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,8 @@ class Selection:
         of N".
     metric
         The column that was ranked by, ``pa`` or ``pa_net``.
+    candidates
+        All that were ranked, best first, damaged ones among them.
     """
 
     chosen: tuple[Checkpoint, ...]
@@ -66,6 +68,7 @@ class Selection:
     requested: int
     ranked: int
     metric: str = "pa"
+    candidates: tuple[Checkpoint, ...] = ()
 
     def describe(self) -> str:
         """Return in a few lines what was selected and what was left out."""
@@ -152,7 +155,15 @@ def select_checkpoints(
     if not chosen:
         why = "; ".join(map(str, excluded[:3])) or "none was validated"
         raise CheckpointError(f"No checkpoint in {folder} can be chosen ({why}); train again with validation.")
-    return Selection(tuple(chosen), tuple(excluded), count, len(ranked), metric)
+    candidates = tuple(Checkpoint(one, files[one], pas[one]) for one in ranked)
+    return Selection(tuple(chosen), tuple(excluded), count, len(ranked), metric, candidates)
+
+
+def spread(candidates: Sequence[Checkpoint], most: int) -> tuple[Checkpoint, ...]:
+    """Return at most `most` checkpoints evenly over the training, by iteration, the first and the last among them."""
+    ordered = sorted(candidates, key=lambda one: one.iteration)
+    places = np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int)
+    return tuple(ordered[place] for place in np.unique(places))
 
 
 def _ranked_pas(validation: pd.DataFrame, metric: str) -> dict[int, float]:

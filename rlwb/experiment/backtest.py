@@ -24,6 +24,7 @@ from rlwb.execution import (
 from rlwb.execution.attribution import IMPACT_OFF, attribute_costs
 from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, baseline_labels, label
+from rlwb.experiment.evidence import brief, evenly, write_evidence
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
@@ -81,7 +82,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     the objective has several aversions, those of the best checkpoint at each; ``costs.csv`` what orders cost against
     arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument; ``headline.csv``, ``.md``
     and ``.txt`` the table to show, ``metrics.csv`` its tidy form; ``selection.json`` which checkpoints were chosen,
-    which were left out and why, and the noise of their validation.
+    which were left out and why, and the noise of their validation; ``evidence.json`` what else could have been chosen,
+    and ``candidates.csv`` the checkpoints that were judged for that (`rlwb.experiment.evidence`).
 
     Parameters
     ----------
@@ -145,12 +147,23 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
             playable = checkpoint_policy(bench, chosen.path, origin=ours)
         return played(chosen.policy, "checkpoint", playable, chosen.path, log)
 
+    def of_other(one: Checkpoint) -> PolicyResult | None:
+        try:
+            with making:
+                playable = checkpoint_policy(bench, one.path, origin=ours)
+        except CheckpointError:  # which would have been passed over, had it come to be chosen
+            return None
+        known = {"iteration": one.iteration, "validation_pa": one.validation_pa if is_comparable else np.nan}
+        return brief(result(one.policy, "checkpoint", test, play(bench, playable, test), **known))
+
     def sees() -> StateInterpreter[Any]:
         return checkpoint_policy(bench, selection.chosen[0].path, origin=ours)[1]
 
     with divided_among(bench, sees, config.backtest.actors) as each:
         found = each(of_chosen, selection.chosen)
         both = list(tqdm(found, "backtest", len(selection.chosen), disable=not is_attended()))
+        beside = [one for one in evenly(selection) if one not in selection.chosen]
+        others = [one for one in each(of_other, beside) if one is not None]
         path, damaged = find_resumable(run.checkpoints)
         assert path is not None, "a checkpoint was chosen above"
         last = played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0]
@@ -174,13 +187,14 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     write_json(folder / "baselines.json", estimates_of(baselines))
     if figure == "objective":
         results = [with_objective(bench, test, one) for one in results]
+        others = [with_objective(bench, test, one) for one in others]
     write_results(folder, results)
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
-        refuse_the_impossible(results, baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
+        refuse_the_impossible([*results, *others], baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     dial = _dial_results(bench, selection, table)
     about = [*judged_on(run, config), *told_of(outsiders)]
-    write_headline(folder, results, config, candidates=selection.ranked, about=about, lost=lost, dial=dial)
+    head = write_headline(folder, results, config, candidates=selection.ranked, about=about, lost=lost, dial=dial)
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
@@ -190,6 +204,16 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     else:
         known = read_json(origin.backtest / "selection.json")
         noise = {name: known[name] for name in ("standard_error", "correlation", "expected_shrinkage")}
+    write_evidence(
+        run,
+        results,
+        others,
+        selection,
+        distinct=int(head.frame.loc[head.frame["kind"] == "checkpoint", "distinct"].iloc[0]),
+        expected_shrinkage=noise["expected_shrinkage"],
+        seed=config.seed,
+        resamples=config.backtest.bootstrap_samples,
+    )
     write_json(
         folder / "selection.json",
         {

@@ -19,6 +19,7 @@ from rlwb.execution.generate import OWN_VOLUME
 from rlwb.execution.rules import BASIS_POINTS, BENCHMARKS
 from rlwb.experiment.backtest import find_policy, read_frontier, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
+from rlwb.experiment.evidence import evidence_table
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.run import RunDirectory
@@ -495,6 +496,7 @@ def write_report(run: RunDirectory) -> Path:
         gap=_file_cells(run.backtest / "gap.csv", _GAP, name=rules.name_pa),
         level=f"{100 * config.backtest.confidence:g}",
         groups=cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
+        evidence=None if (told := evidence_table(run)) is None else cells(told),
         windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),

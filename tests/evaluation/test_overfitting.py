@@ -9,6 +9,7 @@ from scipy.stats import norm, rankdata
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation import expected_shrinkage, mean_of_largest, overfitting_probability
+from rlwb.evaluation.overfitting import random_choice, rank_correlation, superiority
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,94 @@ def test_policies_that_are_the_same_on_every_day_tell_nothing():
     result = overfitting_probability(np.repeat(np.arange(10.0)[:, None], 2, axis=1), blocks=4)
     assert result.logits.tolist() == [0.0] * 6
     assert result.probability == 1.0
+
+
+def test_the_rank_correlation_shares_ranks_and_leaves_out_what_is_missing() -> None:
+    assert rank_correlation(np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 1.0, 4.0, 3.0])) == pytest.approx(0.6)
+    tied = np.array([1.0, 1.0, 2.0, 5.0, np.nan]), np.array([3.0, 4.0, 8.0, 8.0, 1.0])  # ranks 1.5 1.5 3 4, 1 2 3.5 3.5
+    assert rank_correlation(*tied) == pytest.approx(np.corrcoef([1.5, 1.5, 3, 4], [1, 2, 3.5, 3.5])[0, 1])
+    assert np.isnan(rank_correlation(np.array([1.0, 2.0, np.nan]), np.array([1.0, 2.0, 3.0])))
+    assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0)))
+
+
+def test_a_random_choice_is_of_all_ways_to_choose() -> None:
+    values = np.array([0.0, 1.0, 2.0, 5.0, np.nan])
+    means = sorted(np.mean(one) for one in combinations(values[:4], 2))  # 0.5 1 1.5 2.5 3 3.5, each as likely
+    mean, low, high = random_choice(values, 2, np.random.default_rng(0), level=0.5, draws=60_000)
+    assert mean == 2.0
+    assert (low, high) == (means[1], means[4])
+    assert random_choice(values, 4, np.random.default_rng(0)) == (2.0, 2.0, 2.0)
+    assert np.isnan(random_choice(values, 5, np.random.default_rng(0))).all()
+
+
+def slow_superiority(excess, dates, rng, resamples):
+    """Hansen's consistent p-value by loops over orders, with the standard error of each resample."""
+    days = np.unique(dates)
+    rows = [np.flatnonzero(dates == day) for day in days]
+
+    def estimate(taken):
+        orders = sum(len(rows[day]) for day in taken)
+        mean = sum(excess[rows[day]].sum(axis=0) for day in taken) / orders
+        squares = sum((excess[rows[day]] - mean).sum(axis=0) ** 2 for day in taken)
+        return mean, np.sqrt(squares) / orders
+
+    mean, error = estimate(range(len(days)))
+    centre = np.where(mean < -error * np.sqrt(2 * np.log(np.log(len(days)))), 0, mean)
+    drawn = rng.integers(len(days), size=(resamples, len(days)))
+    best = []
+    for taken in drawn:
+        again, its_error = estimate(taken)
+        best.append(max(0, *((again - centre) / its_error)))
+    return [np.mean([one >= t for one in best]) for t in mean / error]
+
+
+def test_superiority_is_its_definition_by_loops() -> None:
+    rng = np.random.default_rng(3)
+    dates = np.repeat(np.arange(9), [3, 1, 4, 2, 5, 1, 2, 3, 4]).astype("datetime64[D]")
+    excess = rng.normal(size=(25, 4)) + [0.5, 0, -3, 1] + 0.4 * rng.normal(size=(25, 1))
+    found = superiority(excess, dates, np.random.default_rng(1), resamples=400)
+    assert found == pytest.approx(slow_superiority(excess, dates, np.random.default_rng(1), 400))
+    assert found[3] < found[0] < found[1] < found[2] == 1
+
+
+def test_superiority_pays_for_all_that_were_tried_but_hardly_for_what_is_hopeless() -> None:
+    rng = np.random.default_rng(0)
+    dates = np.repeat(np.arange(40), 5).astype("datetime64[D]")
+    noise = rng.normal(size=(200, 30))
+    good = noise[:, :1] + 0.2
+    alone = superiority(good, dates, np.random.default_rng(1))[0]
+    among_equals = superiority(np.hstack([good, noise[:, 1:]]), dates, np.random.default_rng(1))[0]
+    among_hopeless = superiority(np.hstack([good, noise[:, 1:] - 9]), dates, np.random.default_rng(1))[0]
+    assert alone == among_hopeless
+    assert alone < 0.1 < among_equals
+    twice = superiority(np.hstack([good, good]), dates, np.random.default_rng(1))
+    assert twice.tolist() == [alone, alone]  # the same policy under another name is no further try
+
+
+def test_superiority_of_what_trades_like_the_benchmark_is_none() -> None:
+    dates = np.arange(12).astype("datetime64[D]")
+    rounding = np.full((12, 2), 1e-7)
+    assert superiority(rounding, dates, np.random.default_rng(0), resamples=100).tolist() == [1, 1]
+    sure = np.column_stack([np.ones(12), np.zeros(12)])  # each day the same: nothing is left to luck
+    assert superiority(sure, dates, np.random.default_rng(0), resamples=100).tolist() == [0, 1]
+
+
+def test_superiority_leaves_out_orders_that_a_policy_has_no_figure_for_and_takes_six_days() -> None:
+    rng = np.random.default_rng(0)
+    dates = np.repeat(np.arange(8), 3).astype("datetime64[D]")
+    excess = rng.normal(size=(24, 2))
+    excess[4, 1] = np.nan
+    keep = np.arange(24) != 4
+    found = superiority(excess, dates, np.random.default_rng(1), resamples=200)
+    assert found.tolist() == superiority(excess[keep], dates[keep], np.random.default_rng(1), resamples=200).tolist()
+    assert np.isnan(superiority(excess[:15], dates[:15], np.random.default_rng(1))).all()
+    with pytest.raises(DataError, match="shape"):
+        superiority(excess, dates[1:], np.random.default_rng(1))
+
+
+def test_superiority_takes_the_resampled_days_that_it_is_given() -> None:
+    rng = np.random.default_rng(0)
+    excess, dates = rng.normal(size=(10, 2)), np.arange(10).astype("datetime64[D]")
+    weights = np.random.default_rng(1).multinomial(10, np.full(10, 0.1), size=300)
+    found = superiority(excess, dates, lambda days: [weights[:100], weights[100:]] if days == 10 else [])
+    assert found.tolist() == superiority(excess, dates, lambda days: [weights]).tolist()
