@@ -1,7 +1,8 @@
-"""Confidence intervals from a bootstrap that resamples whole days.
+"""Confidence intervals from a bootstrap that resamples whole days, in blocks where days follow one another.
 
 Orders of one day share its price path, so their PAs are not independent. Resampling single orders would make intervals
-too narrow; resampling days keeps the orders of a day together.
+too narrow; resampling days keeps the orders of a day together. Days are not independent either where a good one is
+likelier after a good one; what is done then is that of `rlwb.evaluation.dependence`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr
 
 from rlwb.errors import ConfigError, DataError
+from rlwb.evaluation.dependence import Dependence
 from rlwb.evaluation.results import finite_or_nan
 
 #: Nominal coverage of intervals, and number of resamples, unless told otherwise.
@@ -21,6 +23,12 @@ LEVEL, RESAMPLES = 0.95, 10_000
 
 #: Elements of the resampling matrix held at once; bounds memory, not precision.
 _CHUNK_ELEMENTS = 2_000_000
+
+#: Standard deviations from the estimate up to which ends are read from resamples; further out they are stretched.
+_FARTHEST = 3.0
+
+#: Days from which on intervals were found to hold what they promise, however days follow one another.
+ENOUGH_DAYS = 24
 
 
 @dataclass(frozen=True)
@@ -34,11 +42,15 @@ class Interval:
     lo, hi
         Ends of the interval; NaN with fewer days than `fewest_days`.
     standard_error
-        Standard deviation of the resampled means; NaN with fewer than two days.
+        Standard deviation of the resampled means, wider where the interval is; NaN with fewer than two days.
     level
         Nominal coverage, for example 0.95.
     orders, missing, days
         Values used, values left out because they are missing, and days with at least one value.
+    block
+        Days in sequence that were drawn together; 1 where single days were drawn.
+    autocorrelation
+        Of each day's part in the estimate with the next day's; NaN where there is no interval.
     """
 
     estimate: float
@@ -49,6 +61,8 @@ class Interval:
     orders: int
     missing: int
     days: int
+    block: int = 1
+    autocorrelation: float = math.nan
 
 
 def fewest_days(level: float) -> int:
@@ -72,6 +86,32 @@ def too_few_days(days: int, level: float) -> str | None:
         f"Intervals of {100 * level:g} % take at least {fewest_days(level)} days of orders; there are {days}, and even "
         f"the span from the worst day to the best holds the true mean in {held:.3g} % of cases only."
     )
+
+
+def how_drawn(days: int, block: int, autocorrelation: float) -> str | None:
+    """Say which days were drawn together for an interval, and why; None where there is no interval.
+
+    Parameters
+    ----------
+    days, block, autocorrelation
+        Those of the `Interval`.
+    """
+    if math.isnan(autocorrelation):
+        return None
+    if autocorrelation <= 0:
+        told = f"One day's result says nothing of the next day's ({autocorrelation:z.2f}), so single days were drawn."
+    else:
+        drawn = f"{block} days in sequence were drawn together" if block > 1 else "the interval of single days"
+        told = (
+            f"Good days follow good ones, and bad ones bad ones (autocorrelation {autocorrelation:.2f}), so {drawn} "
+            f"{'and the interval' if block > 1 else 'was'} widened."
+        )
+    if days < ENOUGH_DAYS:
+        told += (
+            f" With fewer than {ENOUGH_DAYS} days that cannot be seen well: where it is strong, 95 % intervals of so "
+            "few days held the truth in 85 to 93 % of simulated cases."
+        )
+    return told
 
 
 def day_interval(
@@ -109,22 +149,52 @@ def ratio(sums: np.ndarray) -> np.ndarray:
     return np.divide(sums[:, 0], sums[:, 1], out=np.full(len(sums), math.nan), where=sums[:, 1] > 0)
 
 
+class Draws:
+    """Resampled days that several statistics share: the same number of days and length of blocks, the same days.
+
+    Parameters
+    ----------
+    resamples, seed
+        How many resamples, and the seed of each such set of them.
+    """
+
+    def __init__(self, resamples: int, seed: int) -> None:
+        self.resamples, self.seed = resamples, seed
+        self._drawn: dict[tuple[int, int], list[np.ndarray]] = {}
+
+    def __call__(self, days: int, block: int = 1) -> list[np.ndarray]:
+        """Return how often each day is drawn, unsigned int of shape ``(B, days)`` each, `resamples` rows in all."""
+        if (days, block) not in self._drawn:
+            chunks = draw_weights(days, self.resamples, np.random.default_rng(self.seed), block)
+            smallest = np.min_scalar_type(days)  # which takes an eighth of the memory
+            self._drawn[days, block] = [chunk.astype(smallest) for chunk in chunks]
+        return self._drawn[days, block]
+
+
 def statistic_interval(
     parts: Sequence[np.ndarray],
     dates: Sequence[np.ndarray],
-    rng: np.random.Generator | Callable[[int], Iterable[np.ndarray]],
+    rng: np.random.Generator | Callable[[int, int], Iterable[np.ndarray]] | None,
     statistic: Callable[..., np.ndarray] = ratio,
     *,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     by_order: bool = False,
+    in_sequence: bool = True,
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Interval:
     """Return the average over K policies of a statistic of their orders, with its day-clustered interval.
 
     The D days with a value are drawn D at a time with replacement. With S[k, d] the sums of policy k on day d, and w[d]
     how often day d was drawn, a resampled value is ``mean_k(statistic(sum_d w[d] S[k, d]))``; a policy without a value
-    there is left out of that resample. Few days make plain percentiles too narrow; the percentiles are taken further
-    out, where Student's t with D - 1 degrees of freedom puts them.
+    there is left out of that resample.
+
+    Plain percentiles are too narrow where days are few, and where they follow one another. How much a value moves when
+    a day is left out is that day's influence; from the influences in the sequence of time `Dependence.of` takes the
+    length of the blocks that days are drawn in, and the standard error with its degrees of freedom. The percentiles are
+    taken further out, where Student's t puts them for that standard error; beyond 3 standard deviations of the
+    resamples they are those at 3, stretched. For days that do not follow one another these are D - 1 degrees of freedom
+    and the expanded percentiles of Hesterberg.
 
     Parameters
     ----------
@@ -134,13 +204,18 @@ def statistic_interval(
         For each policy the trading day of each order.
     rng
         The source of the resamples; the same generator state gives the same interval. Or what gives for a number of
-        days D how often each is drawn, in arrays of shape ``(B, D)``, so that several statistics share their resamples.
+        days D and a length of blocks how often each is drawn, in arrays of shape ``(B, D)``, so that several statistics
+        share their resamples (`Draws`). None gives the estimate alone.
     statistic
         Takes sums of shape ``(B, M)`` to values of shape ``(B,)``; NaN where it cannot be computed. By default the
         mean of what `mean_parts` returns.
     by_order
         Whether the statistic is none of sums: it takes the terms of one policy, float64 of shape ``(orders, M)``, the
         day of each order, int of shape ``(orders,)``, and how often each day counts, float64 of shape ``(B, D)``.
+    in_sequence
+        Whether dates have a sequence in time; False for clusters of another kind, which count as independent.
+    within
+        Least and largest value that the statistic can have; ends are cut there.
 
     References
     ----------
@@ -165,18 +240,49 @@ def statistic_interval(
         return np.ma.masked_invalid(values_kb).mean(axis=0).filled(math.nan)
 
     estimate = float(values(np.ones((1, days)))[0]) if days else math.nan
+    if days < 2 or rng is None:
+        return Interval(estimate, math.nan, math.nan, math.nan, level, orders, missing, days)
+    judged = in_sequence and days >= fewest_days(level)
+    left_out = without_each(values, days) if judged else np.full(days, math.nan)
+    how = Dependence.of(-left_out) if np.isfinite(left_out).all() else Dependence.none(days)
+    drawn = rng(days, how.block) if callable(rng) else draw_weights(days, resamples, rng, how.block)
+    resampled = np.concatenate([values(weights_bd) for weights_bd in drawn])
+    resampled = resampled[~np.isnan(resampled)]
     lo = hi = error = math.nan
-    resampled = np.array([])
-    if days > 1:
-        drawn = rng(days) if callable(rng) else draw_weights(days, resamples, rng)
-        resampled = np.concatenate([values(weights_bd) for weights_bd in drawn])
-        resampled = resampled[~np.isnan(resampled)]
     if len(resampled) > 1:
-        error = float(resampled.std(ddof=1))
+        error = float(resampled.std(ddof=1)) * how.widening / Dependence.none(days).widening
         if days >= fewest_days(level):
-            tail = ndtr(math.sqrt(days / (days - 1)) * stdtrit(days - 1, (1 - level) / 2))
-            lo, hi = np.quantile(resampled, [tail, 1 - tail]).tolist()
-    return Interval(estimate, lo, hi, error, level, orders, missing, days)
+            ends = expanded(resampled, estimate, how.errors(level))
+            lo, hi = (min(max(end, within[0]), within[1]) for end in ends)
+    return Interval(estimate, lo, hi, error, level, orders, missing, days, how.block, how.autocorrelation)
+
+
+def without_each(values: Callable[[np.ndarray], np.ndarray], days: int) -> np.ndarray:
+    """Return a statistic with each day left out, float64 of shape ``(days,)``.
+
+    Parameters
+    ----------
+    values
+        Takes how often each day counts, float64 of shape ``(B, days)``, to values of shape ``(B,)``.
+    """
+    chunk, found = max(1, _CHUNK_ELEMENTS // days), np.empty(days)
+    for start in range(0, days, chunk):
+        rows = np.arange(start, min(start + chunk, days))
+        weights = np.ones((len(rows), days))
+        weights[rows - start, rows] = 0.0
+        found[rows] = values(weights)
+    return found
+
+
+def expanded(resampled: np.ndarray, estimate: float, errors: float) -> tuple[float, float]:
+    """Return the ends of an interval that lie so many standard deviations of the resamples from the estimate.
+
+    They are percentiles of the resamples, float64 of shape ``(B,)``, up to 3; further out those at 3 are stretched.
+    """
+    near = min(errors, _FARTHEST)
+    tail = ndtr(-near)
+    lo, hi = (estimate + errors / near * (end - estimate) for end in np.quantile(resampled, [tail, 1 - tail]).tolist())
+    return lo, hi
 
 
 def _by_day(parts: Sequence[np.ndarray], dates: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray], int]:
@@ -199,10 +305,16 @@ def day_sums(part: np.ndarray, day: np.ndarray, days: int) -> np.ndarray:
     return sums
 
 
-def draw_weights(days: int, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield how often each day was drawn, float64 of shape ``(resamples of a chunk, days)``."""
+def draw_weights(days: int, resamples: int, rng: np.random.Generator, block: int = 1) -> Iterator[np.ndarray]:
+    """Yield how often each day was drawn, float64 of shape ``(resamples of a chunk, days)``.
+
+    Days are drawn in blocks of `block` in sequence, the first day following the last (a circular block bootstrap); of
+    the last block as many count as make up the number of days.
+    """
     chunk = max(1, _CHUNK_ELEMENTS // days)
     for start in range(0, resamples, chunk):
         rows = min(chunk, resamples - start)
-        drawn = rng.integers(days, size=(rows, days)) + np.arange(rows)[:, None] * days
+        first = rng.integers(days, size=(rows, -(-days // block)))
+        drawn = ((first[:, :, None] + np.arange(block)) % days).reshape(rows, -1)[:, :days] if block > 1 else first
+        drawn = drawn + np.arange(rows)[:, None] * days
         yield np.bincount(drawn.ravel(), minlength=rows * days).reshape(rows, days).astype(np.float64)

@@ -93,6 +93,8 @@ _POLICY = {
     "hi": Column("of the metric", "upper end of its interval"),
     "standard_error": Column("of the metric", "standard error over days"),
     "std_checkpoints": Column("of the metric", "standard deviation over the n checkpoints"),
+    "autocorrelation": Column("", "of a day's part in the metric with the next day's; above 0 the interval is widened"),
+    "block_days": Column("days", "days in sequence that resamples of the metric draw together; 1: single days"),
 }
 _CANDIDATES = {
     "iteration": _ITERATION["iteration"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numba
 import numpy as np
 import pandas as pd
 
-from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Interval, draw_weights, mean_parts, ratio, statistic_interval
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Draws, Interval, mean_parts, ratio, statistic_interval
 from rlwb.evaluation.results import (
     ZERO_BP,
     PolicyResult,
@@ -38,6 +37,8 @@ class Metric(NamedTuple):
         See `rlwb.evaluation.statistic_interval`.
     has_interval
         Whether resampled days can say how it would differ; not of an observed extreme.
+    within
+        Least and largest value that it can have.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Metric(NamedTuple):
     statistic: Callable[..., np.ndarray] = ratio
     by_order: bool = False
     has_interval: bool = True
+    within: tuple[float, float] = (-math.inf, math.inf)
 
 
 def _ratio_of_means(sums: np.ndarray) -> np.ndarray:
@@ -122,6 +124,7 @@ CHECKPOINTS = "checkpoints"
 _NET = "of the net PA of single orders"
 _LESS = "less that of the policy twap, of the orders that have a net PA under both"
 _OVER_TWAP = "less that of the policy twap on the same order"
+_SHARE, _POSITIVE = (0.0, 1.0), (0.0, math.inf)
 
 METRICS: dict[str, Metric] = {
     "pa": Metric("PA, bp", "mean PA over orders, each order counting the same"),
@@ -137,17 +140,23 @@ METRICS: dict[str, Metric] = {
     ),
     "objective": Metric("objective, bp", "value of the run's objective over the orders' PA, net under costs"),
     "pa_value_weighted": Metric("value-weighted, bp", "mean PA weighted by value at the benchmark"),
-    "glr": Metric("gain/loss", "gain-loss ratio: mean gain / |mean loss|", statistic=_ratio_of_means),
+    "glr": Metric("gain/loss", "gain-loss ratio: mean gain / |mean loss|", statistic=_ratio_of_means, within=_POSITIVE),
     "reward": Metric("reward", "mean reward of an order"),
-    "win_rate": Metric("win rate", "share of orders with PA > 0", is_share=True),
-    "ffr": Metric("ffr", "mean share of the amount that was filled", is_share=True),
+    "win_rate": Metric("win rate", "share of orders with PA > 0", is_share=True, within=_SHARE),
+    "ffr": Metric("ffr", "mean share of the amount that was filled", is_share=True, within=_SHARE),
     "untraded": Metric(
         "in untraded bars",
         "mean share of the fills in bars in which nothing is known to have traded",
         is_share=True,
+        within=_SHARE,
     ),
-    "std": Metric("std, bp", f"standard deviation {_NET}", statistic=_spread),
-    "downside": Metric("downside, bp", f"downside deviation {_NET}: root mean square of losses", statistic=_root_mean),
+    "std": Metric("std, bp", f"standard deviation {_NET}", statistic=_spread, within=_POSITIVE),
+    "downside": Metric(
+        "downside, bp",
+        f"downside deviation {_NET}: root mean square of losses",
+        statistic=_root_mean,
+        within=_POSITIVE,
+    ),
     "cvar": Metric("CVaR 95 %, bp", f"mean {_NET} of the worst 5 % of them", statistic=_worst_orders, by_order=True),
     "worst_day": Metric(
         "worst day, bp",
@@ -161,7 +170,9 @@ METRICS: dict[str, Metric] = {
     "cvar_over_twap": Metric(
         "CVaR over TWAP, bp", f"cvar {_LESS}", statistic=_difference(_worst_orders), by_order=True
     ),
-    "unfilled": Metric("unfilled", "share of the orders' value at the benchmark that stayed open", is_share=True),
+    "unfilled": Metric(
+        "unfilled", "share of the orders' value at the benchmark that stayed open", is_share=True, within=_SHARE
+    ),
     "pa_unfilled": Metric("unfilled PA, bp", "mean over orders of what the part left open adds to the PA, or would"),
 }
 """All metrics by name, in the sequence of tables.
@@ -266,19 +277,15 @@ def metric_values(
         What it is compared with, as in `Beside`, on the same orders; a metric over a result that is not there is NaN.
     """
     parts = order_terms(result, Beside(twap, rule, attainable))
-    return {name: _found([parts[name]], [result.dates], _only_once, METRICS[name]).estimate for name in METRICS}
-
-
-def _only_once(days: int) -> list[np.ndarray]:
-    """Return the days as they are, in place of resampled ones."""
-    return [np.ones((1, days))]
+    return {name: _found([parts[name]], [result.dates], None, METRICS[name]).estimate for name in METRICS}
 
 
 def _found(
     parts: Sequence[np.ndarray], dates: Sequence[np.ndarray], draws: Any, metric: Metric, **bootstrap: Any
 ) -> Interval:
-    drawn = draws if metric.has_interval else _only_once
-    return statistic_interval(parts, dates, drawn, metric.statistic, by_order=metric.by_order, **bootstrap)
+    drawn = draws if metric.has_interval else None
+    settings: dict[str, Any] = {"by_order": metric.by_order, "within": metric.within}
+    return statistic_interval(parts, dates, drawn, metric.statistic, **settings, **bootstrap)
 
 
 def metric_difference(
@@ -293,7 +300,8 @@ def metric_difference(
     known, one = METRICS[metric], order_terms(first)[metric]
     order = pd.Index(second.orders["order_id"]).get_indexer(first.orders["order_id"])
     terms = np.hstack([one, order_terms(second)[metric][order]])
-    return _found([terms], [first.dates], rng, known._replace(statistic=_difference(known.statistic)), **bootstrap)
+    less = known._replace(statistic=_difference(known.statistic), within=(-math.inf, math.inf))
+    return _found([terms], [first.dates], rng, less, **bootstrap)
 
 
 def metric_table(
@@ -314,15 +322,16 @@ def metric_table(
     titles
         What people read in place of a group's name; by default, for a policy's own name, that of `PolicyResult`.
     level, resamples, seed
-        Settings of the day-clustered bootstrap (`rlwb.evaluation.bootstrap`). All groups share the same resampled days,
-        so a group's rows do not depend on the others, and row differences are not resampling noise.
+        Settings of the day-clustered bootstrap (`rlwb.evaluation.bootstrap`). Groups share their resampled days, so
+        a group's rows do not depend on the others. How long blocks of days are is decided for each figure by itself.
 
     Returns
     -------
     DataFrame
         Columns: `policy` (the group), `title`, `kind`, `n` (members), `distinct`, `iteration`, `validation_pa` (mean
         over members), `orders`, `days`, `pa_missing`, `pa_std` (over the orders of a single member), `metric` (a key of
-        `METRICS`), `estimate`, `lo`, `hi`, `standard_error` and `std_checkpoints` (over members);
+        `METRICS`), `estimate`, `lo`, `hi`, `standard_error`, `std_checkpoints` (over members), and how days were drawn:
+        `autocorrelation` and `block_days` (`rlwb.evaluation.bootstrap.Interval`);
         `rlwb.evaluation.COLUMNS` says what each means. What cannot be computed is NaN; what is within rounding of 0 is
         0.
     """
@@ -331,11 +340,7 @@ def metric_table(
     beside = Beside.of(everyone)
     rows: list[dict[str, object]] = []
 
-    @functools.cache
-    def draws(days: int) -> list[np.ndarray]:
-        chunks = draw_weights(days, resamples, np.random.default_rng(seed))
-        return [chunk.astype(np.min_scalar_type(days)) for chunk in chunks]  # which takes an eighth of the memory
-
+    draws = Draws(resamples, seed)
     for name, members in groups.items():
         first, is_single = members[0], len(members) == 1
         dates, parts = [one.dates for one in members], [order_terms(one, beside) for one in members]
@@ -358,7 +363,8 @@ def metric_table(
             found = _found(terms, dates, draws, metric, level=level, resamples=resamples)
             ends = {"estimate": found.estimate, "lo": found.lo, "hi": found.hi, "standard_error": found.standard_error}
             std = standard_deviation(np.array([value[key] for value in values]))
-            rows.append({**about, "metric": key, **ends, "std_checkpoints": std})
+            how = {"autocorrelation": found.autocorrelation, "block_days": found.block}
+            rows.append({**about, "metric": key, **ends, "std_checkpoints": std, **how})
     table = pd.DataFrame(rows).astype({"iteration": "Int64"})
     numbers = [*table.columns[table.columns.get_loc("estimate") :], "validation_pa", "pa_std"]
     return table.assign(**table[numbers].mask(table[numbers].abs() < ROUNDING, 0.0))

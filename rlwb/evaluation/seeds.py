@@ -2,7 +2,9 @@
 
 A training is one draw of its seed, as a day is one of the market. Intervals that are to hold for the next training and
 for the next days resample both (A. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007): seeds as
-they are drawn, and days jointly for all seeds, since all of them are judged on the same ones. The interquartile mean
+they are drawn, and days jointly for all seeds, since all of them are judged on the same ones. Where days follow one
+another, single days are drawn all the same, and the interval is widened for it (`rlwb.evaluation.dependence`): blocks
+would have to be the same for all that is compared. The interquartile mean
 and the probability of improvement are those of Agarwal et al., "Deep Reinforcement Learning at the Edge of the
 Statistical Precipice" (NeurIPS 2021, arXiv 2108.13264).
 """
@@ -16,10 +18,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, stdtrit
+from scipy.special import stdtrit
 
 from rlwb.errors import DataError
-from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, fewest_days
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, expanded, fewest_days, without_each
+from rlwb.evaluation.dependence import Dependence
 from rlwb.evaluation.metrics import METRICS, ROUNDING, Beside, Metric, order_terms
 from rlwb.evaluation.results import PolicyResult, mean, standard_deviation
 
@@ -86,19 +89,20 @@ class Days:
 
     def values(
         self, result: PolicyResult, metrics: Sequence[str], against: Beside | None = None
-    ) -> dict[str, tuple[float, np.ndarray]]:
-        """Return metrics of one policy: on its days, and on each resample of them, float64 of shape ``(resamples,)``.
+    ) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+        """Return metrics of one policy: on its days, on each resample of them, and with each day left out.
 
-        NaN where it cannot be computed, and of resamples of fewer than two days.
+        The last two are float64 of shape ``(resamples,)`` and ``(days,)``. NaN where it cannot be computed, and of
+        resamples of fewer than two days.
         """
         terms = order_terms(result, against)
         return {name: self._value(terms[name], result.dates, METRICS[name]) for name in metrics}
 
-    def _value(self, terms: np.ndarray, dates: np.ndarray, metric: Metric) -> tuple[float, np.ndarray]:
+    def _value(self, terms: np.ndarray, dates: np.ndarray, metric: Metric) -> tuple[float, np.ndarray, np.ndarray]:
         keep = ~np.isnan(terms).any(axis=1)
         part, day = terms[keep], np.searchsorted(self.days, dates[keep])
         if not len(part):
-            return math.nan, np.full(self.resamples, math.nan)
+            return math.nan, np.full(self.resamples, math.nan), np.full(len(self.days), math.nan)
         sums = None if metric.by_order else day_sums(part, day, len(self.days))
 
         def statistic(weights: np.ndarray) -> np.ndarray:
@@ -107,8 +111,10 @@ class Days:
         with np.errstate(invalid="ignore", divide="ignore"):
             value = float(statistic(np.ones((1, len(self.days))))[0])
             if not metric.has_interval or not self._chunks:
-                return value, np.full(self.resamples, math.nan if metric.has_interval else value)
-            return value, np.concatenate([statistic(chunk.astype(np.float64)) for chunk in self._chunks])
+                fixed = math.nan if metric.has_interval else value
+                return value, np.full(self.resamples, fixed), np.full(len(self.days), fixed)
+            drawn = np.concatenate([statistic(chunk.astype(np.float64)) for chunk in self._chunks])
+            return value, drawn, without_each(statistic, len(self.days))
 
     def scores(self, group: Trainings, metrics: Sequence[str]) -> dict[str, Scores]:
         """Return metrics of the trainings of a group; of several policies of a training, their mean counts."""
@@ -121,16 +127,23 @@ class Days:
             for name in metrics
         }
 
-    def _scores(self, found: Sequence[Sequence[tuple[float, np.ndarray]]], metric: str, is_trained: bool) -> Scores:
-        values = np.array([mean(np.array([value for value, _ in members])) for members in found])
+    def _scores(
+        self, found: Sequence[Sequence[tuple[float, np.ndarray, np.ndarray]]], metric: str, is_trained: bool
+    ) -> Scores:
+        values = np.array([mean(np.array([one[0] for one in members])) for members in found])
         known = ~np.isnan(values)
-        columns = [
-            np.ma.masked_invalid(np.stack([drawn for _, drawn in members])).mean(axis=0).filled(math.nan)
-            for members, is_known in zip(found, known, strict=True)
-            if is_known
-        ]
-        resampled = np.stack(columns, axis=1) if columns else np.empty((self.resamples, 0))
-        return Scores(values[known], resampled, len(self.days), METRICS[metric].has_interval, is_trained)
+
+        def columns(which: int, rows: int) -> np.ndarray:
+            means = [
+                np.ma.masked_invalid(np.stack([one[which] for one in members])).mean(axis=0).filled(math.nan)
+                for members, is_known in zip(found, known, strict=True)
+                if is_known
+            ]
+            return np.stack(means, axis=1) if means else np.empty((rows, 0))
+
+        days, about = len(self.days), METRICS[metric]
+        resampled, left_out = columns(1, self.resamples), columns(2, days)
+        return Scores(values[known], resampled, days, about.has_interval, is_trained, left_out, about.within)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +162,11 @@ class Scores:
         Whether other days would give another value; not of an observed extreme.
     is_trained
         Whether another seed would give another value, even where there is one alone.
+    left_out : float64 of shape (days, n)
+        With each day left out, in the sequence of time; None where that is not known, so that days count as
+        independent.
+    within
+        Least and largest value of the metric.
     """
 
     values: np.ndarray
@@ -156,6 +174,8 @@ class Scores:
     days: int
     of_days: bool = True
     is_trained: bool = False
+    left_out: np.ndarray | None = None
+    within: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def seeds(self) -> int:
@@ -195,7 +215,8 @@ def seed_interval(
 
     Percentiles are taken further out than the level says, as `rlwb.evaluation.statistic_interval` does for few days:
     where Student's t puts them, with the degrees of freedom that Satterthwaite's formula gives to the sum of the
-    variance over seeds and that over days. An interval over seeds is given from `fewest_days` seeds on.
+    variance over seeds and that over days, of which the latter is that of `Dependence.of`. An interval over seeds is
+    given from `fewest_days` seeds on.
 
     Parameters
     ----------
@@ -207,7 +228,17 @@ def seed_interval(
     over_seeds = aggregate(scores.values[picks])
     over_days = aggregate(scores.resampled)
     both = aggregate(np.take_along_axis(scores.resampled, picks, axis=1))
-    return _intervals(float(aggregate(scores.values)), over_seeds, over_days, both, scores.seeds, scores.days, level)
+    estimate, left_out = float(aggregate(scores.values)), scores.left_out
+    days = _day_dependence(None if left_out is None else aggregate(left_out), scores.days)
+    return _intervals(estimate, over_seeds, over_days, both, scores.seeds, scores.days, days, level, scores.within)
+
+
+def _day_dependence(left_out: np.ndarray | None, days: int) -> Dependence | None:
+    """Return how days depend on one another by a statistic of shape ``(days,)`` without each; None of a single day."""
+    if days < 2:
+        return None
+    known = left_out is not None and np.isfinite(left_out).all()
+    return Dependence.of(-left_out, in_blocks=False) if left_out is not None and known else Dependence.none(days)
 
 
 def _intervals(
@@ -217,29 +248,38 @@ def _intervals(
     both: np.ndarray,
     seeds: int,
     days: int,
+    in_sequence: Dependence | None,
     level: float,
+    within: tuple[float, float],
 ) -> SeedInterval:
     few = fewest_days(level)
-    seed_part, day_part = _variance(over_seeds, seeds), _variance(over_days, days)
+    seed_part = _variance(over_seeds, Dependence.none(seeds) if seeds > 1 else None)
+    day_part = _variance(over_days, in_sequence)
     ends: dict[str, float] = {}
     if seeds >= few:
-        ends["seeds_lo"], ends["seeds_hi"] = _ends(over_seeds, [seed_part], level)
+        ends["seeds_lo"], ends["seeds_hi"] = _ends(over_seeds, estimate, [seed_part], level, within)
     if days >= few:
-        ends["days_lo"], ends["days_hi"] = _ends(over_days, [day_part], level)
+        ends["days_lo"], ends["days_hi"] = _ends(over_days, estimate, [day_part], level, within)
     if seeds >= few and days >= few:
-        ends["lo"], ends["hi"] = _ends(both, [seed_part, day_part], level)
+        ends["lo"], ends["hi"] = _ends(both, estimate, [seed_part, day_part], level, within)
     return SeedInterval(estimate, **ends)
 
 
-def _variance(resampled: np.ndarray, units: int) -> tuple[float, float, int]:
-    """Return the variance of resampled values, that of a sample of so many units without bias, and its freedom."""
+def _variance(resampled: np.ndarray, units: Dependence | None) -> tuple[float, float, int]:
+    """Return the variance of resampled values, that of the estimate by the units' dependence, and its freedom."""
     known = resampled[np.isfinite(resampled)]
-    plain = float(known.var()) if len(known) > 1 and units > 1 else 0.0
-    return plain, plain * units / max(units - 1, 1), max(units - 1, 1)
+    plain = float(known.var()) if len(known) > 1 and units is not None else 0.0
+    return (plain, plain * units.widening**2, units.freedom) if units is not None else (plain, plain, 1)
 
 
-def _ends(resampled: np.ndarray, parts: Sequence[tuple[float, float, int]], level: float) -> tuple[float, float]:
-    """Return the expanded percentiles of resampled values, of which `parts` are the variances."""
+def _ends(
+    resampled: np.ndarray,
+    estimate: float,
+    parts: Sequence[tuple[float, float, int]],
+    level: float,
+    within: tuple[float, float],
+) -> tuple[float, float]:
+    """Return the expanded percentiles of resampled values, of which `parts` are the variances, cut at `within`."""
     known = resampled[np.isfinite(resampled)]
     if len(known) < 2:
         return math.nan, math.nan
@@ -247,9 +287,8 @@ def _ends(resampled: np.ndarray, parts: Sequence[tuple[float, float, int]], leve
     if plain <= 0:
         return float(known.min()), float(known.max())
     freedom = whole**2 / sum(part[1] ** 2 / part[2] for part in parts)
-    tail = float(ndtr(math.sqrt(whole / plain) * stdtrit(freedom, (1 - level) / 2)))
-    lo, hi = np.quantile(known, [tail, 1 - tail]).tolist()
-    return lo, hi
+    lo, hi = expanded(known, estimate, float(-math.sqrt(whole / plain) * stdtrit(freedom, (1 - level) / 2)))
+    return max(lo, within[0]), min(hi, within[1])
 
 
 def improvement_probability(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -270,7 +309,8 @@ def improvement_probability(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def improvement(x: Scores, y: Scores, days: Days, *, level: float = LEVEL) -> SeedInterval:
     """Return the probability that a training of one kind beats one of another, or a rule, with its intervals.
 
-    Seeds of the two are resampled independently, days jointly. Where every training is better, or every one worse, the
+    Seeds of the two are resampled independently, days jointly; how days depend on one another is that of the difference
+    of the two means, which moves with every day. Where every training is better, or every one worse, the
     bootstrap sees no doubt; that end is then Clopper and Pearson's for as many trials as there are seeds.
 
     Parameters
@@ -293,7 +333,10 @@ def improvement(x: Scores, y: Scores, days: Days, *, level: float = LEVEL) -> Se
     both = improvement_probability(drawn(x, first), drawn(y, second))[is_known]
     trained = [one.seeds for one in (x, y) if one.is_trained or one.seeds > 1]
     seeds = min(trained, default=1)
-    found = _intervals(estimate, over_seeds, over_days, both, seeds, x.days, level)
+    means = [None if one.left_out is None else one.left_out.mean(axis=1) for one in (x, y)]
+    left_out = None if means[0] is None or means[1] is None else means[0] - means[1]
+    dependence = _day_dependence(left_out, x.days)
+    found = _intervals(estimate, over_seeds, over_days, both, seeds, x.days, dependence, level, (0.0, 1.0))
     bound = ((1 - level) / 2) ** (1 / seeds)
     if estimate == 1.0:
         return _replaced(found, lo=min(found.lo, bound), seeds_lo=min(found.seeds_lo, bound))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from rlwb.errors import DataError
-from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, too_few_days
+from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, how_drawn, too_few_days
 from rlwb.evaluation.metrics import CHECKPOINTS, METRICS, RISK, metric_table, wide, wide_name
 from rlwb.evaluation.page import render
 from rlwb.evaluation.results import (
@@ -191,6 +191,7 @@ def headline(
         has_objective="objective" in with_interval,
         twap_is_off="over_twap" in with_interval,
         too_few_days=too_few_days(records[0]["days"], level),
+        how_drawn=how_drawn(*(metrics[name].iloc[0] for name in ("days", "block_days", "autocorrelation"))),
         untraded=untraded,
         missing=[f"{row.title}: {row.pa_missing}" for row in missing.itertuples()],
         blind=blind,
@@ -282,7 +283,9 @@ def comparison(
     rows = tuple((row["title"], *(_cell(row, name) for name in names)) for row in frame.to_dict("records"))
     orders, days = frame["orders"].iloc[0], int(frame["days"].iloc[0])
     basis = f"{orders:,} orders on {days} days; {100 * level:g} % intervals by a bootstrap of whole days."
-    few = too_few_days(days, level)
+    few = too_few_days(days, level) or how_drawn(
+        *(metrics[name].iloc[0] for name in ("days", "block_days", "autocorrelation"))
+    )
     rules = rules or ExecutionRules()
     everyone = [one for members in groups.values() for one in members]
     best = best_rule(everyone)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm, t
 
 from rlwb.evaluation import PolicyResult, metric_table, summary
+from rlwb.evaluation.dependence import Dependence
 
 
 def order_table(pa: Sequence[float], *, days: int = 1, instruments: Sequence[str] = ("A",), **columns) -> pd.DataFrame:
@@ -59,3 +62,25 @@ def summarise(results: Sequence[PolicyResult], **settings) -> pd.DataFrame:
 def attainable(pa: Sequence[float], policy: str = "filter_optimum", **table) -> PolicyResult:
     """Make the result of the best policy of a known law."""
     return PolicyResult(policy, "attainable", order_table(pa, **table))
+
+
+def slow_interval(
+    statistic: Callable[..., float], samples: Sequence[tuple[np.ndarray, np.ndarray]], seed: int, resamples: int
+) -> tuple[float, float, float]:
+    """Draw days, or blocks of them, one by one, string their orders together, and take the statistic.
+
+    `samples` are values of orders with their days 0, 1, …; returned are the ends of the 95 % interval and its error.
+    """
+    days = int(max(day.max() for _, day in samples)) + 1
+
+    def of(drawn: Sequence[int]) -> float:
+        return statistic(*(np.concatenate([values[day == one] for one in drawn]) for values, day in samples))
+
+    left_out = np.array([of([other for other in range(days) if other != one]) for one in range(days)])
+    how, estimate = Dependence.of(-left_out), of(range(days))
+    starts = np.random.default_rng(seed).integers(days, size=(resamples, math.ceil(days / how.block)))
+    values = [of([(one + i) % days for one in row for i in range(how.block)][:days]) for row in starts]
+    errors = how.widening * t.ppf(0.975, how.freedom)
+    near = min(errors, 3.0)
+    lo, hi = (estimate + errors / near * (np.quantile(values, norm.cdf(side * near)) - estimate) for side in (-1, 1))
+    return lo, hi, float(np.std(values, ddof=1)) * how.widening / math.sqrt(days / (days - 1))
