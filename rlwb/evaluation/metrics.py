@@ -221,7 +221,8 @@ def order_terms(result: PolicyResult, beside: Beside | None = None) -> dict[str,
     missing = np.full(len(pa), math.nan)
     twap_pa, twap_net = (missing if twap is None else twap.values(name, result) for name in ("pa", "pa_net"))
     gained = missing if best is None else result.values(best.judged_by) - best.values(best.judged_by, result)
-    shared = np.stack([pa, missing if most is None else most.values("pa", result)], axis=1)
+    has_share = most is not None and abs(mean(most.pa)) > ZERO_BP  # of nothing there is no share
+    shared = np.stack([pa, most.values("pa", result) if most is not None and has_share else missing], axis=1)
     shared[np.isnan(shared).any(axis=1)] = math.nan
     value = result.values("valued") * result.values("benchmark")
     gain, loss = pa > ZERO_BP, pa < -ZERO_BP

@@ -72,6 +72,8 @@ class Table:
         The rows of a second table below, of the same policies: its header, and the metrics of `RISK`.
     rule
         How the learner stands beside the best simple rule; None where there is none of the two.
+    opening
+        A paragraph that stands before all; none where it is empty.
     metrics, level
         The table of results that it shows (`rlwb.evaluation.metrics.metric_table`), and its intervals' coverage.
     """
@@ -83,6 +85,7 @@ class Table:
     level: float
     risk: tuple[tuple[str, ...], ...] = ()
     rule: RuleVerdict | None = None
+    opening: str = ""
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -91,7 +94,7 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        lines: list[str] = []
+        lines = [_literal(self.opening), ""] if self.opening else []
         for header, *rows in self._parts():
             lines += [f"| {' | '.join(header)} |", "|" + "|".join([" --- "] + [" ---: "] * (len(header) - 1)) + "|"]
             lines += [*(f"| {' | '.join(map(_literal, row))} |" for row in rows), ""]
@@ -99,7 +102,7 @@ class Table:
 
     def to_text(self) -> str:
         """Return the table and its notes in aligned columns for a terminal."""
-        lines: list[str] = []
+        lines = [self.opening] if self.opening else []
         for part in self._parts():
             rows = [[" ".join(cell.split()) for cell in row] for row in part]
             widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -34,8 +34,9 @@ from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.shards import divided_among, making
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
+from rlwb.experiment.verdict import verdict_of, write_texts
 from rlwb.experiment.workbench import Workbench
-from rlwb.files import atomic_path, write_json, write_text
+from rlwb.files import atomic_path, write_json
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.reading import read_array, read_json, read_table, reading
 from rlwb.record import TrainingRecord
@@ -227,6 +228,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
             **noise,
         },
     )
+    write_texts(folder, head, verdict_of(run, config, results, is_whole=False))
 
 
 def choose_checkpoints(run: RunDirectory, config: RunConfig) -> Selection:
@@ -351,18 +353,7 @@ def write_headline(
     for name, frame in tables.items():
         with atomic_path(folder / f"{name}.csv") as target:
             with_settings(frame, config).to_csv(target, index=False)
-    write_text(folder / "headline.md", head.to_markdown() + "\n")
-    write_text(folder / "headline.txt", head.to_text() + "\n")
-    write_json(
-        folder / "headline.json",
-        {
-            "header": head.header,
-            "rows": head.rows,
-            "notes": head.notes,
-            "risk": head.risk,
-            "rule": head.rule._asdict() if head.rule else None,
-        },
-    )
+    write_texts(folder, head)
     return head
 
 

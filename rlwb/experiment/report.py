@@ -24,9 +24,10 @@ from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
+from rlwb.experiment.verdict import VERDICT, verdict_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
-from rlwb.files import write_text
+from rlwb.files import write_json, write_text
 from rlwb.market.findings import KINDS, counted
 from rlwb.reading import read_bytes, read_json, read_table
 
@@ -461,10 +462,11 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
 
 
 def write_report(run: RunDirectory) -> Path:
-    """Write report.html from what lies in the run's directory and return its path.
+    """Write report.html, and ``verdict.json``, from what lies in the run's directory; the page's path is returned.
 
     Parts whose files are not there are named as missing, so a report of half a run is honest about it.
     """
+    from rlwb.evaluation import risk_verdict
     from rlwb.evaluation.page import encoded, render
 
     config, rules = run.config, run.config.execution.rules
@@ -474,6 +476,10 @@ def write_report(run: RunDirectory) -> Path:
     source = config.market.settings.get("source")
     data = _json(run.orders / "data.json", _Data)
     caveats = _json(run.backtest / "caveats.json", _Caveats)
+    risk = risk_verdict(read_frontier(run)) if (run.backtest / "frontier.csv").exists() else None
+    verdict = verdict_of(run, config, read_results(run) if (run.backtest / "orders").is_dir() else ())
+    if verdict is not None:
+        write_json(run.path / VERDICT, verdict.as_dict())
     figures = {path.stem: {"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)}
     page = render(
         "report.html",
@@ -481,7 +487,8 @@ def write_report(run: RunDirectory) -> Path:
         market=Path(source).name if source else f"the market {config.market.name}",
         seed=config.seed,
         started=_time(manifest.get("started"))[:16],
-        verdict=_verdict(run, config),
+        verdict=verdict,
+        risk=None if risk is None else " ".join(risk.sentences),
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
         headline=_json(run.backtest / "headline.json", _Headline),
         has_costs=rules.have_costs,
@@ -513,83 +520,6 @@ def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:
     if "calendar" in tree["market"]:
         tree["market"]["calendar"] = tree["market"]["calendar"] or data.get("calendar")
     return tree
-
-
-def _verdict(run: RunDirectory, config: RunConfig) -> dict[str, Any] | None:
-    """Say in a few sentences what the headline's first row shows, and at what risk; nothing when it is not there.
-
-    The mark to beat is TWAP on the same orders, whose own PA is not 0 where rules cut its fills. The answer is on the
-    mean, or on the run's objective where that is another; it says, too, where the best simple rule is not beaten.
-    """
-    path = run.backtest / "metrics.csv"
-    if not path.exists():
-        return None
-    from rlwb.evaluation import risk_verdict
-
-    key = ("policy", "metric")
-    metrics = read_table(path, key, numbers=["estimate", "lo", "hi"], texts=["metric", "kind"])
-    found = metrics[metrics["kind"] == "checkpoint"].set_index("metric")[["estimate", "lo", "hi"]]
-    rules = config.execution.rules
-    net = rules.have_costs
-    over, own = ("net_over_twap", "pa_net") if net else ("over_twap", "pa")
-    if found.empty:
-        return None
-    if lacks := {over, own, *(["objective"] if config.judged_by == "objective" else [])} - set(found.index):
-        raise FileError(f"{path} has no {min(lacks)} of the chosen checkpoints; run the backtest again.")
-    if pd.isna(found["estimate"][own]):
-        return None
-    compared = not pd.isna(found["estimate"][over])
-    mark = "TWAP" if compared or rules.benchmark == "twap" else rules.benchmark
-    ends = mean, *_ = found.loc[over if compared else own].tolist()
-    over = f"over {mark} " if compared or mark != "TWAP" else ""
-    gain = f"{abs(mean):.2f} bp an order {over}{'after costs ' if net else ''}on average"
-    sentences = [f"The chosen checkpoints {'gain' if mean >= 0 else 'lose'} {gain}{_span(config, ends)}."]
-    table = read_frontier(run) if (run.backtest / "frontier.csv").exists() else None
-    risk = None if table is None else risk_verdict(table)
-    at = ""
-    if config.judged_by == "objective":
-        ends = _objective_ends(found, table)
-        more = f" {'more' if ends[0] >= 0 else 'less'} than TWAP's" if compared else ""
-        worth = f"{abs(ends[0]) if more else ends[0]:z.2f} bp{more}{_span(config, ends)}"
-        told = f"By the objective {_objective_title(config)} the chosen checkpoints' orders are worth {worth}."
-        sentences.insert(0, told)
-    elif risk is not None:
-        at = {"more": ", but at more risk", "less": ", and at less risk", "unclear": ""}[risk.risk]
-    if ends[1] > 0 or ends[2] < 0:
-        answer = f"{f'Yes{at}' if ends[1] > 0 else 'No: it is worse'}, on these test days"
-    else:
-        answer = "This test does not show it" if ends[1] <= 0 <= ends[2] else "So few days of orders cannot show it"
-    head = _json(run.backtest / "headline.json", _Headline)
-    rule = head.get("rule") if head else None
-    if rule and rule["rule"] != mark.lower():
-        sentences.insert(0, rule["sentence"])
-        if rule["beats"] is False and ends[1] > 0:
-            answer += ", but it does not beat the best simple rule"
-        elif rule["beats"] is False and ends[2] >= 0:
-            answer += ", nor that it beats the best simple rule"
-    return {"mark": mark, "answer": answer, "gain": " ".join(sentences), "risk": risk and " ".join(risk.sentences)}
-
-
-def _objective_title(config: RunConfig) -> str:
-    """Return the objective with its settings; of a dial the middle one, by which the figures are."""
-    settings = dict(config.as_dict()["objective"])
-    name = settings.pop("name")
-    if isinstance(dial := settings.get("aversion"), list):
-        settings["aversion"] = f"{sorted(dial)[len(dial) // 2]}, the middle of its dial"
-    return f"{name} ({', '.join(f'{key} {value}' for key, value in settings.items())})" if settings else name
-
-
-def _objective_ends(found: pd.DataFrame, table: pd.DataFrame | None) -> list[float]:
-    """Return the chosen checkpoints' value of the objective over TWAP's, or where there is none their own, and ends."""
-    name = "objective_over_twap"
-    if table is not None and name in table:
-        return table.loc[table["policy"] == "checkpoints", [name, f"{name}_lo", f"{name}_hi"]].iloc[0].tolist()
-    return found.loc["objective"].tolist()
-
-
-def _span(config: RunConfig, ends: Sequence[float]) -> str:
-    level = f"{100 * config.backtest.confidence:g}"
-    return "" if pd.isna(ends[1]) else f", with a {level} % interval of [{ends[1]:z.2f}, {ends[2]:z.2f}] bp"
 
 
 def _warnings(run: RunDirectory) -> Iterator[str]:

@@ -14,6 +14,7 @@ from rlwb.experiment.config import RunConfig
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
 from rlwb.experiment.stages import STAGES, supersede
+from rlwb.experiment.verdict import verdict_of, write_texts
 from rlwb.files import atomic_path
 from rlwb.reading import read_table
 
@@ -98,7 +99,8 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
         f"the seed {config.seed}, and tested on later days; the test orders of all windows are pooled. The checkpoints "
         "are those of the same rank by validation in each window."
     )
-    write_headline(run.backtest, results, config, about=[about])
+    head = write_headline(run.backtest, results, config, about=[about])
+    write_texts(run.backtest, head, verdict_of(run, config, results, is_whole=False))
     write_costs(run.backtest, results, config)
     if config.execution.rules.have_costs:
         results = [result.after_costs() for result in results]

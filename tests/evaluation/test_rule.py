@@ -138,6 +138,8 @@ def test_the_share_of_the_attainable_is_a_ratio_of_means_over_the_orders_that_bo
     assert metric_values(own, attainable=most)["attained"] == pytest.approx(6.0 / 10.0)
     assert math.isnan(metric_values(own)["attained"])
     assert math.isnan(metric_values(own, attainable=attainable([-4.0, 1.0, 0.0]))["attained"]), "nothing to be had"
+    rounding = attainable([-1e-13, 4e-13, 0.0])
+    assert math.isnan(metric_values(own, attainable=rounding)["attained"]), "a gain of rounding has no shares"
 
 
 def test_the_share_stands_in_the_table_with_its_interval_and_for_the_first_attainable():

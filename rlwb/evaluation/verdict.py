@@ -1,0 +1,327 @@
+"""The verdict on a run: whether its policy beats TWAP, in plain English, and what in the run speaks against that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from rlwb.evaluation.results import standard_deviation
+
+Outcome = Literal["found", "none", "worse", "cannot be told"]
+
+#: An effect smaller than this, in basis points, is written as 0.00 and counts as none.
+SHOWN_BP = 0.005
+
+#: Share of tests that shall see an effect, in what a test can see.
+POWER = 0.8
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The figures of one run that its verdict is made from; None or NaN where one cannot be computed.
+
+    Attributes
+    ----------
+    effect, lo, hi, standard_error : bp
+        The chosen checkpoints' gain over the mark, the ends of its interval, and its standard error over days.
+    mark
+        What is to be beaten.
+    is_compared
+        Whether the effect is a difference to another policy's figure, and not one by itself.
+    is_net
+        Whether the effect is after costs.
+    objective
+        The objective with its settings, where the effect is of that and not of the mean.
+    mean : bp
+        The gain in the mean and the ends of its interval, where the effect is of an objective.
+    level
+        Coverage of the interval.
+    orders, days
+        Orders and days of the test.
+    checkpoints : bp
+        The gain of each chosen checkpoint alone.
+    distinct
+        How many of them differ in what they do.
+    last : bp
+        The gain of the last checkpoint of the training.
+    validation, shrinkage : bp
+        The chosen checkpoints' gain over the mark on the validation orders, and how much of it the choice of the best
+        among `candidates` explains by noise alone.
+    is_blind
+        Whether every chosen checkpoint trades by a schedule that looks at nothing, where neither costs nor an objective
+        make one schedule better than another.
+    risk
+        ``"more"`` or ``"less"`` where the test tells the checkpoints' risk from TWAP's.
+    rule, beats_rule
+        A sentence on the best simple rule, and whether the learner is shown to beat it.
+    attained : share
+        Share of the attainable; `ceiling` is the PA, in basis points, of who knows the day's prices.
+    reality_check
+        p-value of the chosen checkpoint against TWAP among all that were tried.
+    failed, checks
+        Names of the failed checks of the leak audit, and how many there were; None where it was not made.
+    seeds
+        Trainings that the figures are of.
+    costs
+        A sentence on costs, where the run has none.
+    """
+
+    effect: float
+    lo: float = math.nan
+    hi: float = math.nan
+    standard_error: float = math.nan
+    mark: str = "TWAP"
+    is_compared: bool = True
+    is_net: bool = False
+    objective: str = ""
+    mean: tuple[float, float, float] = (math.nan, math.nan, math.nan)
+    level: float = 0.95
+    orders: int | None = None
+    days: int | None = None
+    checkpoints: tuple[float, ...] = ()
+    distinct: int | None = None
+    last: float = math.nan
+    validation: float = math.nan
+    shrinkage: float = math.nan
+    candidates: int | None = None
+    is_blind: bool = False
+    risk: Literal["more", "less", "unclear"] = "unclear"
+    rule: str = ""
+    beats_rule: bool | None = None
+    attained: float = math.nan
+    ceiling: float = math.nan
+    reality_check: float = math.nan
+    failed: tuple[str, ...] = ()
+    checks: int | None = None
+    seeds: int = 1
+    costs: str = ""
+
+
+class Reason(NamedTuple):
+    """One sentence of a verdict.
+
+    Attributes
+    ----------
+    topic
+        What it is on: ``effect``, ``power``, ``checkpoints``, ``last``, ``validation``, ``schedule``, ``selection``,
+        ``leaks``, ``rule``, ``attainable``, ``seeds`` or ``costs``.
+    sentence
+        Figure, unit and meaning.
+    is_against
+        Whether it contradicts what the test days show, so that they alone do not decide.
+    """
+
+    topic: str
+    sentence: str
+    is_against: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run shows.
+
+    Attributes
+    ----------
+    outcome
+        ``"found"``: better than the mark; ``"worse"``; ``"none"``: neither is shown; ``"cannot be told"``: there are
+        too few days for an interval.
+    answer
+        The same for people, without a full stop.
+    reasons
+        The sentences that follow: the effect, what contradicts it, and the rest.
+    mark
+        What was to be beaten.
+    """
+
+    outcome: Outcome
+    answer: str
+    reasons: tuple[Reason, ...]
+    mark: str = "TWAP"
+
+    @property
+    def text(self) -> str:
+        """The sentences after the answer."""
+        return " ".join(one.sentence for one in self.reasons)
+
+    @property
+    def opening(self) -> str:
+        """Question, answer and sentences, as they stand before a table."""
+        return f"Does the policy beat {self.mark}? {self.answer}. {self.text}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the verdict in plain values, for a file."""
+        told = {"outcome": self.outcome, "mark": self.mark, "answer": self.answer}
+        return {**told, "reasons": [one._asdict() for one in self.reasons]}
+
+
+def judge(found: Evidence) -> Verdict:
+    """Return the verdict on a run.
+
+    The interval of the effect decides: above 0 is ``"found"``, below ``"worse"``, else ``"none"``; an effect that is
+    written as 0.00 is none. What contradicts it in the same run turns ``"found"`` and ``"worse"`` into ``"none"``: a
+    chosen checkpoint on the other side of the mark, or a standard deviation over them above the effect; the last
+    checkpoint of the training on the other side; a validation that, less what the choice explains by itself, is on the
+    other side; a reality check that does not reject; and a failed leak audit. A schedule that looks at nothing is
+    ``"none"``. That the best simple rule is not beaten is said and changes no outcome, because the question is whether
+    the mark is beaten.
+    """
+    sign = 1.0 if found.effect >= 0 else -1.0
+    is_nothing = abs(found.effect) < SHOWN_BP
+    shown: Outcome
+    if math.isnan(found.lo) and not is_nothing:
+        shown = "cannot be told"
+    else:
+        shown = "none" if is_nothing or found.lo <= 0 <= found.hi else "found" if sign > 0 else "worse"
+    reasons = list(_reasons(found, sign, is_shown=shown in ("found", "worse")))
+    is_doubted = any(one.is_against for one in reasons)
+    effect, *others = reasons
+    ordered = (effect, *sorted(others, key=lambda one: not one.is_against))
+    outcome: Outcome = "none" if shown in ("found", "worse") and (is_doubted or found.is_blind) else shown
+    return Verdict(outcome, _answer(found, shown, outcome, is_nothing), ordered, found.mark)
+
+
+def _answer(found: Evidence, shown: Outcome, outcome: Outcome, is_nothing: bool) -> str:
+    if is_nothing:
+        return f"No: there is no difference to {found.mark}"
+    if outcome == "cannot be told":
+        return "So few days of orders cannot show it"
+    if outcome != shown:
+        what = "gain" if shown == "found" else "loss"
+        if found.is_blind:
+            return f"This test does not show it: the {what} is that of a schedule that looks at nothing"
+        return f"This test does not show it: the {what} of the test days is contradicted by the rest of the run"
+    at = {"more": ", but at more risk", "less": ", and at less risk", "unclear": ""}[found.risk]
+    beyond = {
+        "found": f"Yes{at}, on these test days",
+        "worse": "No: it is worse, on these test days",
+        "none": "This test does not show it",
+    }[outcome]
+    if found.beats_rule is False and outcome != "worse":
+        beyond += f", {'but it does not beat' if outcome == 'found' else 'nor that it beats'} the best simple rule"
+    return beyond
+
+
+def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason]:
+    """Yield the sentences of a verdict; one is against where the effect is shown and it speaks against that."""
+    yield Reason("effect", _effect(found))
+    if found.is_blind:
+        yield Reason(
+            "schedule",
+            "The chosen checkpoints trade by a schedule that looks at nothing; what that gains or loses is the drift "
+            "of these days alone.",
+            is_shown,
+        )
+    yield from _agreement(found, sign, is_shown)
+    yield from _selection(found, sign, is_shown)
+    if found.checks is not None:
+        yield (
+            Reason("leaks", f"The leak audit failed: {', '.join(found.failed)}.", is_shown)
+            if found.failed
+            else Reason("leaks", f"The leak audit passed its {found.checks} checks.")
+        )
+    if not math.isnan(seen := detectable(found)):
+        yield Reason(
+            "power",
+            f"A test of this size sees a difference of {seen:.2f} bp or more in at least four of five cases"
+            + ("." if abs(found.effect) >= seen or is_shown else ", and misses smaller ones more often."),
+        )
+    if found.rule:
+        yield Reason("rule", found.rule)
+    if not math.isnan(found.attained):
+        yield Reason("attainable", f"That is {100 * found.attained:.0f} % of what is attainable in this market.")
+    elif not math.isnan(found.ceiling):
+        yield Reason("attainable", f"Who knew all prices of the day ahead could gain {found.ceiling:.2f} bp.")
+    if found.seeds == 1:
+        yield Reason(
+            "seeds", "This is one training (one seed): another may come out otherwise, which rlwb sweep measures."
+        )
+    else:
+        yield Reason("seeds", f"The figures are means over {found.seeds} trainings that differ in their seed alone.")
+    if found.costs:
+        yield Reason("costs", found.costs)
+
+
+def detectable(found: Evidence) -> float:
+    """Return the effect, in basis points, that a test with this standard error sees in `POWER` of cases.
+
+    That is ``(t(1 - a / 2) + t(power)) * standard_error``, with a one less the level and quantiles of Student's t with
+    a degree of freedom less than days.
+
+    References
+    ----------
+    H. S. Bloom, "Minimum Detectable Effects: A Simple Way to Report the Statistical Power of Experimental Designs",
+    Evaluation Review 19 (1995).
+    """
+    if found.days is None or found.days < 2 or not found.standard_error > 0:
+        return math.nan
+    return float(_multiple(found.days, found.level, POWER) * found.standard_error)
+
+
+def _multiple(days: int, level: float, power: float) -> float:
+    """Return how many standard errors an effect must be large to be seen in `power` of cases."""
+    return float(stdtrit(days - 1, (1 + level) / 2) + stdtrit(days - 1, power))
+
+
+def _effect(found: Evidence) -> str:
+    """Return the effect and its interval, in a sentence; of an objective, in two."""
+    told = _gain(found, (found.effect, found.lo, found.hi))
+    if found.objective:
+        than = f" {'more' if found.effect >= 0 else 'less'} than {found.mark}'s" if found.is_compared else ""
+        worth = f"{abs(found.effect) if than else found.effect:z.2f} bp{than}{_span(found, found.lo, found.hi)}"
+        told = f"By the objective {found.objective} the chosen checkpoints' orders are worth {worth}"
+    size = f" ({found.orders:,} orders on {found.days} days)" if found.orders and found.days else ""
+    mean = "" if math.isnan(found.mean[0]) else f" {_gain(found, found.mean)}."
+    return f"{told}{size}.{mean}"
+
+
+def _gain(found: Evidence, ends: tuple[float, float, float]) -> str:
+    over = f" over {found.mark}" if found.is_compared or found.mark != "TWAP" else ""
+    gain = f"{'gain' if ends[0] >= 0 else 'lose'} {abs(ends[0]):.2f} bp an order{over}{' after costs' * found.is_net}"
+    return f"The chosen checkpoints {gain} on average{_span(found, *ends[1:])}"
+
+
+def _span(found: Evidence, lo: float, hi: float) -> str:
+    return "" if math.isnan(lo) else f", with a {100 * found.level:g} % interval of [{lo:z.2f}, {hi:z.2f}] bp"
+
+
+def _agreement(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]:
+    """Yield what the checkpoints say beside one another."""
+    each = np.array([one for one in found.checkpoints if not math.isnan(one)])
+    if len(each) > 1:
+        gaining, other = int((each >= SHOWN_BP).sum()), int((sign * each <= -SHOWN_BP).sum())
+        told = f"Of the {len(each)} chosen checkpoints {gaining or 'none'} gain{'s' * (gaining == 1)} "
+        told += f"({each.min():z.2f} to {each.max():z.2f} bp)"
+        if found.distinct is not None and found.distinct < len(each):
+            told += f"; only {found.distinct} of them differ{'s' * (found.distinct == 1)} in what they do"
+        is_apart = bool(standard_deviation(each) > abs(found.effect))
+        if is_shown and is_apart:
+            told += "; their standard deviation is larger than the effect"
+        yield Reason("checkpoints", f"{told}.", is_shown and (other > 0 or is_apart))
+    if not math.isnan(found.last):
+        does = "gains" if found.last >= 0 else "loses"
+        told = f"The last checkpoint of the training, which nothing chose, {does} {abs(found.last):.2f} bp."
+        yield Reason("last", told, is_shown and sign * found.last < SHOWN_BP)
+
+
+def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]:
+    """Yield what validation and the count of all that was tried say."""
+    if not math.isnan(found.validation):
+        does = "gained" if found.validation >= 0 else "lost"
+        told = f"On the validation days they {does} {abs(found.validation):.2f} bp"
+        luck = 0.0 if math.isnan(found.shrinkage) else found.shrinkage
+        if luck >= SHOWN_BP and found.candidates:
+            of = "of which" if found.validation > 0 else "although"
+            told += f", {of} choosing the best of {found.candidates} checkpoints is worth {luck:.2f} bp by luck alone"
+        yield Reason("validation", f"{told}.", is_shown and sign * (found.validation - luck) < SHOWN_BP)
+    if not math.isnan(found.reality_check):
+        is_clear = found.reality_check <= 1 - found.level
+        told = (
+            f"Were nothing that was tried better than {found.mark}, the best of it would gain as much in "
+            f"{100 * found.reality_check:.1f} % of cases."
+        )
+        yield Reason("selection", told, is_shown and sign > 0 and not is_clear)

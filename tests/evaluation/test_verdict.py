@@ -1,0 +1,191 @@
+"""The verdict from hand-made figures: what decides, what contradicts, and what is said."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from rlwb.evaluation.verdict import Evidence, Reason, detectable, judge
+
+#: A run in which everything agrees: ten checkpoints between 4 and 6 bp, validation and last checkpoint alike.
+AGREED: dict[str, Any] = {
+    "checkpoints": tuple(np.linspace(4.0, 6.0, 10)),
+    "distinct": 10,
+    "last": 4.5,
+    "validation": 5.5,
+    "shrinkage": 0.4,
+    "candidates": 40,
+    "standard_error": 1.0,
+    "orders": 1920,
+    "days": 48,
+}
+FOUND = Evidence(5.0, 3.0, 7.0, **AGREED)
+
+
+def mirrored(one: Evidence) -> Evidence:
+    """Return the evidence of a run that does as much worse as this one does better."""
+    return replace(
+        one,
+        effect=-one.effect,
+        lo=-one.hi,
+        hi=-one.lo,
+        checkpoints=tuple(-gain for gain in one.checkpoints),
+        last=-one.last,
+        validation=-one.validation,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "outcome"),
+    [
+        ((5.0, 3.0, 7.0), "found"),
+        ((-5.0, -7.0, -3.0), "worse"),
+        ((5.0, -1.0, 7.0), "none"),
+        ((-5.0, -7.0, 0.0), "none"),
+        ((5.0, math.nan, math.nan), "cannot be told"),
+    ],
+)
+def test_without_other_figures_the_interval_decides(ends: tuple[float, float, float], outcome: str) -> None:
+    assert judge(Evidence(*ends)).outcome == outcome
+
+
+@pytest.mark.parametrize("effect", [0.0, 1e-13, -1e-13, 0.004, -0.004])
+def test_what_is_written_as_zero_is_none(effect: float) -> None:
+    """A schedule that looks at no price has a PA of 0 up to rounding, with an interval as narrow."""
+    for half in (0.1, 0.999, math.nan):
+        found = judge(Evidence(effect, effect - half * abs(effect), effect + half * abs(effect)))
+        assert found.outcome == "none"
+        assert found.answer.startswith("No")
+        assert "worse" not in found.answer
+        assert "0.00 bp" in found.text
+
+
+def test_where_all_agrees_the_gain_is_found_and_the_loss_is_one() -> None:
+    assert judge(FOUND).outcome == "found"
+    assert judge(mirrored(FOUND)).outcome == "worse"
+    assert not any(one.is_against for one in judge(FOUND).reasons)
+
+
+@pytest.mark.parametrize(
+    ("topic", "changes"),
+    [
+        ("validation", {"validation": -1.25}),
+        ("checkpoints", {"checkpoints": (9.0, 11.0, -0.1)}),
+        ("checkpoints", {"checkpoints": (0.1, 0.1, 14.0)}),  # a standard deviation of 8.0 bp
+        ("last", {"last": 0.0}),
+        ("last", {"last": -2.0}),
+    ],
+)
+def test_what_contradicts_turns_a_gain_and_a_loss_into_nothing_shown(topic: str, changes: dict[str, Any]) -> None:
+    for one in (replace(FOUND, **changes), mirrored(replace(FOUND, **changes))):
+        found = judge(one)
+        assert found.outcome == "none"
+        assert [reason.topic for reason in found.reasons if reason.is_against] == [topic]
+        assert found.reasons[1].topic == topic, "it stands right behind the effect"
+        assert "contradicted" in found.answer
+
+
+def test_what_choosing_the_best_explains_is_no_gain_of_the_validation() -> None:
+    assert judge(replace(FOUND, validation=0.41)).outcome == "found"
+    assert judge(replace(FOUND, validation=0.39)).outcome == "none"
+    assert judge(mirrored(replace(FOUND, validation=-0.39))).outcome == "worse"
+    assert judge(mirrored(replace(FOUND, validation=-0.41))).outcome == "none"
+
+
+def test_a_failed_audit_and_a_reality_check_that_does_not_reject_turn_a_gain_into_nothing_shown() -> None:
+    failed = judge(replace(FOUND, checks=7, failed=("normaliser on all days",)))
+    assert (failed.outcome, failed.reasons[1].topic) == ("none", "leaks")
+    assert "normaliser on all days" in failed.text
+    assert judge(replace(FOUND, checks=7)).outcome == "found"
+    assert judge(replace(FOUND, reality_check=0.0501)).outcome == "none"
+    assert judge(replace(FOUND, reality_check=0.0499)).outcome == "found"
+    assert judge(mirrored(replace(FOUND, reality_check=0.9))).outcome == "worse", "the check is of gains"
+
+
+def test_a_schedule_that_looks_at_nothing_is_neither_better_nor_worse() -> None:
+    for one in (FOUND, mirrored(FOUND)):
+        found = judge(replace(one, is_blind=True))
+        assert found.outcome == "none"
+        assert "schedule that looks at nothing" in found.answer
+
+
+def test_the_best_rule_and_the_number_that_differ_are_told_and_decide_nothing() -> None:
+    found = judge(replace(FOUND, rule="The sentence.", beats_rule=False, distinct=1))
+    assert found.outcome == "found"
+    assert found.answer == "Yes, on these test days, but it does not beat the best simple rule"
+    assert "The sentence." in found.text
+    assert "only 1 of them differs" in found.text
+
+
+@given(
+    effect=st.floats(-20, 20),
+    half=st.floats(0, 20),
+    each=st.lists(st.floats(-30, 30), max_size=10),
+    last=st.floats(-30, 30),
+    validation=st.floats(-30, 30),
+)
+def test_other_figures_never_make_more_of_the_interval_than_it_says(
+    effect: float, half: float, each: list[float], last: float, validation: float
+) -> None:
+    found = judge(
+        Evidence(effect, effect - half, effect + half, checkpoints=tuple(each), last=last, validation=validation)
+    )
+    alone = judge(Evidence(effect, effect - half, effect + half))
+    assert found.outcome in (alone.outcome, "none")
+    assert (found.outcome == alone.outcome) == (
+        alone.outcome == "none" or not any(reason.is_against for reason in found.reasons)
+    )
+    assert found.reasons[0] == alone.reasons[0]
+    assert "-0.00" not in found.text
+
+
+def test_the_opening_says_each_figure() -> None:
+    found = judge(replace(FOUND, attained=0.98, ceiling=89.0, costs="Costs are off.", checks=7))
+    assert found.opening.startswith(
+        "Does the policy beat TWAP? Yes, on these test days. The chosen checkpoints gain 5.00 bp "
+    )
+    for told in (
+        "95 % interval of [3.00, 7.00] bp (1,920 orders on 48 days)",
+        "Of the 10 chosen checkpoints 10 gain (4.00 to 6.00 bp)",
+        "the training, which nothing chose, gains 4.50 bp",
+        "On the validation days they gained 5.50 bp, of which choosing the best of 40 checkpoints is worth 0.40 bp",
+        "sees a difference of 2.86 bp or more",
+        "98 % of what is attainable",
+        "one seed",
+        "audit passed its 7 checks",
+        "Costs are off.",
+    ):
+        assert told in found.text
+    assert "89.00" in judge(replace(FOUND, ceiling=89.0)).text
+
+
+def test_an_objective_is_what_the_effect_is_of_and_the_mean_stands_beside_it() -> None:
+    text = judge(Evidence(-3.0, -5.0, -1.0, objective="cvar (share 0.1)", mean=(4.0, 3.0, 5.0), is_net=True)).text
+    assert "By the objective cvar (share 0.1) the chosen checkpoints' orders are worth 3.00 bp less than TWAP's" in text
+    assert "gain 4.00 bp an order over TWAP after costs on average, with a 95 % interval of [3.00, 5.00] bp" in text
+
+
+def test_a_verdict_in_plain_values_has_every_reason() -> None:
+    found = judge(FOUND)
+    told = found.as_dict()
+    assert (told["outcome"], told["mark"]) == ("found", "TWAP")
+    assert [Reason(**one) for one in told["reasons"]] == list(found.reasons)
+
+
+def test_what_a_test_can_see_is_seen_in_four_of_five_cases() -> None:
+    """With the mean of 20 normal days the interval by Student's t lies above 0 in 80 % of cases at that effect."""
+    days, rng = 20, np.random.default_rng(3)
+    seen = detectable(Evidence(0.0, -1.0, 1.0, standard_error=1 / math.sqrt(days), days=days))
+    draws = seen + rng.standard_normal((40_000, days))
+    error = draws.std(axis=1, ddof=1) / math.sqrt(days)
+    share = float((draws.mean(axis=1) > student.ppf(0.975, days - 1) * error).mean())
+    assert share == pytest.approx(0.8, abs=0.012)
+    assert math.isnan(detectable(Evidence(1.0, days=1, standard_error=1.0)))
+    assert math.isnan(detectable(Evidence(1.0, days=9)))
