@@ -30,6 +30,8 @@ class Stream(IntEnum):
     DIAL = 9
     BASELINE = 10
     EVIDENCE = 11
+    POWER = 12
+    TWIN = 13
 
 
 def check_seed(seed: object) -> int:

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
+from rlwb.evaluation.power import detectable
 from rlwb.evaluation.results import standard_deviation
 
 Outcome = Literal["found", "none", "worse", "cannot be told"]
 
 #: An effect smaller than this, in basis points, is written as 0.00 and counts as none.
 SHOWN_BP = 0.005
-
-#: Share of tests that shall see an effect, in what a test can see.
-POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -224,7 +221,8 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
             if found.failed
             else Reason("leaks", f"The leak audit passed its {found.checks} checks.")
         )
-    if not math.isnan(seen := detectable(found)):
+    seen = math.nan if found.days is None else detectable(found.standard_error, found.days, level=found.level)
+    if seen > 0:
         yield Reason(
             "power",
             f"A test of this size sees a difference of {seen:.2f} bp or more in at least four of five cases"
@@ -244,27 +242,6 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
         yield Reason("seeds", f"The figures are means over {found.seeds} trainings that differ in their seed alone.")
     if found.costs:
         yield Reason("costs", found.costs)
-
-
-def detectable(found: Evidence) -> float:
-    """Return the effect, in basis points, that a test with this standard error sees in `POWER` of cases.
-
-    That is ``(t(1 - a / 2) + t(power)) * standard_error``, with a one less the level and quantiles of Student's t with
-    a degree of freedom less than days.
-
-    References
-    ----------
-    H. S. Bloom, "Minimum Detectable Effects: A Simple Way to Report the Statistical Power of Experimental Designs",
-    Evaluation Review 19 (1995).
-    """
-    if found.days is None or found.days < 2 or not found.standard_error > 0:
-        return math.nan
-    return float(_multiple(found.days, found.level, POWER) * found.standard_error)
-
-
-def _multiple(days: int, level: float, power: float) -> float:
-    """Return how many standard errors an effect must be large to be seen in `power` of cases."""
-    return float(stdtrit(days - 1, (1 + level) / 2) + stdtrit(days - 1, power))
 
 
 def _effect(found: Evidence) -> str:

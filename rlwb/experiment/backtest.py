@@ -30,6 +30,7 @@ from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
 from rlwb.experiment.policies import MadeElsewhere, kept_policies, open_kept, told_of
+from rlwb.experiment.power import write_power
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.shards import divided_among, making
 from rlwb.experiment.stages import training_id
@@ -184,6 +185,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])
 
+    if origin is None:
+        write_power(folder / "power.json", bench, parts)
     write_json(folder / "caveats.json", {"caveats": [*bench.engine.idle_rules(test), *unlike(bench.engine, parts)]})
     write_json(folder / "baselines.json", estimates_of(baselines))
     if figure == "objective":

@@ -22,6 +22,7 @@ from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.evidence import evidence_table
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
+from rlwb.experiment.power import read_power
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
 from rlwb.experiment.verdict import VERDICT, verdict_of
@@ -498,6 +499,7 @@ def write_report(run: RunDirectory) -> Path:
         summary=cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
         orders=_file_cells(run.orders / "summary.csv", _ORDERS, texts=("first", "last")),
         data=data,
+        power=read_power(run.backtest / "power.json"),
         rules=rules.describe(),
         ticks_per_step=config.execution.ticks_per_step,
         gap=_file_cells(run.backtest / "gap.csv", _GAP, name=rules.name_pa),

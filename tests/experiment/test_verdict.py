@@ -11,9 +11,11 @@ import pytest
 
 from rlwb.evaluation import PolicyResult
 from rlwb.experiment.backtest import read_results, write_headline, write_results
+from rlwb.experiment.power import power_of_test, power_table, read_power, write_power
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.experiment.verdict import verdict_of, write_texts
+from rlwb.experiment.workbench import Workbench
 from rlwb.files import write_json
 from rlwb.reading import read_json
 from tests.evaluation.tables import baseline, checkpoint, order_table
@@ -132,3 +134,22 @@ def test_what_the_fees_of_the_markets_preset_would_leave_is_told_where_costs_are
     assert found is not None
     assert "costs" not in [one.topic for one in found.reasons]
     assert "after costs" in found.text
+
+
+def test_power_is_measured_on_the_days_before_the_test_alone(tmp_path: Path) -> None:
+    bench = Workbench(config(market__instruments=2, market__days=40, backtest__bootstrap_samples=200))
+    parts = {name: bench.align(table) for name, table in bench.make_orders()[0].items() if name != "all"}
+    found = power_of_test(bench, parts)
+    assert found is not None
+    earlier = sum(parts[name].table["date"].nunique() for name in ("train", "valid"))
+    assert (found.days, found.orders, found.measured_days) == (8, 32, earlier)
+    other = power_of_test(bench, {**parts, "test": parts["test"][:16]})
+    assert other is not None
+    assert other.day_deviation == found.day_deviation
+    assert other.detectable_bp > found.detectable_bp
+    path = tmp_path / "power.json"
+    write_power(path, bench, parts)
+    assert read_power(path) == found
+    assert power_table(found).loc["days to see 1 bp", "power"] == f"{found.days_for_1bp:,}"
+    write_power(path, bench, {**parts, "test": parts["test"][:2]})
+    assert read_power(path) is None, "one day cannot be told from another"
