@@ -1,6 +1,7 @@
 """Evaluation of policies: results and metrics with intervals, selection of checkpoints; plots are in `.plots`."""
 
 from rlwb.evaluation.bootstrap import Interval, day_interval, statistic_interval
+from rlwb.evaluation.clusters import cluster_table
 from rlwb.evaluation.costs import cost_groups, cost_table
 from rlwb.evaluation.dictionary import COLUMNS
 from rlwb.evaluation.frontier import (
@@ -29,6 +30,7 @@ __all__ = [
     "Table",
     "above_ceiling",
     "below_frontier",
+    "cluster_table",
     "comparison",
     "cost_groups",
     "cost_table",

@@ -109,6 +109,10 @@ _PARTS = {
     "last": Column("day", "last trading day"),
     "mean_amount": Column("shares", "mean amount of an order"),
 }
+_INTERVALS = {
+    "method": Column("", "what the interval keeps together: order (nothing), day, instrument or both"),
+    "clusters": Column("", "days, instruments or orders that have a PA; by both, the fewer of days and instruments"),
+}
 _GROUPS = {
     "by": Column("", "what orders are grouped by: side, size, window, day or instrument"),
     "group": Column("", "name of the group of orders"),
@@ -216,6 +220,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/orders/*.parquet": {**_ORDER, **_FORMS, **_RESULT, **_COST},
     "backtest/summary.csv, headline.csv, metrics.csv, dial.csv; comparison.csv": {**_POLICY, **_metric_columns()},
     "backtest/groups.csv": _GROUPS,
+    "backtest/intervals.csv": _INTERVALS,
     "backtest/gap.csv": _GAP,
     "backtest/costs.csv, cost_groups.csv": _COSTS,
     "backtest/frontier.csv": _FRONTIER,

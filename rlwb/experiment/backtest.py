@@ -80,7 +80,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     ceiling has none); ``caveats.json`` which rules cannot act on these orders, and how the training orders differ from
     them; ``baselines.json`` what the baselines were told of the market, from training sessions alone;
     ``summary.csv`` one row a policy; ``gap.csv``, where the rules are not the simple ones, what each of them does to
-    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``dial.csv``, where
+    the best checkpoint's PA; ``groups.csv`` the results by side, size and window of the orders; ``intervals.csv``
+    the interval of the mean PA by day, by instrument and by both; ``dial.csv``, where
     the objective has several aversions, those of the best checkpoint at each; ``costs.csv`` what orders cost against
     arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument; ``headline.csv``, ``.md``
     and ``.txt`` the table to show, ``metrics.csv`` its tidy form; ``selection.json`` which checkpoints were chosen,
@@ -202,6 +203,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
+    _write_intervals(folder / "intervals.csv", bench, results)
     _write_dial(folder / "dial.csv", bench, dial, results)
     if origin is None:
         noise = validation_noise(rescored, parts["valid"], selection.ranked, len(selection.chosen), config.seed)
@@ -504,6 +506,15 @@ def _write_groups(path: Path, bench: Workbench, results: Sequence[PolicyResult],
     rows = {name: members for name, members in headline_groups(results).items() if members[0].kind != "ceiling"}
     ids = orders.table["order_id"].to_numpy()
     frame = group_table(rows, group_labels(bench.engine, orders), ids, **interval_of(bench.config))
+    with atomic_path(path) as target:
+        with_settings(frame, bench.config).to_csv(target, index=False)
+
+
+def _write_intervals(path: Path, bench: Workbench, results: Sequence[PolicyResult]) -> None:
+    """Write the interval of the mean PA by day, by instrument and by both, of the headline's rows."""
+    from rlwb.evaluation import cluster_table, headline_groups
+
+    frame = cluster_table(headline_groups(results), **interval_of(bench.config))
     with atomic_path(path) as target:
         with_settings(frame, bench.config).to_csv(target, index=False)
 

@@ -27,6 +27,7 @@ COUNTS = {
 TABLES = {
     *("orders/summary.csv", "orders/all.parquet", "metrics/train.csv", "metrics/validation.csv"),
     *("backtest/headline.csv", "backtest/summary.csv", "backtest/metrics.csv", "backtest/groups.csv"),
+    "backtest/intervals.csv",
     *("backtest/frontier.csv", "backtest/costs.csv", "backtest/cost_groups.csv", "backtest/gap.csv"),
     *("backtest/orders/last.parquet", "backtest/orders/twap.parquet", "backtest/orders/hindsight.parquet"),
 }
