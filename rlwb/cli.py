@@ -213,11 +213,12 @@ app.command()(cli_runs.watch)
 app.command()(cli_study.sweep)
 app.command()(cli_costs.tca)
 app.command()(cli_study.search)
+app.command(cls=cli_study.PaperCommand)(cli_study.paper)
 app.command(hidden=True)(cli_study.search_worker)
 app.command()(cli_serving.export)
 app.command()(cli_serving.quantise)
 app.command()(cli_serving.serve)
-app.command()(cli_serving.paper)
+app.command()(cli_serving.paper_trade)
 
 
 def _tell(text: str, table: pd.DataFrame | None, **paths: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line's ``rlwb export``, ``bundle``, ``quantise``, ``serve`` and ``paper``: a policy and its bundles."""
+"""The command line's ``rlwb export``, ``bundle``, ``quantise``, ``serve`` and ``paper-trade``: policies in bundles."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def serve(
     )
 
 
-def paper(
+def paper_trade(
     path: BundlePath,
     bars: Annotated[
         str | None,
@@ -196,7 +196,7 @@ def paper(
 ) -> None:
     """Trade on paper: play bars into a service, execute what it decides by the rules, judge it as a backtest does.
 
-    For example: rlwb paper bundles/mine --bars bars/ --speed 60
+    For example: rlwb paper-trade bundles/mine --bars bars/ --speed 60
     """
     from rlwb.serving.paper_run import launch_paper, span_of
 

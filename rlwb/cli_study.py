@@ -1,11 +1,12 @@
-"""The commands of many runs: ``rlwb sweep`` and ``rlwb search``."""
+"""The commands of many runs, ``rlwb sweep`` and ``rlwb search``, and what is published of them: ``rlwb paper``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from rlwb.output import clocked, silent
 
@@ -199,3 +200,34 @@ def search_worker(
         searching.work_again(folder, echo=typer.echo)
     else:
         searching.work(folder, echo=typer.echo)
+
+
+class PaperCommand(typer.core.TyperCommand):
+    """``rlwb paper``; with a bundle it is ``rlwb paper-trade``, as that was called before."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if parent is not None and any((Path(word) / "bundle.json").is_file() for word in args):
+            trade = parent.command.get_command(parent, "paper-trade")
+            return trade.make_context("paper-trade", args, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def paper(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|SWEEP", help="The directory of a finished run, or of a sweep; it stays as it is."),
+    ],
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the folder goes; without it, RUN-paper beside the run.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write all that a paper needs in one folder: tables, figures, settings, data card, commands, checksums.
+
+    Its text is paper.md and paper.tex. Each number in them is tied to a file; check.py there fails where one differs.
+
+    For example: rlwb paper runs/mine --to paper
+    """
+    from rlwb.study.paper import launch_paper
+
+    launch_paper(path, to, echo=typer.echo)

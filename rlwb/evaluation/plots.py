@@ -35,17 +35,26 @@ from rlwb.market import Sessions
 from rlwb.market import stylised as facts
 from rlwb.market.quality import KINDS, Quality, Window
 
+#: Kind of picture to what of its metadata would differ from one time to the next.
+_UNDATED: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
-def save_figure(figure: Figure, stem: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write ``<stem>.png`` and ``<stem>.svg``, each complete or not at all, and return both paths.
 
-    The same figure gives the same bytes: no dates, no random ids.
+def save_figure(
+    figure: Figure, stem: str | os.PathLike[str], *, kinds: Sequence[str] = ("png", "svg")
+) -> tuple[Path, ...]:
+    """Write ``<stem>.png`` and ``<stem>.svg``, or other `kinds`, each complete or not at all, and return the paths.
+
+    The same figure gives the same bytes: no dates, no random ids. Letters in a PDF are its own (TrueType).
     """
-    paths = Path(f"{os.fspath(stem)}.png"), Path(f"{os.fspath(stem)}.svg")
-    with mpl.rc_context(style.settings()):
-        for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
+    paths = tuple(Path(f"{os.fspath(stem)}.{kind}") for kind in kinds)
+    with mpl.rc_context({**style.settings(), "pdf.fonttype": 42}):
+        for kind, path in zip(kinds, paths, strict=True):
             with atomic_path(path) as temporary:
-                figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
+                figure.savefig(temporary, format=kind, metadata=_UNDATED[kind])
     return paths
 
 

@@ -161,13 +161,8 @@ def headline(
     metrics = metric_table(groups, level=level, resamples=resamples, seed=seed)
     frame = wide(metrics)
     records = frame.to_dict("records")
-    with_interval = [
-        name
-        for name in ("objective", "over_twap", "pa_net", "net_over_twap", "attained")
-        if is_informative(frame, name)
-    ]
-    untraded = is_informative(frame, "untraded")
-    plain = ("pa_value_weighted", "win_rate", "glr", "ffr", *(["untraded"] if untraded else []))
+    with_interval, plain = shown_metrics(frame)
+    untraded = "untraded" in plain
     header = ("policy", "n", "PA mean ± std, bp", f"{100 * level:g} % interval, bp")
     rows = tuple(
         (
@@ -211,6 +206,17 @@ def headline(
     titles = tuple(map(rules.name_pa, (*header, *shown)))
     risk = _risk_rows("policy", frame, rules)
     return Table(titles, rows, tuple(filter(None, notes.splitlines())), metrics, level, risk, rule)
+
+
+def shown_metrics(frame: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the metrics that a headline shows beside the PA: those with their interval, and those without.
+
+    `frame` has one row a policy (`rlwb.evaluation.metrics.wide`).
+    """
+    ends = ("objective", "over_twap", "pa_net", "net_over_twap", "attained")
+    plain = ["pa_value_weighted", "win_rate", "glr", "ffr"]
+    untraded = ["untraded"] if is_informative(frame, "untraded") else []
+    return [name for name in ends if is_informative(frame, name)], [*plain, *untraded]
 
 
 def rule_verdict(

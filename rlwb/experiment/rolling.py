@@ -102,15 +102,25 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
     head = write_headline(run.backtest, results, config, about=[about])
     write_texts(run.backtest, head, verdict_of(run, config, results, is_whole=False))
     write_costs(run.backtest, results, config)
-    if config.execution.rules.have_costs:
+    for name, figure in rolling_figures(run, config).items():
+        plots.save_figure(figure, run.figures / name)
+
+
+def rolling_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
+    """Return the figures of a rolling run by name, from its pooled backtest; under rules with costs of the net PA."""
+    from rlwb.evaluation import plots
+
+    results, rules = read_results(run), config.execution.rules
+    if rules.have_costs:
         results = [result.after_costs() for result in results]
     figures = {
-        "pa_by_window": plots.pa_by_window(table, is_net=config.execution.rules.have_costs),
+        "pa_by_window": plots.pa_by_window(
+            pd.read_csv(run.backtest / "windows.csv", dtype={"window": str}), is_net=rules.have_costs
+        ),
         "frontier": plots.frontier(read_frontier(run)),
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
     }
-    for name, figure in figures.items():
-        plots.save_figure(plots.rename(figure, config.execution.rules.name_judged), run.figures / name)
+    return {name: plots.rename(figure, rules.name_judged) for name, figure in figures.items()}
 
 
 def _by_rank(results: Sequence[PolicyResult]) -> dict[str, PolicyResult]:

@@ -1,4 +1,4 @@
-"""``rlwb paper``: a bundle's policy trades days of bars on paper, and what came of it lies in a folder."""
+"""``rlwb paper-trade``: a bundle's policy trades days of bars on paper, and what came of it lies in a folder."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def launch_paper(
     trust_code: bool = False,
     echo: Callable[[str], None] = print,
 ) -> PaperResult:
-    """Do what ``rlwb paper`` asks for: work orders on paper by the policy of a bundle, and write a folder.
+    """Do what ``rlwb paper-trade`` asks for: work orders on paper by the policy of a bundle, and write a folder.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _config(bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None
     """Return the bundle's configuration with the bars, and with what a run says of its orders and baselines."""
     own = [Layer("bundle", bundle.config.as_dict(), bundle.path)]
     if origin is None:
-        own.append(Layer("rlwb paper", {"baselines": list(BESIDE)}))
+        own.append(Layer("rlwb paper-trade", {"baselines": list(BESIDE)}))
     else:
         trust(origin.config, beside=origin.config)
         values = origin.config.as_dict()

@@ -222,10 +222,8 @@ def _table(
     config = sweep.settings[0].config
     rules, level = config.execution.rules, config.backtest.confidence
     judged = _judged_by(sweep)
-    rows, frames = [], seeds.pivot(index=["setting", "policy"], columns="metric", values="mean")
-    order = list(dict.fromkeys(zip(seeds["setting"], seeds["policy"], strict=True)))
-    extra = [name for name in ("objective", "pa_net", "over_twap") if _differs(frames, name)]
-    plain = [*(["attained"] if frames["attained"].notna().any() else []), "pa_value_weighted", "win_rate", "glr", "ffr"]
+    rows, order = [], list(dict.fromkeys(zip(seeds["setting"], seeds["policy"], strict=True)))
+    extra, plain = shown_metrics(seeds)
     is_twap = "twap" in set(seeds["policy"])
     for setting, policy in order:
         own = seeds[(seeds["setting"] == setting) & (seeds["policy"] == policy)].set_index("metric")
@@ -251,18 +249,31 @@ def _table(
     return Table(tuple(map(rules.name_pa, header)), tuple(rows), tuple(notes), seeds, level)
 
 
+def shown_metrics(seeds: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Return the metrics that a sweep's table shows beside the PA: other PAs that differ from it, and all others."""
+    frames = seeds.pivot(index=["setting", "policy"], columns="metric", values="mean")
+    extra = [name for name in ("objective", "pa_net", "over_twap") if _differs(frames, name)]
+    attained = ["attained"] if "attained" in frames and frames["attained"].notna().any() else []
+    return extra, [*attained, "pa_value_weighted", "win_rate", "glr", "ffr"]
+
+
 def _differs(frames: pd.DataFrame, name: str) -> bool:
     """Tell whether a metric has values, and others than the PA."""
     return bool(frames[name].notna().any() and ((frames[name] - frames["pa"]).abs() > 1e-6).any())
 
 
-def _improves(better: pd.DataFrame, setting: str, policy: str) -> str:
+def pair_with_twap(better: pd.DataFrame, setting: str, policy: str) -> pd.Series | None:
+    """Return the row of ``improvement.csv`` that compares trainings with TWAP; None where there is none."""
     if better.empty:
-        return _ABSENT
+        return None
     over = better[(better["of"] == f"{setting}/{policy}") & better["over"].isin([f"{setting}/twap", "/twap"])]
-    if over.empty:
+    return None if over.empty else over.iloc[0]
+
+
+def _improves(better: pd.DataFrame, setting: str, policy: str) -> str:
+    row = pair_with_twap(better, setting, policy)
+    if row is None:
         return _ABSENT
-    row = over.iloc[0]
     ends = "" if pd.isna(row["lo"]) else f" [{row['lo']:.2f}, {row['hi']:.2f}]"
     return f"{row['probability']:.2f}{ends}"
 
@@ -384,7 +395,7 @@ def _page(
     runs: Mapping[str, RunDirectory],
     done: Mapping[str, Sequence[PolicyResult]],
 ) -> str:
-    figures = _figures(found, sweep, runs, done) if found.table else []
+    figures = figures_of(sweep, runs, done, found.seeds) if found.table else []
     rows = [
         {
             **row,
@@ -434,12 +445,21 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
 
 
-def _figures(
-    found: Collected,
+def figures_of(
     sweep: Sweep,
     runs: Mapping[str, RunDirectory],
     done: Mapping[str, Sequence[PolicyResult]],
+    seeds: pd.DataFrame,
 ) -> list[tuple[Figure, str]]:
+    """Return the figures of a sweep with what stands under them: its seeds, and their learning curves if there are any.
+
+    Parameters
+    ----------
+    runs, done
+        The members by name, and the results of those that are done.
+    seeds
+        ``seeds.csv``.
+    """
     from rlwb.evaluation.seed_plots import learning_curves_of_seeds, seed_points
     from rlwb.evaluation.select import read_validation
 
@@ -448,7 +468,7 @@ def _figures(
     left_out = ("ceiling", "last") if len(sweep.settings) > 1 else ("ceiling",)
     groups = {name: one for name, one in trainings(sweep, done).items() if one.kind not in left_out}
     points = {name: values_of(one, judged).tolist() for name, one in groups.items()}
-    own = found.seeds[found.seeds["metric"] == judged]
+    own = seeds[seeds["metric"] == judged]
     table = own.assign(group=own["setting"] + "/" + own["policy"]).set_index("group")
     level = config.backtest.confidence
     told = (

@@ -1,4 +1,4 @@
-"""``rlwb paper``: a bundle trades test days on paper and ends where the backtest ended, over HTTP as well."""
+"""``rlwb paper-trade``: a bundle trades test days on paper and ends where the backtest ended, over HTTP as well."""
 
 from __future__ import annotations
 
@@ -373,12 +373,12 @@ def test_the_command_does_it(
 ) -> None:
     words = ["--run", str(finished_run.path), "--speed", "0", "--out", str(tmp_path / "p")]
     with pytest.raises(SystemExit) as caught:
-        main(["paper", str(bundle_path), *words])
+        main(["paper-trade", str(bundle_path), *words])
     assert caught.value.code == 0
     said = capsys.readouterr().out
     assert "TWAP" in said
     assert "whose PA differ by 0 bp at most" in said
     with pytest.raises(SystemExit) as caught:
-        main(["paper", str(bundle_path), *words])
+        main(["paper", str(bundle_path), *words])  # as it was called before
     assert caught.value.code == 2
     assert "--resume" in capsys.readouterr().err
