@@ -38,6 +38,7 @@ _COMPARED = "A YAML file of parameters for all methods, or the directories of ru
 _DIRECTORY = "Where the run's files go; without it, a new directory under runs/."
 _EVALUATION = "Where the evaluation's files go; without it, a new directory beside the run."
 _RESUME = "Go on with what is in --run-dir; what is done and unchanged is not done again."
+_TWIN = "Train and judge the same on the same market without anything to learn, too, beside the result."
 _TRUST = "Run the code of your own or others' that the run names."
 _TRUST_POLICIES = "Run the code of your own or others' that the run and --policy name."
 _POLICY = (
@@ -49,6 +50,7 @@ ConfigFile = Annotated[Path | None, typer.Argument(metavar="CONFIG", help=_FILE)
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=_SET)]
 Directory = Annotated[Path | None, typer.Option(metavar="DIR", help=_DIRECTORY)]
 Resume = Annotated[bool, typer.Option("--resume", help=_RESUME)]
+NoiseTwin = Annotated[bool, typer.Option("--with-noise-twin", help=_TWIN)]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help=_TRUST)]
 Policies = Annotated[list[str] | None, typer.Option("--policy", metavar="NAME=SPEC", help=_POLICY)]
 Methods = Annotated[list[str] | None, typer.Option("--method", metavar="NAME", help=_METHOD)]
@@ -64,6 +66,7 @@ def run(
     changes: Changes = None,
     run_dir: Directory = None,
     resume: Resume = False,
+    with_noise_twin: NoiseTwin = False,
     trust_code: TrustCode = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -76,9 +79,10 @@ def run(
     Exit codes: 0 done, 1 a fault of rlwb's, 2 a fault of the input's, 130 stopped.
     """
     from rlwb.experiment.pipeline import launch
+    from rlwb.experiment.twin import launch_with_twin
 
-    echo = silent if quiet or json else clocked
-    done = launch(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=echo)
+    echo, start = silent if quiet or json else clocked, launch_with_twin if with_noise_twin else launch
+    done = start(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=echo)
     if quiet or json:
         import pandas as pd
 

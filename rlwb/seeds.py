@@ -31,7 +31,6 @@ class Stream(IntEnum):
     BASELINE = 10
     EVIDENCE = 11
     POWER = 12
-    TWIN = 13
 
 
 def check_seed(seed: object) -> int:

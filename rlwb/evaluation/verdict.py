@@ -64,6 +64,9 @@ class Evidence:
         Names of the failed checks of the leak audit, and how many there were; None where it was not made.
     seeds
         Trainings that the figures are of.
+    twin
+        Outcome of the run's noise twin, on a market in which nothing can be learnt, with its effect and the ends of its
+        interval in basis points; None where there is none.
     costs
         A sentence on costs, where the run has none.
     """
@@ -96,6 +99,7 @@ class Evidence:
     failed: tuple[str, ...] = ()
     checks: int | None = None
     seeds: int = 1
+    twin: tuple[Outcome, float, float, float] | None = None
     costs: str = ""
 
 
@@ -106,7 +110,7 @@ class Reason(NamedTuple):
     ----------
     topic
         What it is on: ``effect``, ``power``, ``checkpoints``, ``last``, ``validation``, ``schedule``, ``selection``,
-        ``leaks``, ``rule``, ``attainable``, ``seeds`` or ``costs``.
+        ``leaks``, ``twin``, ``rule``, ``attainable``, ``seeds`` or ``costs``.
     sentence
         Figure, unit and meaning.
     is_against
@@ -133,12 +137,15 @@ class Verdict:
         The sentences that follow: the effect, what contradicts it, and the rest.
     mark
         What was to be beaten.
+    ends : bp
+        The effect, and the ends of its interval.
     """
 
     outcome: Outcome
     answer: str
     reasons: tuple[Reason, ...]
     mark: str = "TWAP"
+    ends: tuple[float, float, float] = (math.nan, math.nan, math.nan)
 
     @property
     def text(self) -> str:
@@ -151,8 +158,9 @@ class Verdict:
         return f"Does the policy beat {self.mark}? {self.answer}. {self.text}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the verdict in plain values, for a file."""
-        told = {"outcome": self.outcome, "mark": self.mark, "answer": self.answer}
+        """Return the verdict in plain values, for a file; None where there is no number."""
+        effect, lo, hi = (None if math.isnan(one) else one for one in self.ends)
+        told = {"outcome": self.outcome, "mark": self.mark, "answer": self.answer, "effect": effect, "lo": lo, "hi": hi}
         return {**told, "reasons": [one._asdict() for one in self.reasons]}
 
 
@@ -163,9 +171,9 @@ def judge(found: Evidence) -> Verdict:
     written as 0.00 is none. What contradicts it in the same run turns ``"found"`` and ``"worse"`` into ``"none"``: a
     chosen checkpoint on the other side of the mark, or a standard deviation over them above the effect; the last
     checkpoint of the training on the other side; a validation that, less what the choice explains by itself, is on the
-    other side; a reality check that does not reject; and a failed leak audit. A schedule that looks at nothing is
-    ``"none"``. That the best simple rule is not beaten is said and changes no outcome, because the question is whether
-    the mark is beaten.
+    other side; a reality check that does not reject; a failed leak audit; and a noise twin that finds a gain, too. A
+    schedule that looks at nothing is ``"none"``. That the best simple rule is not beaten is said and changes nothing,
+    because the question is whether the mark is beaten.
     """
     sign = 1.0 if found.effect >= 0 else -1.0
     is_nothing = abs(found.effect) < SHOWN_BP
@@ -179,7 +187,9 @@ def judge(found: Evidence) -> Verdict:
     effect, *others = reasons
     ordered = (effect, *sorted(others, key=lambda one: not one.is_against))
     outcome: Outcome = "none" if shown in ("found", "worse") and (is_doubted or found.is_blind) else shown
-    return Verdict(outcome, _answer(found, shown, outcome, is_nothing), ordered, found.mark)
+    return Verdict(
+        outcome, _answer(found, shown, outcome, is_nothing), ordered, found.mark, (found.effect, found.lo, found.hi)
+    )
 
 
 def _answer(found: Evidence, shown: Outcome, outcome: Outcome, is_nothing: bool) -> str:
@@ -221,6 +231,12 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
             if found.failed
             else Reason("leaks", f"The leak audit passed its {found.checks} checks.")
         )
+    if found.twin is not None:
+        outcome, *ends = found.twin
+        told = "The same training on the same market without anything to learn (noise twin) "
+        told += f"{'gains' if ends[0] >= 0 else 'loses'} {abs(ends[0]):.2f} bp{_span(found, *ends[1:])}"
+        says = "; it finds a gain where there is none." if outcome == "found" else "."
+        yield Reason("twin", f"{told}{says}", is_shown and sign > 0 and outcome == "found")
     seen = math.nan if found.days is None else detectable(found.standard_error, found.days, level=found.level)
     if seen > 0:
         yield Reason(

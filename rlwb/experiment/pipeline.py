@@ -58,6 +58,7 @@ def launch(
     *,
     resume: bool,
     trust_code: bool = False,
+    also: Callable[[RunConfig], object] | None = None,
     echo: Echo = print,
 ) -> RunDirectory:
     """Start a run, or go on with one, and see it through.
@@ -72,6 +73,8 @@ def launch(
         The run's directory; None makes one under ``runs/``.
     trust_code
         Run the code that this run names, wherever it is from.
+    also
+        What refuses a configuration before any work, beside what every run refuses.
     """
     layer = parse_assignments(changes)
     asked = {"file": str(config_file.absolute()) if config_file else None, "set": list(changes)}
@@ -86,6 +89,8 @@ def launch(
         require_trust(config, given=trust_code)
         require_trust_of_kept(run, given=trust_code)
         check_config(config)
+        if also is not None:
+            also(config)
         if run.origin is not None:
             refuse_training_changes(run.origin.config, config)
         # A training of other settings starts anew, so it may be shorter.
@@ -95,6 +100,8 @@ def launch(
     else:
         config = RunConfig.load(config_file, layer)
         check_config(config)
+        if also is not None:
+            also(config)
         if run_dir is None or not run_dir.exists():  # where something lies, that is told first
             check_feasible(config, run_dir)
         name = config_file.stem if config_file else "synthetic"

@@ -25,7 +25,7 @@ from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.power import read_power
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
-from rlwb.experiment.verdict import VERDICT, verdict_of
+from rlwb.experiment.verdict import TWIN, VERDICT, verdict_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_json, write_text
@@ -491,7 +491,7 @@ def write_report(run: RunDirectory) -> Path:
         verdict=verdict,
         risk=None if risk is None else " ".join(risk.sentences),
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
-        headline=_json(run.backtest / "headline.json", _Headline),
+        headline=_with_twin(run, _json(run.backtest / "headline.json", _Headline)),
         has_costs=rules.have_costs,
         figures=[figure for name, figure in figures.items() if name != "cost_parts"],
         cost_figure=figures.get("cost_parts"),
@@ -522,6 +522,16 @@ def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:
     if "calendar" in tree["market"]:
         tree["market"]["calendar"] = tree["market"]["calendar"] or data.get("calendar")
     return tree
+
+
+def _with_twin(run: RunDirectory, headline: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the headline with the chosen checkpoints of the run's noise twin as one more row, where it has one."""
+    twin = _json(run.path / TWIN / "backtest" / "headline.json", _Headline)
+    if headline is None or twin is None or not twin["rows"]:
+        return headline
+    own = dict(zip(twin["header"], twin["rows"][0], strict=True))
+    row = ["noise twin (nothing to learn)", *(own.get(name, "-") for name in headline["header"][1:])]
+    return {**headline, "rows": [headline["rows"][0], row, *headline["rows"][1:]]}
 
 
 def _warnings(run: RunDirectory) -> Iterator[str]:

@@ -13,6 +13,7 @@ from rlwb.execution import ExecutionRules, OrderSettings, align_orders, generate
 from rlwb.market import Calendar, Sessions, load_sessions
 from rlwb.market.build import Building
 from rlwb.market.dataset.state import is_dataset
+from rlwb.market.noise import random_signs
 from rlwb.market.store import is_panel
 from rlwb.parts import Part
 
@@ -84,6 +85,7 @@ def bars(
     end: str | None = None,
     source_timezone: str | None = None,
     round_seconds: float | None = None,
+    noise_seed: int | None = None,
     cache_dir: Path | None = None,
 ) -> Sessions:
     """Return the panel of bars of your own.
@@ -110,11 +112,14 @@ def bars(
         Zone of stamps that carry none, for example ``UTC``; none means the calendar's.
     round_seconds : seconds
         Stamps at most this many seconds from the bars' grid are moved onto it, and counted; none moves none.
+    noise_seed
+        Seed of random signs by which the bars' returns are turned, so that nothing can be learnt while volatility,
+        volumes and calendar stay as they are (`rlwb.market.noise`): the noise twin of a market. None leaves the bars.
     cache_dir
         Where prepared bars are kept.
     """
     brings = reader is None and (is_dataset(source) or is_panel(source))
-    return load_sessions(
+    sessions = load_sessions(
         source,
         None if brings and calendar is None else (calendar or CalendarSettings()).build(),
         kind=reader.name if reader else None,
@@ -127,6 +132,7 @@ def bars(
         cache_dir=cache_dir,
         **vars(settings),
     )
+    return sessions if noise_seed is None else random_signs(sessions, noise_seed)
 
 
 def generated_orders(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 #: The verdict in plain values, in a run's directory.
 VERDICT = "verdict.json"
+
+#: Folder of a run's noise twin (`rlwb.experiment.twin`).
+TWIN = "twin"
 
 #: Time zone of a market's clock to the preset of its rules and costs.
 _PRESET_OF_ZONE = {"Asia/Shanghai": "cn", "America/New_York": "us"}
@@ -76,6 +79,15 @@ class _Data(BaseModel):
     """Names and types of data.json that a verdict reads."""
 
     calendar: dict[str, Any] | None = None
+
+
+class _Outcome(BaseModel):
+    """Names and types of verdict.json that another verdict reads."""
+
+    outcome: Literal["found", "none", "worse", "cannot be told"]
+    effect: float | None
+    lo: float | None
+    hi: float | None
 
 
 def verdict_of(
@@ -134,7 +146,7 @@ def verdict_of(
         **_of_market(metrics, own),
         **_of_policies(results, config, is_compared=is_compared),
         **_of_files(run, mark),
-        **(_of_audit(run) if is_whole else {}),
+        **({**_of_audit(run), **_of_twin(run)} if is_whole else {}),
         "costs": "" if rules.have_costs else _left_by_costs(run, results, _number(effect, "estimate")),
     }
     return judge(Evidence(**figures))
@@ -240,6 +252,15 @@ def _of_audit(run: RunDirectory) -> dict[str, Any]:
     checks = read_json(path, _Audit)["checks"]
     failed = tuple(one["name"] for one in checks if one["passed"] is False)
     return {"failed": failed, "checks": sum(one["passed"] is not None for one in checks)}
+
+
+def _of_twin(run: RunDirectory) -> dict[str, Any]:
+    """Return what the run's noise twin shows, if it has one."""
+    path = run.path / TWIN / VERDICT
+    if not path.exists():
+        return {}
+    told = read_json(path, _Outcome)
+    return {"twin": (told["outcome"], *(_known(told[name]) for name in ("effect", "lo", "hi")))}
 
 
 def _left_by_costs(run: RunDirectory, results: Sequence[PolicyResult], effect: float) -> str:
