@@ -1,10 +1,10 @@
-"""A small network on forecasts: averages of past returns, a ridge regression on them, and two layers that decide.
+"""A small network on forecasts: averages and a filter of past returns, a regression on them, and layers that decide.
 
 What an order can gain from waiting is a small part of what prices do, and some thousand sessions do not teach a large
-network to tell the two apart. Here gradients learn nothing of the market: exponential averages of a session's returns
-are fixed, a ridge regression on the training sessions makes forecasts of them, and only the decision, a function of a
-few numbers, is left to the learner. A sale is a purchase in the mirror: each number that has a direction is multiplied
-by the order's, so that both sides teach one policy.
+network to tell the two apart. Here the reward's gradients learn nothing of the market: exponential averages of a
+session's returns are fixed, a filter and a ridge regression are fitted on the training sessions and make forecasts, and
+only the decision, a function of a few numbers, is left to the learner. A sale is a purchase in the mirror: each number
+that has a direction is multiplied by the order's, so that both sides teach one policy.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ from rlwb.market import MarketFeatures
 from rlwb.market.references import blocks
 from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.network import Network, order_numbers
+from rlwb.policy.price_filter import Estimate, PriceFilter
 from rlwb.regression import ridge
 
 #: Features that are read: the close must be among those of the run, the others are used where they are.
 COLUMNS = ("open", "close", "volume")
-#: Powers of the activity that returns are weighted by: quiet ticks more, all alike, busy ticks more.
-_POWERS = (-1.0, 0.0, 1.0)
 #: Share of a tick's surprise in volume that the activity keeps at the next, and what one deviation of it counts for.
 _KEPT, _PER_DEVIATION, _MOST = 0.5, 0.6, 2.5
+#: Deviations at which a tick's surprise in volume is cut off.
+_CUT = 4.0
+#: Most sessions that the filter is fitted on, evenly spaced.
+_SESSIONS = 4096
 #: Degree of the polynomial in the time of day that each coefficient of the regression is.
 _DEGREE = 3
 _RIDGE = 1e-4
 
 
 class TraceEncoder(MarketEncoder):
-    """Exponential averages of a session's returns, without weights that are learnt by gradients.
+    """Averages of a session's returns and a filter of what reverts in them, without weights learnt by gradients.
 
-    With the return r_t of tick t in basis points and the activity a_t, an average of how far volumes lie above the
-    usual ones of their time of day, a state holds ``sum_s 2^(-(t - s) / h) exp(p a_s) r_s`` for every half-life h and
-    p = -1, 0 and 1, then the overnight gap, how far the last price is from yesterday's, the activity, and the share of
-    the session that has passed.
+    With the return r_t of tick t in basis points, a state holds ``sum_s 2^(-(t - s) / h) r_s`` for every half-life h,
+    then the estimate of `PriceFilter` and the variance of its error, the overnight gap, how far the last price is from
+    yesterday's, the activity (an average of how far volumes lie above the usual ones of their time of day), and the
+    share of the session that has passed.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class TraceEncoder(MarketEncoder):
 
     def __init__(self, features: MarketFeatures, half_lives: Sequence[float]) -> None:
         columns = features.columns
-        super().__init__(len(columns), len(_POWERS) * len(half_lives) + 4)
+        super().__init__(len(columns), len(half_lives) + 6)
         if "close" not in columns:
             missing = ", ".join(one for one in COLUMNS if one not in columns)
             raise ConfigError(
@@ -67,26 +70,28 @@ class TraceEncoder(MarketEncoder):
                 f"{missing} to features.columns, or choose another network."
             )
         self.place = {name: columns.index(name) for name in COLUMNS if name in columns}
-        powers = torch.tensor(_POWERS).repeat_interleave(len(half_lives))
-        decays = torch.tensor([0.5 ** (1.0 / one) for one in half_lives]).repeat(len(_POWERS))
         # Settings and what the run's normaliser knows: in no checkpoint.
-        for name, value in (("powers", powers), ("decays", decays)):
-            self.register_buffer(name, value, persistent=False)
+        self.register_buffer("decays", torch.tensor([0.5 ** (1.0 / one) for one in half_lives]), persistent=False)
         for name in ("mean", "scale"):
             value = torch.tensor(getattr(features.normaliser, name), dtype=torch.float32)
             self.register_buffer(name, value, persistent=False)
         self.register_buffer("usual", torch.zeros(features.shape[1]))
         self.register_buffer("deviation", torch.ones(()))
+        self.filter = PriceFilter(features.shape[1], 2)
 
     def fit(self, features: MarketFeatures, rows: np.ndarray) -> None:
-        """Estimate the usual volume of each time of day on some sessions."""
-        if "volume" not in self.place:
-            return
-        parts = blocks(rows, features.shape[1])
-        volume = np.concatenate([features.rows(part)[..., self.place["volume"]] for part in parts])
-        usual = volume.mean(axis=0, dtype=np.float64)
-        self.usual.copy_(torch.tensor(usual))
-        self.deviation.fill_(max(float((volume - usual).std()), 1e-6))
+        """Estimate the usual volume of each time of day, and the filter, on some sessions."""
+        if "volume" in self.place:
+            parts = blocks(rows, features.shape[1])
+            volume = np.concatenate([features.rows(part)[..., self.place["volume"]] for part in parts])
+            usual = volume.mean(axis=0, dtype=np.float64)
+            self.usual.copy_(torch.tensor(usual))
+            self.deviation.fill_(max(float((volume - usual).std()), 1e-6))
+        today, _ = self.read(features, rows[np.linspace(0, len(rows) - 1, min(len(rows), _SESSIONS)).astype(int)])
+        gap = self._opens(today)
+        moves = torch.diff(self.prices(today), dim=1, prepend=gap[:, None])
+        surprise, activity = self._activity(today, torch.zeros_like(gap), 0)
+        self.filter.fit(gap, moves, torch.stack([surprise, activity[:, :-1]], dim=2))
         self.forget()
 
     def prices(self, today: torch.Tensor) -> torch.Tensor:
@@ -123,20 +128,42 @@ class TraceEncoder(MarketEncoder):
     def _further(self, ticks: torch.Tensor, states: torch.Tensor, since: int) -> torch.Tensor:
         """Return the states after each of further ticks (S, n, C), of shape (S, n, H)."""
         price = self.prices(ticks)
-        traces, (gap, last, active, _) = states[:, :-4], states[:, -4:].unbind(dim=1)
-        if since == 0 and "open" in self.place:
-            gap = last = self._stated(ticks, "open")[:, 0]
+        count = len(self.decays)
+        traces, (mean, error, gap, last, active, _) = states[:, :count], states[:, count:].unbind(dim=1)
+        now = Estimate(mean, error)
+        if since == 0:
+            gap = last = self._opens(ticks)
+            now = self.filter.begin(gap)
+        surprise, activity = self._activity(ticks, active, since)
         found = []
         for number in range(ticks.shape[1]):
-            if "volume" in self.place:
-                surprise = (ticks[:, number, self.place["volume"]] - self.usual[since + number]) / self.deviation
-                active = _KEPT * active + (1.0 - _KEPT) * surprise
-            weight = (self.powers * (_PER_DEVIATION * active).clamp(-_MOST, _MOST)[:, None]).exp()
-            traces = self.decays * traces + weight * (price[:, number] - last)[:, None]
-            last = price[:, number]
+            move, last = price[:, number] - last, price[:, number]
+            drivers = torch.stack([surprise[:, number], activity[:, number]], dim=1)
+            now = self.filter.further(now, move, drivers, since + number)
+            traces = self.decays * traces + move[:, None]
             passed = torch.full_like(last, (since + number + 1) / len(self.usual))
-            found.append(torch.cat([traces, torch.stack([gap, last, active, passed], dim=1)], dim=1))
+            rest = torch.stack([*now, gap, last, activity[:, number + 1], passed], dim=1)
+            found.append(torch.cat([traces, rest], dim=1))
         return torch.stack(found, dim=1)
+
+    def _opens(self, today: torch.Tensor) -> torch.Tensor:
+        """Return the open of sessions (S, n, C) less yesterday's last price, 0 where it is not read, of shape (S,)."""
+        return self._stated(today, "open")[:, 0] if "open" in self.place else torch.zeros(len(today))
+
+    def _activity(self, ticks: torch.Tensor, active: torch.Tensor, since: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return how far volumes lie above the usual ones, in deviations, and the average of that before and after.
+
+        Of ticks (S, n, C), after the activity (S,) before them, the shapes are (S, n) and (S, n + 1); without volumes
+        all are 0.
+        """
+        surprise = torch.zeros(ticks.shape[:2])
+        if "volume" in self.place:
+            usual = self.usual[since : since + ticks.shape[1]]
+            surprise = ((ticks[..., self.place["volume"]] - usual) / self.deviation).clamp(-_CUT, _CUT)
+        averages = [active]
+        for number in range(ticks.shape[1]):
+            averages.append(_KEPT * averages[-1] + (1.0 - _KEPT) * surprise[:, number])
+        return surprise, torch.stack(averages, dim=1)
 
     def _stated(self, ticks: torch.Tensor, name: str) -> torch.Tensor:
         """Return a column as it was before it was normalised, in basis points."""
@@ -179,7 +206,7 @@ class Signals(Network):
             raise ConfigError(f"half_lives are {half_lives!r}; give one or more numbers of bars above 0.")
         self.market = TraceEncoder(features, half_lives)
         self.ticks, self.max_step = features.shape[1], max_step
-        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 3, _DEGREE + 1))
+        self.register_buffer("coefficients", torch.zeros(2, self.market.hidden - 4, _DEGREE + 1))
         self.register_buffer("unit", torch.ones(2))
         self.register_buffer("usual_move", torch.ones(()))
         self.layers = nn.Sequential(
@@ -228,9 +255,11 @@ class Signals(Network):
         )
 
     def _regressors(self, states: torch.Tensor) -> torch.Tensor:
-        """Return what the regressions see of states (…, H), of shape (…, H - 3, degree + 1)."""
+        """Return what the regressions see of states (…, H), of shape (…, H - 4, degree + 1)."""
         powers = torch.arange(_DEGREE + 1, device=states.device)
-        return states[..., :-3, None] * states[..., -1:, None] ** powers
+        count = len(self.market.decays)
+        known = torch.cat([states[..., : count + 1], states[..., count + 2 : count + 3]], dim=-1)
+        return known[..., None] * states[..., -1:, None] ** powers
 
 
 def _aims(price: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:

@@ -58,23 +58,29 @@ def observed(sessions: np.ndarray, ticks: np.ndarray, **changes: Any) -> dict[st
 def test_states_are_the_averages_of_the_formula() -> None:
     one, known, row = network(), raw(), 10
     state = one.market.encode(one.tensor(panel().rows(np.array([row]))), None)[0].numpy()
-    assert state.shape == (17, 3 * 2 + 4)
+    assert state.shape == (17, 2 + 6)
     moves = 1e4 * np.diff(np.append(known["open"][row, 0], known["close"][row]))
     usual = known["volume"][TRAIN].mean(axis=0)
     surprise = (known["volume"][row] - usual) / (known["volume"][TRAIN] - usual).std()
+    assert np.abs(surprise).max() < 4
     active = np.zeros(17)
     for tick in range(16):
         active[tick + 1] = (active[tick] + surprise[tick]) / 2
     assert state[:, -1] == pytest.approx(np.arange(17) / 16)
     assert state[:, -2] == pytest.approx(active, abs=1e-4)
-    assert state[1:, -4] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
     assert state[1:, -3] == pytest.approx(1e4 * (known["close"][row] - known["close"][row - 1, -1]), abs=0.05)
-    weight = np.clip(0.6 * active[1:], -2.5, 2.5)
-    for place, (power, half_life) in enumerate((p, h) for p in (-1, 0, 1) for h in HALF_LIVES):
+    assert state[1:, -4] == pytest.approx(1e4 * known["gap"][row], abs=0.05)
+    for place, half_life in enumerate(HALF_LIVES):
         for tick in (1, 5, 16):
             age = tick - 1 - np.arange(tick)
-            wanted = np.sum(0.5 ** (age / half_life) * np.exp(power * weight[:tick]) * moves[:tick])
-            assert state[tick, place] == pytest.approx(wanted, abs=0.2, rel=1e-3)
+            assert state[tick, place] == pytest.approx(np.sum(0.5 ** (age / half_life) * moves[:tick]), abs=0.2)
+    filtered = one.market.filter
+    now = filtered.begin(torch.tensor([1e4 * known["gap"][row]]).float())
+    for tick in range(16):
+        drivers = torch.tensor([[surprise[tick], active[tick]]]).float()
+        now = filtered.further(now, torch.tensor([moves[tick]]).float(), drivers, tick)
+        assert state[tick + 1, 2] == pytest.approx(float(now.mean), abs=0.05, rel=1e-3)
+        assert state[tick + 1, 3] == pytest.approx(float(now.error), rel=1e-3)
 
 
 def test_forecasts_are_a_ridge_regression_on_the_training_sessions() -> None:
@@ -83,7 +89,7 @@ def test_forecasts_are_a_ridge_regression_on_the_training_sessions() -> None:
     close = 1e4 * known["close"][TRAIN]
     rows, aims = [], []
     for tick in range(1, 12):
-        rows.append((states[:, tick, :-3, None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
+        rows.append((states[:, tick][:, [0, 1, 2, 4], None] * (tick / 16) ** np.arange(4)).reshape(len(TRAIN), -1))
         now = close[:, tick : tick + step].mean(axis=1)
         rest, after = close[:, tick + step :].mean(axis=1), close[:, tick + step : tick + 2 * step].mean(axis=1)
         aims.append(np.stack([now - rest, now - after], axis=1))

@@ -123,9 +123,10 @@ def test_a_bundle_carries_its_agreement(finished_run: RunDirectory, bundle_path:
     assert told["orders"] == len(orders)
     assert told["days"] == len(orders.table["date"].unique())
     stored = bundle.read_arrays(WEIGHTS)
-    estimated = "network.trunk.coefficients"
-    np.testing.assert_array_equal(stored[estimated], original.read_arrays(WEIGHTS)[estimated])
-    learnt = [values for name, values in stored.items() if not name.endswith(".scale") and name != estimated]
+    estimated = {"network.trunk.coefficients", "network.trunk.market.filter.slopes"}
+    for name in estimated:
+        np.testing.assert_array_equal(stored[name], original.read_arrays(WEIGHTS)[name])
+    learnt = [values for name, values in stored.items() if not name.endswith(".scale") and name not in estimated]
     assert {values.dtype for values in learnt if values.ndim > 1} == {np.dtype(to)}
     assert (out / WEIGHTS).stat().st_size < (bundle_path / WEIGHTS).stat().st_size
     assert told["bytes"][WEIGHTS] == [(folder / WEIGHTS).stat().st_size for folder in (bundle_path, out)]
