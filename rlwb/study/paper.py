@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from rlwb.errors import ConfigError
-from rlwb.evaluation.metrics import METRICS, wide
-from rlwb.evaluation.tables import shown_metrics
-from rlwb.execution import ExecutionRules
 from rlwb.experiment.backtest import read_results
 from rlwb.experiment.config import SLOTS, RunConfig
 from rlwb.experiment.layers import leaves, value_at
@@ -24,22 +21,29 @@ from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import atomic_path, files_below, is_temporary, put_in_place, temporary_folder, write_json, write_text
 from rlwb.market.load import source_files
 from rlwb.parts import Part, complete
-from rlwb.reading import read_json, read_table
+from rlwb.reading import read_table
 from rlwb.study import collect, paper_check
 from rlwb.study.members import Sweep, is_done
+from rlwb.study.paper_content import (
+    ABOUT,
+    NAMED,
+    SETTINGS,
+    SOURCE,
+    evidence,
+    opening,
+    remarks,
+    rest,
+    run_result,
+    run_table,
+    sweep_result,
+    sweep_table,
+    verdict,
+)
 from rlwb.study.paper_document import (
     Block,
-    Cite,
-    Code,
-    Commands,
     Figures,
     Grid,
-    Heading,
-    Items,
     Line,
-    Paragraph,
-    Picture,
-    Piece,
     Works,
     cited,
     joined,
@@ -49,41 +53,20 @@ from rlwb.study.paper_document import (
     markdown_block,
     written,
 )
-from rlwb.study.paper_methods import method
 from rlwb.study.sweep import remembered_sweep, sweep_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Where copies of the tables lie that numbers come from.
-_SOURCE = "source"
 #: What of a run is copied, by patterns; what a run does not have is left out.
 _COPIED = (
-    *("manifest.json", "audit.json", "orders/*.json", "orders/*.csv", "metrics/*.csv", "backtest/*.json"),
-    *("backtest/*.csv", "stress/*.csv", "stability/*.csv"),
+    *("manifest.json", "verdict.json", "audit.json", "orders/*.json", "orders/*.csv", "metrics/*.csv"),
+    *("backtest/*.json", "backtest/*.csv", "stress/*.json", "stress/*.csv", "stability/*.csv"),
 )
 #: What of a run its checksums are of: all that its results come from and are.
 _SUMMED = (
-    "config.yaml",
-    "manifest.json",
-    "audit.json",
-    "origin",
-    "orders",
-    "checkpoints",
-    "metrics",
-    "backtest",
-    "code",
-)
-_RUN_TABLE, _SETTINGS, _ABOUT = f"{_SOURCE}/backtest/metrics.csv", "settings.json", "about.json"
-#: So many instruments are named.
-_NAMED = 12
-_INTERVAL = "interval, bp"
-_ABOUT_ORDERS = (
-    "An order is an amount of one instrument to buy or to sell within a part of a day. It can be split over that time "
-    "evenly, which is called TWAP; here a trained policy decides at each step how much to trade. The price advantage "
-    "(PA) of an order is how much better its average price is than its benchmark, here {benchmark}, in basis points, "
-    "hundredths of a percent (bp): above 0 is better, for buys and for sells. TWAP as a benchmark is the mean price of "
-    "the order's window. Every order counts the same."
+    *("config.yaml", "manifest.json", "verdict.json", "audit.json", "origin", "orders", "checkpoints", "metrics"),
+    *("backtest", "stress", "stability", "code"),
 )
 
 
@@ -135,13 +118,14 @@ def _of_run(path: Path, folder: Path) -> Made:
     captions = {name: CAPTIONS.get(name, name.replace("_", " ")) for name in [*CAPTIONS, *pictures] if name in pictures}
     _draw(pictures, folder)
     blocks = [
-        *_opening(figures, config, _run_result(figures, config)),
-        *_quoted(figures, "What the run says"),
-        *_run_table(figures, config),
-        *_remarks(figures),
-        *_rest(figures, run, config, captions),
+        *opening(figures, config, run_result(figures, config)),
+        *verdict(figures),
+        *run_table(figures, config),
+        *remarks(figures),
+        *evidence(figures),
+        *rest(figures, run, config, captions),
     ]
-    return figures, [figures.leaf(_ABOUT, "name"), ": a policy for order execution, and what it gains"], blocks
+    return figures, [figures.leaf(ABOUT, "name"), ": a policy for order execution, and what it gains"], blocks
 
 
 def _of_sweep(path: Path, folder: Path) -> Made:
@@ -153,7 +137,7 @@ def _of_sweep(path: Path, folder: Path) -> Made:
     if not done or not (path / "seeds.csv").is_file():
         raise ConfigError(f"{path} has no table yet; {sweep_folder(path).resume()} makes it.")
     for name in ("sweep.csv", "seeds.csv", "improvement.csv"):
-        _copy_file(path / name, folder / _SOURCE / name)
+        _copy_file(path / name, folder / SOURCE / name)
     first = runs[next(iter(done))]
     config = first.config
     _copy(first.path, folder, "")
@@ -165,11 +149,11 @@ def _of_sweep(path: Path, folder: Path) -> Made:
     pictures = dict(zip(("seeds", "learning_curves"), collect.figures_of(sweep, runs, done, seeds), strict=False))
     _draw({name: figure for name, (figure, _) in pictures.items()}, folder)
     blocks = [
-        *_opening(figures, config, _sweep_result(figures, seeds)),
-        *_sweep_table(figures, sweep, seeds),
-        *_rest(figures, first, config, {name: told for name, (_, told) in pictures.items()}, sweep),
+        *opening(figures, config, sweep_result(figures, seeds)),
+        *sweep_table(figures, sweep, seeds),
+        *rest(figures, first, config, {name: told for name, (_, told) in pictures.items()}, sweep),
     ]
-    return figures, [figures.leaf(_ABOUT, "name"), ": policies for order execution over several seeds"], blocks
+    return figures, [figures.leaf(ABOUT, "name"), ": policies for order execution over several seeds"], blocks
 
 
 # What lies in the folder.
@@ -178,7 +162,7 @@ def _of_sweep(path: Path, folder: Path) -> Made:
 def _copy(run: Path, folder: Path, name: str) -> None:
     for pattern in _COPIED:
         for file in sorted(run.glob(pattern)):
-            _copy_file(file, folder / _SOURCE / name / file.relative_to(run))
+            _copy_file(file, folder / SOURCE / name / file.relative_to(run))
 
 
 def _copy_file(file: Path, to: Path) -> None:
@@ -202,7 +186,7 @@ def _describe(
     sweep: Sweep | None = None,
 ) -> None:
     """Write the settings, what the documents tell of the run beside its tables, its instruments and its bars."""
-    write_json(folder / _SETTINGS, settings_rows(config, () if sweep is None else sweep.settings[0].grid))
+    write_json(folder / SETTINGS, settings_rows(config, () if sweep is None else sweep.settings[0].grid))
     source = config.market.settings.get("source")
     bars = Path(source) if source else None
     sums = []
@@ -221,7 +205,7 @@ def _describe(
     grid = [] if sweep is None else [word for one in sweep.asked["grid"] for word in ("--grid", one)]
     asked = [] if sweep is None else [*grid, "--seeds", str(sweep.asked["seeds"])]
     write_json(
-        folder / _ABOUT,
+        folder / ABOUT,
         {
             "name": run.path.name if sweep is None else run.path.parent.name,
             "seeds": ", ".join(map(str, seeds)),
@@ -229,7 +213,7 @@ def _describe(
             "source": bars.name if bars is not None else f"the embedded market {config.market.name}",
             "bars": len(sums),
             "instruments": len(counts),
-            "names": ", ".join(map(str, counts.index[:_NAMED])),
+            "names": ", ".join(map(str, counts.index[:NAMED])),
             "level": f"{100 * config.backtest.confidence:g}",
             "made": made,
             "again": command(verb, "config.yaml", *asked, "--run-dir", "again"),
@@ -337,313 +321,3 @@ def _summed(run: Path, name: str) -> list[Path]:
 def _write_sums(path: Path, folder: Path, files: Iterable[Path]) -> None:
     names = sorted({str(file.relative_to(folder)) for file in files})
     write_text(path, "".join(f"{paper_check.sha256(folder / name)}  {name}\n" for name in names))
-
-
-# What the documents say.
-
-
-def _opening(figures: Figures, config: RunConfig, result: Line) -> list[Block]:
-    rules = config.execution.rules
-    return [
-        Paragraph([_ABOUT_ORDERS.format(benchmark=rules.benchmark_title)]),
-        Paragraph(result),
-        Heading("Results"),
-    ]
-
-
-def _run_result(figures: Figures, config: RunConfig) -> Line:
-    """Return the result of the chosen checkpoints in a sentence."""
-    rules = config.execution.rules
-    own = "pa_net" if rules.have_costs else "pa"
-    key = {"policy": "checkpoints", "metric": own}
-
-    def at(column: str, form: str | None = None) -> int:
-        return figures.cell(_RUN_TABLE, key, column, form)
-
-    costs = " after costs" if rules.have_costs else ""
-    line: list[Piece] = ["On ", at("orders", ",.0f"), " test orders of ", at("days", ",.0f"), " days the "]
-    line += [at("title"), f" of one training have a mean PA{costs} of ", at("estimate", ".2f"), " bp"]
-    line += _span(figures, at("lo", ".2f"), at("hi", ".2f"), "interval over days")
-    return [
-        *(*line, ". The training has one seed, ", figures.leaf(_ABOUT, "seeds"), "; "),
-        "nothing here tells how another seed would differ.",
-    ]
-
-
-def _span(figures: Figures, lo: int, hi: int, what: str) -> Line:
-    """Return an interval in words; where there is none, that."""
-    if figures.found[lo]["text"] == paper_check.ABSENT:
-        return [f" (too few for an {what})"]
-    return [", with a ", figures.leaf(_ABOUT, "level"), f" % {what} of [", lo, ", ", hi, "] bp"]
-
-
-def _sweep_result(figures: Figures, seeds: pd.DataFrame) -> Line:
-    """Return the result of each setting's trainings in a sentence."""
-    line: list[Piece] = []
-    chosen = seeds[(seeds["policy"] == "checkpoints") & (seeds["metric"] == "pa")]
-    for setting in chosen["setting"]:
-        key = {"setting": setting, "policy": "checkpoints", "metric": "pa"}
-
-        def at(column: str, form: str | None = ".2f", key: dict[str, Any] = key) -> int:
-            return figures.cell(f"{_SOURCE}/seeds.csv", key, column, form)
-
-        named: Line = [" of the setting ", at("title", None)] if len(chosen) > 1 else []
-        line += [at("seeds", ",.0f"), " trainings", *named, ", which differ in their seed alone, have on "]
-        line += [at("days", ",.0f"), " test days a mean PA of ", at("mean"), " bp"]
-        line += _span(figures, at("mean_lo"), at("mean_hi"), "interval for another seed and other days")
-        line += [". The mean of the middle half of them is ", at("iqm"), " bp"]
-        line += [*_span(figures, at("iqm_lo"), at("iqm_hi"), "interval"), ". "]
-    return line
-
-
-def _number(figures: Figures, file: str, row: Mapping[str, Any], column: str, metric: str) -> Line:
-    """Return a cell as people read it: shares in percent."""
-    if METRICS[metric].is_share:
-        return [figures.cell(file, row, column, ".1f", 100.0)]
-    return [figures.cell(file, row, column, ".2f")]
-
-
-def _ends(figures: Figures, lo: Line, hi: Line) -> Line:
-    """Return an interval as a table has it; a hyphen where there is none."""
-    first = next(one for one in lo if isinstance(one, int))
-    return ["-"] if figures.found[first]["text"] == paper_check.ABSENT else ["[", *lo, ", ", *hi, "]"]
-
-
-def _percent(metric: str) -> str:
-    return " %" if METRICS[metric].is_share else ""
-
-
-def _run_table(figures: Figures, config: RunConfig) -> list[Block]:
-    """Return the table of the headline, each of its numbers out of ``metrics.csv``, and what its columns are."""
-    table = pd.read_csv(figures.folder / _RUN_TABLE, keep_default_na=False, na_values=[""])
-    with_interval, plain = shown_metrics(wide(table))
-    rules = config.execution.rules
-    rows = []
-    for policy, kind in table.drop_duplicates("policy")[["policy", "kind"]].itertuples(index=False):
-
-        def at(metric: str, column: str = "estimate", policy: str = policy) -> Line:
-            return _number(figures, _RUN_TABLE, {"policy": policy, "metric": metric}, column, metric)
-
-        def ends(metric: str, at: Callable[..., Line] = at) -> Line:
-            return _ends(figures, at(metric, "lo"), at(metric, "hi"))
-
-        own = {"policy": policy, "metric": "pa"}
-        spread: Line = [" ± ", *at("pa", "std_checkpoints")] if kind == "checkpoint" else []
-        row: list[Line] = [[figures.cell(_RUN_TABLE, own, "title")], [figures.cell(_RUN_TABLE, own, "n", ",.0f")]]
-        row += [[*at("pa"), *spread], ends("pa")]
-        row += [[*at(metric), _percent(metric), " ", *ends(metric)] for metric in with_interval]
-        row += [[*at(metric), _percent(metric)] for metric in plain]
-        rows.append(row)
-    header = ["policy", "n", "PA mean ± std, bp", _INTERVAL, *(METRICS[one].title for one in (*with_interval, *plain))]
-    caption: Line = [
-        "Policies on the same test orders; n is how many checkpoints a row is the mean of, ± their spread."
-    ]
-    grid = Grid("results", caption, _header(figures, header, rules), rows)
-    return [grid, _columns([*with_interval, *plain], rules)]
-
-
-def _header(figures: Figures, titles: Iterable[str], rules: ExecutionRules) -> list[Line]:
-    """Return titles with the intervals' coverage before those of intervals."""
-    level = figures.leaf(_ABOUT, "level")
-    return [[level, f" % {one}"] if one == _INTERVAL else [rules.name_pa(one)] for one in titles]
-
-
-def _columns(names: Iterable[str], rules: ExecutionRules) -> Items:
-    """Return what the columns of the table are."""
-    lines = [f"{METRICS[name].title.removesuffix(', bp')}: {METRICS[name].meaning}." for name in names]
-    return Items([[rules.name_pa(line)] for line in lines])
-
-
-def _sweep_table(figures: Figures, sweep: Sweep, seeds: pd.DataFrame) -> list[Block]:
-    """Return the table of a sweep, its numbers out of ``seeds.csv`` and ``improvement.csv``, and what is in it."""
-    file, config = f"{_SOURCE}/seeds.csv", sweep.settings[0].config
-    better = read_table(figures.folder / _SOURCE / "improvement.csv", numbers=["probability"], texts=["of", "over"])
-    extra, plain = collect.shown_metrics(seeds)
-    is_twap = "twap" in set(seeds["policy"])
-    rows = []
-    for setting, policy, kind in seeds.drop_duplicates(["setting", "policy"])[["setting", "policy", "kind"]].to_numpy():
-        key = {"setting": setting, "policy": policy}
-
-        def at(column: str, metric: str = "pa", key: dict[str, Any] = key) -> Line:
-            return _number(figures, file, {**key, "metric": metric}, column, metric)
-
-        def ends(name: str, at: Callable[..., Line] = at) -> Line:
-            return _ends(figures, at(f"{name}_lo"), at(f"{name}_hi"))
-
-        is_trained = kind in ("checkpoint", "last")
-        own = {**key, "metric": "pa"}
-        count: Line = [figures.cell(file, own, "seeds", ",.0f")] if is_trained else ["-"]
-        spread: Line = [" ± ", *at("std_seeds")] if is_trained else []
-        row: list[Line] = [[figures.cell(file, own, "title")], count, [*at("mean"), *spread], ends("mean")]
-        row += [[*at("iqm")], ends("iqm")] if is_trained else [["-"], ["-"]]
-        if is_twap:
-            pair = collect.pair_with_twap(better, setting, policy)
-            row.append(["-"] if pair is None else _probability(figures, pair))
-        row += [[*at("mean", metric), _percent(metric)] for metric in (*extra, *plain)]
-        rows.append(row)
-    own_title = "setting" if len(sweep.settings) > 1 else "policy"
-    header = [own_title, "seeds", "PA mean ± std, bp", _INTERVAL, "PA IQM, bp", _INTERVAL]
-    header += ["P(better than TWAP)"] if is_twap else []
-    header += [METRICS[one].title for one in (*extra, *plain)]
-    caption: Line = [
-        "Policies on the same test orders, over seeds; IQM is the mean of the middle half of the trainings",
-        Cite(("agarwal2021",)),
-        ". Intervals are for another seed and other days",
-        Cite(("owen2007",)),
-        ".",
-    ]
-    rules = config.execution.rules
-    grid = Grid("results", caption, _header(figures, header, rules), rows)
-    told = "P(better than TWAP): share of the trainings that do better than TWAP, a tie counting half."
-    return [grid, _columns([*extra, *plain], rules), *([Paragraph([told])] if is_twap else [])]
-
-
-def _probability(figures: Figures, pair: Mapping[str, Any]) -> Line:
-    key, file = {"of": pair["of"], "over": pair["over"]}, f"{_SOURCE}/improvement.csv"
-    share, *ends = ([figures.cell(file, key, column, ".2f")] for column in ("probability", "lo", "hi"))
-    return [*share, " ", *_ends(figures, *ends)]
-
-
-def _quoted(figures: Figures, title: str) -> Iterator[Block]:
-    """Yield the verdict of the run's report, where there is one."""
-    yield from ()
-
-
-def _remarks(figures: Figures) -> Iterator[Block]:
-    """Yield the notes below the headline as they stand in its file."""
-    file = f"{_SOURCE}/backtest/headline.json"
-    if (figures.folder / file).is_file():
-        notes = read_json(figures.folder / file).get("notes", [])
-        if notes:
-            yield Items([[figures.leaf(file, "notes", at)] for at in range(len(notes))])
-
-
-def _rest(
-    figures: Figures, run: RunDirectory, config: RunConfig, captions: Mapping[str, str], sweep: Sweep | None = None
-) -> Iterator[Block]:
-    settings = read_json(figures.folder / _SETTINGS)
-    yield Heading("Figures")
-    for stem, caption in captions.items():
-        yield Picture(stem, caption)
-    yield Heading("Method")
-    needed = ("execution.ticks_per_step", "train.iterations", "train.episodes_per_iteration", "backtest.top")
-    numbers = {
-        name: figures.leaf(_SETTINGS, name, "value", form=",.0f") for name in (*needed, "backtest.bootstrap_samples")
-    }
-    manifest = f"{_SOURCE}/manifest.json"
-    rules: Piece = figures.leaf(manifest, "rules") if "rules" in run.manifest else config.execution.rules.describe()
-    for line in method(config, numbers, rules):
-        yield Paragraph(line)
-    yield Heading("Data")
-    yield from _data_card(figures, run)
-    yield Heading("Settings")
-    changed = [name for name, one in settings.items() if one["changed"]]
-    yield Paragraph(
-        ["All settings as they were resolved; those that differ from the defaults come first, with a mark."]
-    )
-    rows = []
-    for name in [*changed, *(name for name in settings if name not in changed)]:
-        cells = [figures.leaf(_SETTINGS, name, column) for column in ("text", "default")]
-        rows.append([["* " if name in changed else "", name], [cells[0]], [cells[1]]])
-    yield Grid(
-        "settings", ["Settings; * differs from the default."], [["setting"], ["value"], ["default"]], rows, left=True
-    )
-    yield Heading("Made by")
-    yield from _made_by(figures, run, sweep)
-
-
-def _data_card(figures: Figures, run: RunDirectory) -> Iterator[Block]:
-    """Yield what the data are: source, instruments, bars, parts, and what the check of them found."""
-    data, parts = f"{_SOURCE}/orders/data.json", f"{_SOURCE}/orders/summary.csv"
-    more = ", …" if len(pd.read_csv(figures.folder / "instruments.csv")) > _NAMED else ""
-    many, names = figures.leaf(_ABOUT, "instruments", form=",.0f"), figures.leaf(_ABOUT, "names")
-    lines: list[Line] = [
-        ["Source: ", figures.leaf(_ABOUT, "source"), *_fingerprint(figures), "."],
-        [many, " instruments with orders: ", names, more, "; ", Code("instruments.csv"), " has the orders of each."],
-    ]
-    if (figures.folder / data).is_file():
-        known = read_json(figures.folder / data)
-        totals: list[Piece] = []
-        for name in known.get("report", {}).get("totals", {}):
-            totals += [", " if totals else "", figures.leaf(data, "report", "totals", name, form=",.0f")]
-            totals += [f" {name.replace('_', ' ')}"]
-        lines += [[*totals, "."]] if totals else []
-        if calendar := known.get("calendar"):
-            hours: list[Piece] = []
-            for at in range(len(calendar["segments"])):
-                hours += [", " if at else "", figures.leaf(data, "calendar", "segments", at, 0), "–"]
-                hours += [figures.leaf(data, "calendar", "segments", at, 1)]
-            minutes = figures.leaf(data, "calendar", "tick_minutes", form="g")
-            lines.append(["Bars of ", minutes, " minutes, ", *hours, *_zone(figures, data, calendar), "."])
-        found = known.get("report", {}).get("findings", {})
-        for kind in found:
-            place = ("report", "findings", kind)
-            what: Line = [figures.leaf(data, *place, "text"), " (", figures.leaf(data, *place, "effect"), ")"]
-            lines.append(
-                ["The check of the bars found ", figures.leaf(data, *place, "count", form=",.0f"), " × ", *what, "."]
-            )
-        if not found:
-            lines.append(["The check of the bars found nothing."])
-        lines += [["Note: ", figures.leaf(data, "notes", at), "."] for at in range(len(known.get("notes", [])))]
-    yield Items(lines)
-    if (figures.folder / parts).is_file():
-        table = read_table(figures.folder / parts, "part", numbers=["orders"])
-        columns = [one for one in ("orders", "instruments", "days", "first", "last") if one in table]
-        rows: list[list[Line]] = []
-        for part in table["part"]:
-            forms = {one: None if one in ("part", "first", "last") else ",.0f" for one in ("part", *columns)}
-            rows.append([[figures.cell(parts, {"part": part}, one, form)] for one, form in forms.items()])
-        titles = {"first": "first day", "last": "last day"}
-        yield Grid("parts", ["Orders by part."], [["part"], *([titles.get(one, one)] for one in columns)], rows)
-
-
-def _fingerprint(figures: Figures) -> Line:
-    manifest = f"{_SOURCE}/manifest.json"
-    known = read_json(figures.folder / manifest) if (figures.folder / manifest).is_file() else {}
-    if "market" not in known.get("data", {}):
-        return []
-    files: Line = [", ", Code("bars.sha256")] if (figures.folder / "bars.sha256").is_file() else []
-    return [" (fingerprint ", figures.leaf(manifest, "data", "market"), *files, ")"]
-
-
-def _zone(figures: Figures, data: str, calendar: Mapping[str, Any]) -> Line:
-    return [" ", figures.leaf(data, "calendar", "timezone")] if calendar.get("timezone") else []
-
-
-def _made_by(figures: Figures, run: RunDirectory, sweep: Sweep | None) -> Iterator[Block]:
-    """Yield commands, versions, seeds and checksums."""
-    manifest = f"{_SOURCE}/manifest.json"
-    known = run.manifest
-    whose = "run" if sweep is None else "sweep"
-    yield Paragraph([f"The {whose} was made by the first command and can be made again by the second, in this folder:"])
-    yield Commands([[figures.leaf(_ABOUT, name, is_code=True)] for name in ("made", "again")])
-    if (figures.folder / manifest).is_file():
-        git = known.get("git") or {}
-        commit: Line = [", commit ", figures.leaf(manifest, "git", "commit")] if git.get("commit") else []
-        changed: Line = [" with changes that are not in it"] if git.get("changed") else []
-        versions: list[Piece] = []
-        for name in known.get("packages", {}):
-            versions += [f", {name} ", figures.leaf(manifest, "packages", name)]
-        yield Paragraph(
-            [
-                *("Made with rlwb ", figures.leaf(manifest, "rlwb"), *commit, *changed, ", Python "),
-                *(figures.leaf(manifest, "python"), *versions, ". Seeds: ", figures.leaf(_ABOUT, "seeds"), "."),
-            ]
-        )
-    yield Paragraph(
-        [
-            *(
-                "Each number and text that comes from a file is listed in ",
-                Code("figures.json"),
-                " with its file, field ",
-            ),
-            *("and format. ", Code("python check.py"), " fails where one of them, or a checksum, differs; "),
-            *(
-                Code("SHA256SUMS"),
-                " has the checksums of this folder, ",
-                Code("run.sha256"),
-                f" those of the {whose}: ",
-            ),
-            "configuration, orders, checkpoints and tables.",
-        ]
-    )

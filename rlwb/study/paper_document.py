@@ -153,7 +153,7 @@ class Works:
 
 def _plain(text: str) -> str:
     """Return a BibTeX field without braces and accents in TeX's spelling."""
-    for tex, letter in ((r"\'o", "ó"), (r"\'e", "é"), (r"\"e", "ë")):
+    for tex, letter in ((r"\'o", "ó"), (r"\'e", "é"), (r"\"e", "ë"), (r"\&", "&")):
         text = text.replace(tex, letter)
     return re.sub(r"[{}]", "", text)
 

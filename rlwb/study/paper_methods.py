@@ -66,7 +66,7 @@ def told(kind: str, name: str) -> list[Piece]:
     return [words, *([Cite(keys)] if keys else [])]
 
 
-def method(config: RunConfig, setting: Mapping[str, int], rules: Piece) -> Iterator[Line]:
+def method(config: RunConfig, setting: Mapping[str, int], rules: Piece, *, in_blocks: bool = False) -> Iterator[Line]:
     """Yield the paragraphs on the method.
 
     Parameters
@@ -75,6 +75,8 @@ def method(config: RunConfig, setting: Mapping[str, int], rules: Piece) -> Itera
         Dotted name to the number of the figure of a setting's value.
     rules
         The rules of execution in words.
+    in_blocks
+        Whether intervals were of blocks of days.
     """
     line: list[Piece] = ["Each order is executed in steps of ", setting["execution.ticks_per_step"], " bars. "]
     line += ["Before a step the policy sees ", *told("state_interpreter", config.state_interpreter.name)]
@@ -101,6 +103,9 @@ def method(config: RunConfig, setting: Mapping[str, int], rules: Piece) -> Itera
     line += [". Intervals are bootstrapped", Cite(("efron1979", "cameron2008")), " with "]
     line += [
         setting["backtest.bootstrap_samples"],
-        " resamples of whole days, because orders of a day share its prices.",
+        " resamples of whole days, because orders of a day share its prices",
     ]
-    yield line
+    if in_blocks:
+        line += ["; days that follow one another are drawn together in blocks", Cite(("politis1992",))]
+        line += [", and the interval is as wide as their dependence asks for", Cite(("lazarus2018",))]
+    yield [*line, "."]
