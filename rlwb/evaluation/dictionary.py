@@ -188,6 +188,8 @@ _SWEEP = {
     "probability": Column(
         "share", "pairs in which the first is better, a tie counting half; lo, hi: of seeds and days"
     ),
+    "threshold": Column("of the metric", "value that trainings are above or not"),
+    "share_above": Column("share", "trainings above the threshold, a point of their performance profile"),
     **{
         f"{part}_{end}": Column("share", f"{which} end of its interval: {over}")
         for part, over in {"seeds": "another seed, these days", "days": "these trainings, other days"}.items()
@@ -226,7 +228,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/frontier.csv": _FRONTIER,
     "backtest/candidates.csv": _CANDIDATES,
     "excess.csv of an analysis of fills": _EXCESS,
-    "sweep.csv, seeds.csv, improvement.csv of a sweep": _SWEEP,
+    "sweep.csv, seeds.csv, improvement.csv, profiles.csv of a sweep": _SWEEP,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
 

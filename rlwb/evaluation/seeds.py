@@ -337,12 +337,45 @@ def improvement(x: Scores, y: Scores, days: Days, *, level: float = LEVEL) -> Se
     left_out = None if means[0] is None or means[1] is None else means[0] - means[1]
     dependence = _day_dependence(left_out, x.days)
     found = _intervals(estimate, over_seeds, over_days, both, seeds, x.days, dependence, level, (0.0, 1.0))
+    return _without_doubt(found, seeds, level)
+
+
+def _without_doubt(found: SeedInterval, seeds: int, level: float) -> SeedInterval:
+    """Return the interval of a share of seeds, with Clopper and Pearson's end where it is of all or of none."""
     bound = ((1 - level) / 2) ** (1 / seeds)
-    if estimate == 1.0:
+    if found.estimate == 1.0:
         return _replaced(found, lo=min(found.lo, bound), seeds_lo=min(found.seeds_lo, bound))
-    if estimate == 0.0:
+    if found.estimate == 0.0:
         return _replaced(found, hi=max(found.hi, 1 - bound), seeds_hi=max(found.seeds_hi, 1 - bound))
     return found
+
+
+def above(values: np.ndarray, threshold: float) -> np.ndarray:
+    """Return the share of values above a threshold, over the last axis: a point of a performance profile."""
+    return np.asarray((values > threshold).mean(axis=-1))
+
+
+def profile(scores: Scores, picks: np.ndarray, threshold: float, *, level: float = LEVEL) -> SeedInterval:
+    """Return the share of trainings above a threshold, with its intervals.
+
+    How days depend on one another is that of the mean over trainings, which moves with every day. Where all trainings,
+    or none, are above it, that end is Clopper and Pearson's, as in `improvement`.
+
+    Parameters
+    ----------
+    picks : int of shape (resamples, n)
+        Which trainings each resample has.
+    """
+    if not scores.seeds:
+        return SeedInterval(math.nan)
+    days = _day_dependence(None if scores.left_out is None else scores.left_out.mean(axis=1), scores.days)
+    known = scores.resampled[np.isfinite(scores.resampled).all(axis=1)]
+    both = np.take_along_axis(scores.resampled, picks, axis=1)
+    both = both[np.isfinite(both).all(axis=1)]
+    estimate, over_seeds = float(above(scores.values, threshold)), above(scores.values[picks], threshold)
+    over_days, over_both = above(known, threshold), above(both, threshold)
+    of = (scores.seeds, scores.days, days, level, (0.0, 1.0))
+    return _without_doubt(_intervals(estimate, over_seeds, over_days, over_both, *of), scores.seeds, level)
 
 
 def _replaced(found: SeedInterval, **ends: float) -> SeedInterval:
@@ -483,4 +516,39 @@ def improvement_table(
                     **found,
                 }
             )
+    return pd.DataFrame(rows)
+
+
+def profile_table(
+    groups: Mapping[str, Trainings],
+    metric: str = "pa",
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    points: int = 21,
+) -> pd.DataFrame:
+    """Return the performance profile of each group of trainings: the share of them above each of many thresholds.
+
+    Parameters are those of `improvement_table`; `points` thresholds lie evenly from the least to the most of all
+    trainings.
+
+    Returns
+    -------
+    DataFrame
+        Columns: `of`, `metric`, `seeds`, `days`, `threshold`, `share_above`, `lo`, `hi` (over seeds and days),
+        `seeds_lo`, `seeds_hi`, `days_lo`, `days_hi`.
+    """
+    trained = {name: group for name, group in groups.items() if group.is_trained}
+    everyone = [one for group in trained.values() for members in group.seeds for one in members]
+    days = Days(everyone, resamples=resamples, seed=seed)
+    scores = {name: days.scores(group, [metric])[metric] for name, group in trained.items()}
+    values = np.concatenate([one.values for one in scores.values()]) if scores else np.array([])
+    rows = []
+    for name, own in scores.items():
+        picks = days.picks(max(own.seeds, 1))
+        for threshold in np.linspace(values.min(), values.max(), points) if len(values) else ():
+            found = vars(profile(own, picks, float(threshold), level=level))
+            about = {"of": name, "metric": metric, "seeds": own.seeds, "days": own.days, "threshold": threshold}
+            rows.append({**about, "share_above": found.pop("estimate"), **found})
     return pd.DataFrame(rows)

@@ -13,7 +13,7 @@ import pandas as pd
 from rlwb.evaluation.metrics import METRICS, Beside
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind
-from rlwb.evaluation.seeds import Trainings, improvement_table, seed_table, too_few_seeds, values_of
+from rlwb.evaluation.seeds import Trainings, improvement_table, profile_table, seed_table, too_few_seeds, values_of
 from rlwb.evaluation.tables import Table, attained_note, rule_verdict
 from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.run import RunDirectory
@@ -70,7 +70,7 @@ class Collected:
 
 
 def collect(folder: Path, sweep: Sweep, outcomes: Sequence[Outcome] = ()) -> Collected:
-    """Read the members of a sweep and write ``sweep.csv``, ``seeds.csv``, ``improvement.csv``, ``.md`` and ``.html``.
+    """Read the members of a sweep and write its tables (``.csv``), ``sweep.md`` and ``sweep.html``.
 
     Parameters
     ----------
@@ -88,9 +88,11 @@ def collect(folder: Path, sweep: Sweep, outcomes: Sequence[Outcome] = ()) -> Col
     judged = _judged_by(sweep)
     compared = {name: one for name, one in groups.items() if _policy(name) != _LAST and one.kind != "ceiling"}
     better = improvement_table(compared, judged, **bootstrap) if groups else pd.DataFrame()
+    profiles = profile_table(compared, judged, **bootstrap) if groups else pd.DataFrame()
     table = _table(sweep, done, seeds, better, failed) if groups else None
     found = Collected(folder, members, seeds, better, table, failed)
-    for name, frame in (("sweep", members), ("seeds", seeds), ("improvement", better)):
+    tables = {"sweep": members, "seeds": seeds, "improvement": better, "profiles": profiles}
+    for name, frame in tables.items():
         with atomic_path(folder / f"{name}.csv") as target:
             frame.to_csv(target, index=False)
     write_text(folder / "sweep.md", table.to_markdown() if table else f"{found.text}\n")

@@ -20,6 +20,7 @@ from rlwb.evaluation.seeds import (
     improvement_probability,
     improvement_table,
     interquartile_mean,
+    profile_table,
     seed_interval,
     seed_table,
     too_few_seeds,
@@ -180,6 +181,39 @@ def test_where_every_training_is_better_the_lower_end_is_that_of_as_many_trials(
     row = improvement_table({"mine": worse, "twap": rule}, resamples=200).iloc[0]
     assert (row["probability"], row["lo"]) == (0.0, 0.0)
     assert row["hi"] == pytest.approx(1 - 0.6306, abs=1e-4)
+
+
+def test_a_performance_profile_is_the_share_of_trainings_above_each_threshold():
+    """Of 0 to 7 are above 0, 1.75, 3.5, 5.25 and 7: 7, 6, 4, 2 and none of 8; of all, of nobody else."""
+    dates = np.datetime64("2024-03-04") + np.arange(8).astype("timedelta64[D]")
+    rule = Trainings("TWAP", "baseline", [[baseline(np.full(8, 99.0), date=dates)]], [None])
+    groups = {"mine": trained(*(np.full(8, float(value)) for value in range(8)), dates=dates), "twap": rule}
+    table = profile_table(groups, resamples=200, points=5)
+    assert table["threshold"].tolist() == [0.0, 1.75, 3.5, 5.25, 7.0]
+    assert table["share_above"].tolist() == [7 / 8, 6 / 8, 4 / 8, 2 / 8, 0.0]
+    assert set(table["of"]) == {"mine"}
+    assert (table["lo"] <= table["share_above"]).all()
+    assert (table["share_above"] <= table["hi"]).all()
+    assert table.loc[4, "hi"] == table.loc[4, "seeds_hi"] == pytest.approx(1 - 0.6306, abs=1e-4)
+    assert table[["days_lo", "days_hi"]].to_numpy() == pytest.approx(table[["share_above"] * 2].to_numpy())
+
+
+def test_intervals_over_days_are_widened_where_days_follow_one_another():
+    """The days' own interval and that of seeds and days; seeds alone are judged on these very days."""
+    rng, days = np.random.default_rng(9), 60
+    dates = np.datetime64("2024-03-04") + np.arange(days).astype("timedelta64[D]")
+    follows = np.convolve(rng.normal(0, 5, days + 5), np.ones(6), "valid")
+    shuffled = rng.permutation(follows)
+    luck = rng.normal(0, 1, 8)
+    rows = [
+        seed_table({"mine": trained(*(pa + one for one in luck), dates=dates)}, resamples=300).set_index("metric")
+        for pa in (follows, shuffled)
+    ]
+    parts = ("", "_days", "_seeds")
+    width = [{one: row.loc["pa", f"mean{one}_hi"] - row.loc["pa", f"mean{one}_lo"] for one in parts} for row in rows]
+    assert width[0]["_days"] > 1.5 * width[1]["_days"]
+    assert width[0][""] > 1.5 * width[1][""]
+    assert width[0]["_seeds"] == pytest.approx(width[1]["_seeds"])
 
 
 def test_one_seed_against_a_rule_has_a_probability_but_no_interval_over_seeds():

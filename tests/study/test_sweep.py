@@ -459,6 +459,6 @@ def test_where_a_member_is_is_read_from_its_run(
 def test_columns_are_those_of_the_data_dictionary(tmp_path: Path, act: Callable[..., Acted]) -> None:
     act()
     go(tmp_path / "s", seeds="2", grid=["reward.penalty=10,20"])
-    for name in ("sweep", "seeds", "improvement"):
+    for name in ("sweep", "seeds", "improvement", "profiles"):
         columns = set(pd.read_csv(tmp_path / "s" / f"{name}.csv").columns)
-        assert columns - COLUMNS.keys() == ({"reward.penalty"} if name != "improvement" else set())
+        assert columns - COLUMNS.keys() == ({"reward.penalty"} if name in ("sweep", "seeds") else set())
