@@ -213,6 +213,7 @@ def columns(debug: Debug = False) -> None:
 app.command()(cli_runs.runs)
 app.command()(cli_runs.rerun)
 app.command()(cli_runs.diff)
+app.command()(cli_runs.audit)
 app.command()(cli_runs.watch)
 app.command()(cli_study.sweep)
 app.command()(cli_costs.tca)

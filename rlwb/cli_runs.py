@@ -102,3 +102,26 @@ def watch(
         typer.echo("stopped")
     finally:
         server.server_close()
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run, or of a comparison.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Look at the sample that every run's report has.")] = False,
+    as_json: Json = False,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Look for leaks and wrong counts in a finished run.
+
+    A leak is anything that knows what comes later. The report of the run shows what was found.
+
+    Exit codes: 0 no check failed, 1 one did, which is named with what it found.
+    """
+    from rlwb.experiment.audit import launch_audit
+    from rlwb.experiment.report import write_report
+
+    sound = launch_audit(
+        run, is_full=not quick, as_json_text=as_json, trust_code=trust_code, echo=typer.echo, conclude=write_report
+    )
+    if not sound:
+        raise typer.Exit(1)

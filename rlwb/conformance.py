@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from rlwb.batch import take_rows
+from rlwb.batch import count_rows, take_rows
 from rlwb.errors import RlwbError
 from rlwb.execution import (
     AmountActionInterpreter,
@@ -30,6 +30,7 @@ from rlwb.execution import (
     Engine,
     ExecutionState,
     FullHistoryStateInterpreter,
+    KnownStateInterpreter,
     OrderBatch,
     OrderExecution,
     align_orders,
@@ -42,6 +43,106 @@ from rlwb.market.readers.conformance import check_reader as check_reader
 from rlwb.reward import Reward
 from rlwb.seeds import episode_seeds
 from rlwb.simulator import Simulator
+
+#: What a decision is made of, in the order in which each follows from the one before.
+CHAIN = ("observation", "encoder", "action", "amount")
+#: Prices of a bar between its low and its high, and quotes, of which the first is at most the second.
+_INSIDE, _QUOTES = ("open", "close", "vwap"), ("bid", "ask")
+
+
+def another_future(sessions: Sessions, day: Any, tick: int, rng: np.random.Generator) -> Sessions:
+    """Return a panel whose bars from `tick` of `day` on, and all of later days, are others, of every instrument.
+
+    Prices and volumes are multiplied by random numbers from 0.5 to 2, each field of each bar by its own, and adjustment
+    factors of later days likewise; highs and lows still enclose the other prices. Bars neither come nor go, so that
+    parts which take as known which ticks will have a price pass.
+    """
+    later = np.zeros((len(sessions), sessions.calendar.num_ticks), dtype=bool)
+    later[sessions.dates > day] = True
+    later[sessions.dates == day, tick:] = True
+    return changed_where(sessions, later, rng)
+
+
+def changed_where(sessions: Sessions, where: np.ndarray, rng: np.random.Generator) -> Sessions:
+    """Return a panel whose bars are others `where`, bool of shape (S, T); see `another_future`."""
+    fields = {name: values * rng.uniform(0.5, 2.0, values.shape) for name, values in sessions.fields.items()}
+    inside = [fields[name] for name in _INSIDE if name in fields]
+    for name, enclosing in (("high", np.fmax.reduce), ("low", np.fmin.reduce)):
+        if name in fields:
+            fields[name] = np.where(np.isfinite(fields[name]), enclosing([fields[name], *inside]), np.nan)
+    if all(name in fields for name in _QUOTES):
+        bid, ask = (fields[name] for name in _QUOTES)
+        fields["bid"], fields["ask"] = np.minimum(bid, ask), np.maximum(bid, ask)
+    fields = {name: np.where(where, values, sessions.fields[name]) for name, values in fields.items()}
+    factor = sessions.factor
+    if factor is not None:
+        factor = np.where(where.all(axis=1), factor * rng.uniform(0.5, 2.0, factor.shape), factor)
+    return replace(sessions, fields=fields, factor=factor, directory=None)
+
+
+class Decision(NamedTuple):
+    """The decisions that orders come to together.
+
+    Attributes
+    ----------
+    tick : int32 of shape (N,)
+        The next tick of each order; bars before it are known.
+    made
+        Of `CHAIN`, what there is: the observation, what the policy's network makes of it, the action, the amount.
+    """
+
+    tick: np.ndarray
+    made: dict[str, Any]
+
+
+def decisions(
+    simulator: Simulator[Any],
+    sees: StateInterpreter[Any],
+    acts: ActionInterpreter[Any],
+    policy: Any,
+    orders: OrderBatch,
+    until: int,
+) -> list[Decision]:
+    """Run a policy on orders of one day, and return its decisions up to and including the tick `until`."""
+    state, number, found = simulator.start(orders, episode_seeds(0, np.arange(len(orders)))), np.arange(len(orders)), []
+    while not state.done.all() and (state.known.tick[~state.done] <= until).any():
+        open_ = np.flatnonzero(~state.done)
+        known = state.known[open_]
+        told = {"episode": number[open_]} if getattr(policy, "by_episode", False) else {}
+        refers = sees.refer(known)
+        action = np.asarray(policy.act(refers, **told))
+        request = np.zeros(len(orders))
+        request[open_] = acts.interpret(known, action)
+        seen = None if isinstance(sees, KnownStateInterpreter) else sees.interpret(known)
+        made = {"observation": seen, "encoder": _encoded(policy, refers), "action": action, "amount": request[open_]}
+        found.append(Decision(known.tick, {name: value for name, value in made.items() if value is not None}))
+        state = simulator.step(state, request)
+    return found
+
+
+def _encoded(policy: Any, obs: Any) -> np.ndarray | None:
+    """Return what a policy's network makes of observations, None where it has no `rlwb.policy.Network`."""
+    trunk = getattr(policy, "trunk", None)
+    if trunk is None or not hasattr(trunk, "market_states"):
+        return None
+    import torch
+
+    with torch.no_grad():
+        return np.asarray(trunk(obs).cpu())
+
+
+def first_moved(one: Sequence[Decision], two: Sequence[Decision], tick: int) -> tuple[str, int] | None:
+    """Return what differs between decisions of which none may, and at which tick.
+
+    It is the first of `CHAIN` that does at the first decision of which anything does. Decisions after `tick` are not
+    compared; None where all are the same to the last bit.
+    """
+    for before, after in zip(one, two, strict=False):
+        rows = np.flatnonzero(before.tick <= tick)
+        for name in CHAIN if len(before.tick) == len(after.tick) else ():
+            if name in before.made and not _equal(*(take_rows(each.made[name], rows) for each in (before, after))):
+                return name, int(before.tick[rows].max())
+    return None
 
 
 class ConformanceError(RlwbError):
@@ -79,21 +180,9 @@ class Stage:
         return OrderExecution(self.engine).align(self.table)
 
     def with_another_future(self, tick: int) -> Stage:
-        """Return the stage with all prices and volumes from `tick` of the third day on multiplied by random numbers.
-
-        Bars neither come nor go, so that parts which take as known which ticks will have a price pass.
-        """
-        rng = np.random.default_rng(tick)
+        """Return the stage with all prices and volumes from `tick` of the third day on changed (`another_future`)."""
         day = np.unique(self.sessions.dates)[2]
-        later = np.zeros((len(self.sessions), self.sessions.calendar.num_ticks), dtype=bool)
-        later[self.sessions.dates > day] = True
-        later[self.sessions.dates == day, tick:] = True
-        fields = {
-            name: np.where(later, values * rng.uniform(0.5, 2.0, values.shape), values)
-            for name, values in self.sessions.fields.items()
-        }
-        own = self.sessions
-        return Stage(Sessions(own.calendar, own.instruments, own.dates, own.num_ticks, fields), self.table)
+        return Stage(another_future(self.sessions, day, tick, np.random.default_rng(tick)), self.table)
 
     def third_day(self) -> np.ndarray:
         """Return the rows of the orders of the third day."""
@@ -201,20 +290,14 @@ def check_state_interpreter(make: Callable[[Stage], StateInterpreter[Any]]) -> N
         for row in range(len(state)):
             check_in_space(space, row_of(batch, row, space), type(interpreter).__name__)
         _alone(interpreter, batch, {row: interpreter.interpret(one.known) for row, one in _each(state)})
-    for tick in (0, 6, 12):
-        seen = []
-        for each in (on, on.with_another_future(tick)):
-            part, states = make(each), _states(each, each.third_day())
-            seen.append([part.interpret(state.known) for state in states if (state.known.tick <= tick).all()])
-        same = all(_equal(one, two) for one, two in zip(*seen, strict=True))
-        _require(same, interpreter, f"changing bars from tick {tick} on moved an observation made at or before it")
+    _look_ahead(on, interpreter, lambda each: (make(each), AmountActionInterpreter(), _Requests()))
 
 
 def check_action_interpreter(make: Callable[[Stage], ActionInterpreter[Any]]) -> None:
     """Check an action interpreter of orders, whose answers are amounts to trade.
 
     For actions from its space the amounts must be of shape (N,), finite and from 0 to the position, and the same in
-    any batch.
+    any batch; and no change of later bars may move them.
     """
     on = stage()
     interpreter = make(on)
@@ -229,6 +312,7 @@ def check_action_interpreter(make: Callable[[Stage], ActionInterpreter[Any]]) ->
         _require(inside.all(), interpreter, "an amount is not from 0 to the position")
         answers = {row: interpreter.interpret(one.known, action[[row]]) for row, one in _each(state)}
         _alone(interpreter, amounts, answers)
+    _look_ahead(on, interpreter, lambda each: (KnownStateInterpreter(), make(each), _Samples(space)))
 
 
 def check_reward(make: Callable[[Stage], Reward[Any]]) -> None:
@@ -244,12 +328,13 @@ def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | 
     """Check a policy: ``act(obs, noise)`` of five actions on the observations of `sees`.
 
     Without noise it must answer the same again, and for each order the same in any batch; with noise from 0 to just
-    below 1 it must answer whole numbers from 0 to 4.
+    below 1 it must answer whole numbers from 0 to 4. No change of later bars may move an answer.
 
     Parameters
     ----------
     sees
-        Its observations; by default those of `FullHistoryStateInterpreter`, passed by reference.
+        Its observations; by default those of `FullHistoryStateInterpreter`, passed by reference, with which alone the
+        policy is tried for look-ahead.
     """
     on = stage()
     policy, act = make(on), CategoricalActionInterpreter(4)
@@ -264,6 +349,13 @@ def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | 
         half = np.arange(len(state) // 2)
         part = np.asarray(policy.act(observe.refer(state.take(half).known)))
         _require(_equal(chosen[half], part), policy, "an order's action depends on which orders are beside it")
+
+    if sees is None:  # one that is there sees one market alone
+
+        def parts(each: Stage) -> Any:
+            return FullHistoryStateInterpreter(each.features, each.engine.max_step), act, make(each)
+
+        _look_ahead(on, policy, parts)
 
 
 def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | None = None) -> None:
@@ -302,10 +394,43 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
     _require(_equal(lesson(learner, 2), lesson(second, 2)), learner, "a loaded state learns otherwise")
 
 
-def _states(on: Stage, rows: np.ndarray | None = None) -> list[ExecutionState]:
+class _Requests:
+    """Asks for random shares of orders, the same at each step whatever is seen."""
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        count = count_rows(obs)
+        return np.random.default_rng(count).uniform(0.0, 500.0, count)
+
+
+class _Samples:
+    """Answers with random actions of a space, the same at each step."""
+
+    def __init__(self, space: Any) -> None:
+        self.space = space
+
+    def act(self, obs: Any, noise: np.ndarray | None = None) -> np.ndarray:
+        self.space.seed(0)
+        return np.stack([np.asarray(self.space.sample()) for _ in range(len(obs))])
+
+
+def _look_ahead(
+    on: Stage, part: Any, make: Callable[[Stage], tuple[StateInterpreter[Any], ActionInterpreter[Any], Any]]
+) -> None:
+    """Require that no change of later bars moves a decision of what `make` gives: what sees, what acts, a policy."""
+    for tick in (0, 6, 12):
+        one, two = (
+            decisions(OrderExecution(each.engine), *make(each), each.orders[each.third_day()], tick)
+            for each in (on, on.with_another_future(tick))
+        )
+        moved = first_moved(one, two, tick)
+        _require(
+            moved is None, part, f"changing bars from tick {tick} on moved an {moved and moved[0]} made at or before it"
+        )
+
+
+def _states(on: Stage) -> list[ExecutionState]:
     """Return the states of an episode of random requests, from the first to the terminal one."""
-    simulator = OrderExecution(on.engine)
-    orders = on.orders if rows is None else on.orders[rows]
+    simulator, orders = OrderExecution(on.engine), on.orders
     rng = np.random.default_rng(1)
     states = [simulator.start(orders, np.zeros(len(orders), dtype=np.uint64))]
     while not states[-1].done.all():

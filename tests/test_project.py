@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.evaluation": BASE | {"rlwb.parts", "rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
     "rlwb.certificate": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
-    "rlwb.experiment": EXPERIMENT | {"rlwb.tracking"},
+    "rlwb.experiment": EXPERIMENT | {"rlwb.tracking", "rlwb.conformance"},
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_runs": BASE | {"rlwb.output", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},

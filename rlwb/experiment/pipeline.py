@@ -22,6 +22,7 @@ from nbclient.exceptions import DeadKernelError
 import rlwb
 from rlwb import errors
 from rlwb.errors import ConfigError, RlwbError
+from rlwb.experiment.audit import audit_if_new
 from rlwb.experiment.config import Layer, RunConfig, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.origin import refuse_training_changes
@@ -235,6 +236,7 @@ def run_pipeline(
                 walk(run, config, one_window, echo=echo)
             for stage in stages:
                 _run_notebook(stage, run, folder / stage.notebook, echo)
+            audit_if_new(run, echo)
             echo(f"report: {write_report(run)}")
 
 

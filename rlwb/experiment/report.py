@@ -17,6 +17,7 @@ from rlwb.execution import OrderExecution, audit
 from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION, reaction
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.execution.rules import BASIS_POINTS, BENCHMARKS
+from rlwb.experiment.audit import read_audit, summary_of
 from rlwb.experiment.backtest import find_policy, read_frontier, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.evidence import evidence_table
@@ -507,6 +508,7 @@ def write_report(run: RunDirectory) -> Path:
         groups=cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         evidence=None if (told := evidence_table(run)) is None else cells(told),
         windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
+        audit=_audit(run),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
         # How the run ended is left out: the page is written just before.
@@ -563,6 +565,14 @@ def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:
     for stem in dict.fromkeys([*CAPTIONS, *found]):
         if stem in found:
             yield CAPTIONS.get(stem, stem.replace("_", " ")), found[stem]
+
+
+def _audit(run: RunDirectory) -> dict[str, Any] | None:
+    """Return what an audit of the run found, nothing where it has had none."""
+    found = read_audit(run)
+    words = {True: "ok", False: "FAILED", None: "not told"}
+    rows = [[one.name, words[one.passed], one.detail] for one in found]
+    return {"summary": summary_of(found), "table": (["check", "result", "what was found"], rows)} if found else None
 
 
 def _stages(run: RunDirectory) -> Iterator[list[str]]:

@@ -14,10 +14,12 @@ from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.readings import READINGS, Readings
 from rlwb.experiment.run import RunDirectory, last_iteration
 from rlwb.experiment.stages import ORDERS, TRAIN, run_stage, supersede, training_id
 
 if TYPE_CHECKING:
+    from rlwb.experiment.workbench import Workbench
     from rlwb.learner import Learner
     from rlwb.trainer import Callback
 
@@ -31,10 +33,12 @@ def train_policy(
     callbacks: Sequence[Callback] = (),
     *,
     progress: Literal["bar", "lines", "none"] | None = None,
+    bench: Workbench | None = None,
 ) -> None:
     """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
 
-    A teacher is trained first, into a folder ``teacher`` of each; its checkpoints say ``sees_future``.
+    A teacher is trained first, into a folder ``teacher`` of each; its checkpoints say ``sees_future``. Which days the
+    training read is in ``metrics/readings.json`` (`rlwb.experiment.readings`).
 
     Parameters
     ----------
@@ -43,6 +47,8 @@ def train_policy(
     progress
         A bar, or a line an iteration with the time left, or ``"none"``; None means a bar where someone watches
         and lines elsewhere.
+    bench
+        The parts of the run, by default those of its configuration on its own bars.
 
     Raises
     ------
@@ -68,13 +74,15 @@ def train_policy(
     refuse_shorter(last_iteration(run.checkpoints), settings.iterations)
     torch.set_num_threads(config.threads)
     progress = progress or ("bar" if is_attended() else "lines")
-    bench = workbench(run, config)
+    bench = bench or workbench(run, config)
     tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
     orders = {part: bench.align(table) for part, table in tables.items()}
     say: Callable[[str], None] = _silent if progress == "none" else print
     for idle in bench.engine.idle_rules(orders["train"]):
         print(f"a rule that cannot act: {idle}")  # noqa: T201
     features = bench.features(tables["train"])
+    readings = Readings(run.metrics / READINGS)
+    readings.sessions("normaliser", bench.sessions, features.fit_rows)
     lines = {figure: PA_TITLES[figure], f"val/{chosen_by}": f"validation {PA_TITLES[chosen_by]}", "reward": "reward"}
     value = partial(bench.objective_value, orders["valid"])
     figures = [ValidationFigure("objective", value)] if chosen_by == "objective" else []
@@ -108,6 +116,7 @@ def train_policy(
             episode_per_iter=settings.episodes_per_iteration,
             seed=config.seed,
             run=training_id(config),
+            on_states=readings.orders,
         )
         trainer = Trainer(
             max_iters=iterations,
@@ -120,7 +129,10 @@ def train_policy(
         )
         resume = _resume_from(run, checkpoints)
         # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
-        trainer.fit(vessel, resume, train_on=patience is None)
+        try:
+            trainer.fit(vessel, resume, train_on=patience is None)
+        finally:
+            readings.write()
 
     teacher = None
     if bench.is_taught:
@@ -132,7 +144,9 @@ def train_policy(
     keep = settings.keep or None
     saving = {"every_n_iters": settings.checkpoint_every, "keep_best": keep, "keep_last": keep}
     student = bench.learner(features, teacher)
-    bench.fit(student, features, tables["train"])
+    with features.noting() as rows:
+        bench.fit(student, features, tables["train"])
+    readings.sessions("network", bench.sessions, rows)
     fit(student, "", settings.iterations, saving, patience=settings.patience, first=callbacks)
 
 

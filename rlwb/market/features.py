@@ -321,6 +321,9 @@ class MarketFeatures:
         self.normaliser = normaliser
         self.source = source
         self.previous_day = bool((self.previous >= 0).any()) if previous_day is None else previous_day
+        #: The sessions that `build` took the normaliser's statistics from; None where the statistics were given.
+        self.fit_rows: np.ndarray | None = None
+        self._noted: set[int] | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -335,6 +338,7 @@ class MarketFeatures:
     def today(self) -> np.ndarray:
         """All features, read-only float32 of shape ``(S, T, C)``; made whole each time where they are not kept."""
         if isinstance(self._values, np.ndarray):
+            self._note(range(len(self)))
             return self._values
         whole = self.rows(np.arange(len(self)))
         whole.setflags(write=False)
@@ -388,7 +392,7 @@ class MarketFeatures:
         kept = 4 * np.prod(computed.shape, dtype=np.int64) <= KEPT_BYTES
         every = np.arange(len(sessions))
         previous = sessions.previous if settings.previous_day else np.full(len(sessions), -1, dtype=np.int32)
-        return cls(
+        made = cls(
             columns,
             computed[every] if kept else computed,
             previous,
@@ -397,9 +401,26 @@ class MarketFeatures:
             previous_day=settings.previous_day,
             yesterday=yesterday[every] if kept and yesterday is not None else yesterday,
         )
+        made.fit_rows = None if fit_rows is None else rows
+        return made
+
+    @contextmanager
+    def noting(self) -> Iterator[set[int]]:
+        """Give the set of the sessions whose features are read within the block, as numbers of their rows."""
+        before, self._noted = self._noted, set()
+        try:
+            yield self._noted
+        finally:
+            self._noted = before
+
+    def _note(self, rows: Iterable[int]) -> None:
+        if self._noted is not None:
+            self._noted.update(rows)
 
     def rows(self, sessions: np.ndarray) -> np.ndarray:
         """Return today of the sessions in these rows, whole: float32 of shape ``(N, T, C)``, a copy."""
+        if self._noted is not None:
+            self._note(np.arange(len(self))[sessions].ravel().tolist())
         return self._values[np.asarray(sessions)]
 
     def block(self, rows: np.ndarray, ticks: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,12 @@ class TrainingVessel:
         Seeds the order of initial states, the exploration and the simulators' random numbers.
     run
         Hash of all that the training depends on, where something knows it: see `rlwb.record.TrainingRecord.run`.
+    on_states
+        Called with ``"training"`` and the initial states that an update learnt from, and with ``"validation"`` and
+        those that a validation judged.
     """
+
+    on_states: Callable[[str, Sequence[Any]], None] | None = None
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class TrainingVessel:
         episode_per_iter: int = 1000,
         seed: int = 0,
         run: str | None = None,
+        on_states: Callable[[str, Sequence[Any]], None] | None = None,
     ) -> None:
         policy.check(state_interpreter.observation_space, action_interpreter.action_space)
         self.simulator = simulator
@@ -83,6 +89,7 @@ class TrainingVessel:
         self.action_interpreter = action_interpreter
         self.reward = reward
         self.aux_info_collector = aux_info_collector
+        self.on_states = on_states
         self._carry(policy, train_initial_states, val_initial_states, test_initial_states, episode_per_iter, seed, run)
 
     def _carry(
@@ -153,11 +160,15 @@ class TrainingVessel:
 
     def learn(self, episodes: Episodes, states: Sequence[Any]) -> dict[str, float]:
         """Learn from kept episodes of these initial states, in their order; return the policy's figures."""
+        if self.on_states is not None:
+            self.on_states("training", states)
         self.policy.prepare(states)
         return learn_from(self.policy, episodes)
 
     def validate(self, env: FiniteVectorEnv) -> Episodes:
         """Run the policy greedily on `env`; nothing is learnt."""
+        if self.on_states is not None:
+            self.on_states("validation", env.initial_states)
         return collect(env, self.policy)
 
     def state_dict(self) -> dict[str, Any]:
