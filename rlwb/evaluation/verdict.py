@@ -17,6 +17,9 @@ Outcome = Literal["found", "none", "worse", "cannot be told"]
 #: An effect smaller than this, in basis points, is written as 0.00 and counts as none.
 SHOWN_BP = 0.005
 
+#: Topics of what else the run says of the effect.
+_OF_THE_RUN = ("checkpoints", "last", "validation", "schedule", "selection", "twin")
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -134,7 +137,7 @@ class Verdict:
     answer
         The same for people, without a full stop.
     reasons
-        The sentences that follow: the effect, what contradicts it, and the rest.
+        The sentences that follow: the effect, what contradicts it, its power, and the rest.
     mark
         What was to be beaten.
     ends : bp
@@ -148,9 +151,17 @@ class Verdict:
     ends: tuple[float, float, float] = (math.nan, math.nan, math.nan)
 
     @property
+    def paragraphs(self) -> list[str]:
+        """The sentences after the answer: on the effect, on what else the run says, and on how far it reaches."""
+        parts: dict[int, list[str]] = {}
+        for one in self.reasons:
+            parts.setdefault(_place(one)[0], []).append(one.sentence)
+        return [" ".join(sentences) for _, sentences in sorted(parts.items())]
+
+    @property
     def text(self) -> str:
         """The sentences after the answer."""
-        return " ".join(one.sentence for one in self.reasons)
+        return " ".join(self.paragraphs)
 
     @property
     def opening(self) -> str:
@@ -184,12 +195,22 @@ def judge(found: Evidence) -> Verdict:
         shown = "none" if is_nothing or found.lo <= 0 <= found.hi else "found" if sign > 0 else "worse"
     reasons = list(_reasons(found, sign, is_shown=shown in ("found", "worse")))
     is_doubted = any(one.is_against for one in reasons)
-    effect, *others = reasons
-    ordered = (effect, *sorted(others, key=lambda one: not one.is_against))
+    ordered = tuple(sorted(reasons, key=_place))
     outcome: Outcome = "none" if shown in ("found", "worse") and (is_doubted or found.is_blind) else shown
     return Verdict(
         outcome, _answer(found, shown, outcome, is_nothing), ordered, found.mark, (found.effect, found.lo, found.hi)
     )
+
+
+def _place(one: Reason) -> tuple[int, int]:
+    """Return the paragraph of a reason and its place there: the effect, what contradicts it and power come first."""
+    if one.topic == "effect":
+        return 0, 0
+    if one.is_against:
+        return 0, 1
+    if one.topic == "power":
+        return 0, 2
+    return (1, 0) if one.topic in _OF_THE_RUN else (2, 0)
 
 
 def _answer(found: Evidence, shown: Outcome, outcome: Outcome, is_nothing: bool) -> str:
@@ -237,7 +258,9 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
         told += f"{'gains' if ends[0] >= 0 else 'loses'} {abs(ends[0]):.2f} bp{_span(found, *ends[1:])}"
         says = "; it finds a gain where there is none." if outcome == "found" else "."
         yield Reason("twin", f"{told}{says}", is_shown and sign > 0 and outcome == "found")
-    seen = math.nan if found.days is None else detectable(found.standard_error, found.days, level=found.level)
+    # What lies beyond half the interval is seen, which is wider than by its error where days follow one another.
+    days = found.days or 0
+    seen = (found.hi - found.lo) / 2 + detectable(found.standard_error, days, level=0.0)
     if seen > 0:
         yield Reason(
             "power",
@@ -247,7 +270,7 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
     if found.rule:
         yield Reason("rule", found.rule)
     if not math.isnan(found.attained):
-        yield Reason("attainable", f"That is {100 * found.attained:.0f} % of what is attainable in this market.")
+        yield Reason("attainable", f"They have {100 * found.attained:.0f} % of what is attainable in this market.")
     elif not math.isnan(found.ceiling):
         yield Reason("attainable", f"Who knew all prices of the day ahead could gain {found.ceiling:.2f} bp.")
     if found.seeds == 1:
