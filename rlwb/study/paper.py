@@ -15,7 +15,7 @@ from rlwb.experiment.backtest import read_results
 from rlwb.experiment.config import SLOTS, RunConfig
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.report import CAPTIONS, stability_figures
-from rlwb.experiment.rolling import rolling_figures
+from rlwb.experiment.rolling import rolling_figures, windows_of
 from rlwb.experiment.run import RunDirectory, command
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import atomic_path, files_below, is_temporary, put_in_place, temporary_folder, write_json, write_text
@@ -299,8 +299,8 @@ def _write(folder: Path, figures: Figures, title: Line, blocks: Sequence[Block],
     made = {"run": str(place), "figures": figures.found, "documents": documents}
     write_json(folder / paper_check.MADE, made)
     files = [file for one in _SUMMED for file in _summed(run, one)]
-    members = sorted(run.glob("*/status.json"))
-    files += [file for member in members for one in _SUMMED for file in _summed(member.parent, one)]
+    members = [*(one.parent for one in run.glob("*/status.json")), *(one.path for one in windows_of(RunDirectory(run)))]
+    files += [file for member in members for one in _SUMMED for file in _summed(member, one)]
     files += [
         run / name for name in ("sweep.yaml", "sweep.csv", "seeds.csv", "improvement.csv") if (run / name).is_file()
     ]

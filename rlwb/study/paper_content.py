@@ -66,10 +66,11 @@ def run_result(figures: Figures, config: RunConfig) -> Line:
 
     costs = " after costs" if rules.have_costs else ""
     line: list[Piece] = ["On ", at("orders", ",.0f"), " test orders of ", at("days", ",.0f"), " days the "]
-    line += [at("title"), f" of one training have a mean PA{costs} of ", at("estimate", ".2f"), " bp"]
+    training = "a training in each window" if config.split.rolling else "one training"
+    line += [at("title"), f" of {training} have a mean PA{costs} of ", at("estimate", ".2f"), " bp"]
     line += _span(figures, at("lo", ".2f"), at("hi", ".2f"), "interval over days")
     return [
-        *(*line, ". The training has one seed, ", figures.leaf(ABOUT, "seeds"), "; "),
+        *(*line, ". Training has one seed, ", figures.leaf(ABOUT, "seeds"), "; "),
         "nothing here tells how another seed would differ.",
     ]
 
