@@ -63,9 +63,12 @@ def _table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
 
 
 def _coverage(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    settings = list(dict.fromkeys(setting for own in shares.values() for setting in own))
-    rows = [[method, *(f"{own[one]:.1%}" if one in own else "–" for one in settings)] for method, own in shares.items()]
-    yield from _table(["truth inside the 95 % interval", *settings], rows)
+    """Yield a table for each group of methods that were tried under the same settings, a row a setting."""
+    for settings in dict.fromkeys(tuple(own) for own in shares.values()):
+        methods = [method for method, own in shares.items() if tuple(own) == settings]
+        rows = [[one, *(f"{shares[method][one]:.1%}" for method in methods)] for one in settings]
+        yield from _table(["truth inside the 95 % interval", *methods], rows)
+        yield ""
 
 
 def _verdicts(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -81,14 +81,19 @@ def test_a_part_that_is_not_there_is_named_before_any_work(
 def test_the_tables_have_a_line_a_method_a_market_and_a_fault() -> None:
     text = trust.markdown(
         {
-            "coverage": {"days": {"0": 0.95, "0.6": 0.874}, "blocks": {"0.6": 0.941}},
+            "coverage": {
+                "days": {"0": 0.95, "0.6": 0.874},
+                "blocks": {"0": 0.951, "0.6": 0.941},
+                "seeds": {"ten": 0.96},
+            },
             "verdicts": {"noise": {"none": 97, "found": 3}},
             "planted": [{"fault": "one tick ahead", "caught_by": "future"}, {"fault": "wrong sign", "caught_by": None}],
         }
     )
     lines = text.splitlines()
-    assert "| days | 95.0% | 87.4% |" in lines
-    assert "| blocks | – | 94.1% |" in lines
+    assert lines[0] == "| truth inside the 95 % interval | days | blocks |"
+    assert "| 0.6 | 87.4% | 94.1% |" in lines
+    assert "| ten | 96.0% |" in lines, "methods under other settings have a table of their own"
     assert "| noise | 97 | 3 |" in lines
     assert "| fault (1 of 2 caught) | caught by |" in lines
     assert "| wrong sign | nothing |" in lines
