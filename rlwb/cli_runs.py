@@ -1,4 +1,4 @@
-"""The command line's ``rlwb runs``, ``rerun``, ``diff`` and ``watch``: runs listed, repeated, compared and watched."""
+"""The command line's ``rlwb runs``, ``rerun``, ``diff``, ``stress`` and ``watch``: what is done with finished runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlwb.output import silent
+from rlwb.output import clocked, silent
 
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
@@ -82,6 +82,26 @@ def diff(
 
     if not launch_diff(a, b, as_json_text=as_json, echo=typer.echo):
         raise typer.Exit(1)
+
+
+def stress(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run, or of an evaluation.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FAMILY", help="Play one family of conditions (spread, latency, ...); may be repeated."),
+    ] = None,
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Judge all policies of a run under many conditions, and tell whether the best of them stays the best.
+
+    Costs, caps, late and missing bars, volatility, size, regime and more: docs/stress.md. What is played already is
+    kept, so that a matrix that was stopped goes on.
+    """
+    from rlwb.experiment.report import write_report
+    from rlwb.experiment.stress import launch_stress
+
+    write_report(launch_stress(run, only or [], trust_code=trust_code, echo=typer.echo, progress=clocked))
 
 
 def watch(

@@ -31,6 +31,7 @@ class Stream(IntEnum):
     BASELINE = 10
     EVIDENCE = 11
     POWER = 12
+    STRESS = 14
 
 
 def check_seed(seed: object) -> int:

@@ -72,7 +72,7 @@ _POLICY = {
         "",
         "checkpoint, last, policy (made elsewhere), fills (real), baseline, control (a baseline that lacks on purpose "
         "what it gains by), attainable (knows the market's law), unattainable (knows the future) or ceiling (a bound, "
-        "no policy)",
+        "no policy); in stress tables fallback (the best checkpoint, and the schedule on unlike inputs)",
     ),
     "n": Column("", "results in the row: the chosen checkpoints together, else 1"),
     "distinct": Column("", "how many of these n differ in the figures of any order"),
@@ -114,7 +114,9 @@ _INTERVALS = {
     "clusters": Column("", "days, instruments or orders that have a PA; by both, the fewer of days and instruments"),
 }
 _GROUPS = {
-    "by": Column("", "what orders are grouped by: side, size, window, day or instrument"),
+    "by": Column(
+        "", "what orders are grouped by: side, size, window, day, month, instrument, volatility or when they traded"
+    ),
     "group": Column("", "name of the group of orders"),
 }
 _GAP = {
@@ -151,6 +153,23 @@ _FRONTIER = {
     "objective_over_twap": Column(
         "bp", "value of the run's objective less that of TWAP, order by order; _lo and _hi are its interval"
     ),
+}
+_STRESS = {
+    "condition": Column("", "what is changed; stress/summary.json has its definition"),
+    "family": Column("", "conditions of one kind: spread, latency, ..."),
+    "level": Column("", "place of the condition in its family, in its own unit; empty where there is none"),
+    "p": Column("", "two-sided p-value by itself: that net_over_twap, over_winner, over_rest or slope is 0"),
+    "p_adjusted": Column("", "p corrected for the number of such tests, by Romano and Wolf's step-down maximum"),
+    "best": Column("", "policy that could be traded with the highest mean net PA under the condition"),
+    "stays": Column("share", "resamples of days in which the best without changes is the best"),
+    "verdict": Column("", "stays, leads, behind or beaten: what becomes of the best without changes"),
+}
+_STABILITY = {
+    "judged": Column("bp", "mean net PA of the group; judged_lo and _hi are its interval over days"),
+    "over_rest": Column("bp", "that less the mean of all other orders; over_rest_lo and _hi are its interval"),
+    "slope": Column("bp a day", "drift of the net PA over the test days; slope_lo and _hi are its interval"),
+    "first_half": Column("bp", "mean net PA on the first half of the test days"),
+    "second_half": Column("bp", "mean net PA on the second half"),
 }
 
 
@@ -227,6 +246,8 @@ TABLES: dict[str, dict[str, Column]] = {
     "backtest/costs.csv, cost_groups.csv": _COSTS,
     "backtest/frontier.csv": _FRONTIER,
     "backtest/candidates.csv": _CANDIDATES,
+    "stress/conditions.csv, stress/verdicts.csv": _STRESS,
+    "stability/groups.csv, stability/drift.csv": _STABILITY,
     "excess.csv of an analysis of fills": _EXCESS,
     "sweep.csv, seeds.csv, improvement.csv, profiles.csv of a sweep": _SWEEP,
 }

@@ -34,7 +34,7 @@ def group_labels(engine: Engine, orders: OrderBatch) -> dict[str, dict[str, np.n
     """
     sides = {"buy": orders.side > 0, "sell": orders.side < 0}
     size = 100 * size_of(engine, orders)
-    sizes = _thirds(size, "{:.3g} % of volume", ("smallest", "middle", "largest")) | {
+    sizes = thirds(size, "{:.3g} % of volume", ("smallest", "middle", "largest")) | {
         "no volume in the window": np.isnan(size)
     }
     calendar, last = engine.sessions.calendar, orders.end - 1
@@ -47,7 +47,7 @@ def group_labels(engine: Engine, orders: OrderBatch) -> dict[str, dict[str, np.n
             for pair, (first, stop) in edges.items()
         }
     else:
-        windows = _thirds(
+        windows = thirds(
             (orders.end - orders.start).astype(np.float64), "{:.0f} bars", ("shortest", "middle", "longest")
         )
     found = {"side": sides, "size": sizes, "window": windows}
@@ -59,7 +59,7 @@ def _end_text(calendar: Any, last: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
 
 
-def _thirds(values: np.ndarray, unit: str, names: tuple[str, str, str]) -> dict[str, np.ndarray]:
+def thirds(values: np.ndarray, unit: str, names: tuple[str, str, str]) -> dict[str, np.ndarray]:
     """Return the rows of each third of the values that are there; of one value alone all rows."""
     known = values[np.isfinite(values)]
     if not len(known):

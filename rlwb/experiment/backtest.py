@@ -177,7 +177,7 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     if origin is None:
         for name, one in baselines.items():
             if not isinstance(one, Hindsight):
-                episodes = play(bench, _playable(one), parts["valid"])
+                episodes = play(bench, baseline_playable(one), parts["valid"])
                 validated[name] = bench.validation_figures(parts["valid"], episodes)[figure]
     elif is_comparable:
         validated = _validation_of_baselines(bench, origin)
@@ -660,7 +660,7 @@ def baseline_result(
     if isinstance(baseline, Hindsight):
         return PolicyResult(name, "ceiling", baseline.table(orders))
     kind = "unattainable" if getattr(baseline, "sees_future", False) else getattr(baseline, "result_kind", "baseline")
-    return judged(bench, name, kind, _playable(baseline), orders, validation_pa=validation_pa)
+    return judged(bench, name, kind, baseline_playable(baseline), orders, validation_pa=validation_pa)
 
 
 def policy_result(
@@ -670,7 +670,8 @@ def policy_result(
     return judged(bench, policy.name, "policy", policy.playable(sees, bench.action_interpreter), orders)
 
 
-def _playable(baseline: Any) -> Playable:
+def baseline_playable(baseline: Any) -> Playable:
+    """Return a baseline with interpreters that pass on what is known, and the amounts that it answers with."""
     return baseline, KnownStateInterpreter(), AmountActionInterpreter()
 
 
@@ -684,7 +685,7 @@ def find_policy(run: RunDirectory, bench: Workbench, name: str) -> Playable:
     if name in baselines:
         path = run.backtest / "baselines.json"
         with reading(path, "what baselines were told"):
-            return _playable(make_baselines(bench, read_json(path))[name])
+            return baseline_playable(make_baselines(bench, read_json(path))[name])
     paths = {f"checkpoint-{iteration:04d}": path for iteration, path in list_checkpoints(run.checkpoints).items()}
     if paths:
         paths["last"] = [*paths.values()][-1]

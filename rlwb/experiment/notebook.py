@@ -41,7 +41,12 @@ class NotebookStage:
 
 
 def open_stage(
-    stage: Stage, run_dir: str | os.PathLike[str], settings: Mapping[str, Any] | None = None, **parameters: Any
+    stage: Stage,
+    run_dir: str | os.PathLike[str],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    own: Mapping[str, Any] | None = None,
+    **parameters: Any,
 ) -> NotebookStage:
     """Open the run of a notebook, or make it, with the notebook's parameters on top of its configuration.
 
@@ -53,6 +58,8 @@ def open_stage(
         The run's directory; the first stage makes it when there is none.
     settings
         Parameters by dotted name, for example ``{"execution.rules.volume_limit": 0.1}``.
+    own
+        The notebook's parameters that are none of a run's.
     parameters
         Parameters by short name (``iterations``, ``reward``, ``learning_rate``); None leaves one as it is in the run,
         in a new run at its default.
@@ -62,7 +69,7 @@ def open_stage(
     ConfigError
         For an unknown name, a wrong value, or a value that was passed and did not arrive.
     """
-    layer = parameter_layer(settings, parameters, own={"run_dir": run_dir})
+    layer = parameter_layer(settings, parameters, own={"run_dir": run_dir, **(own or {})})
     if not isinstance(run_dir, (str, os.PathLike)) or not str(run_dir):
         raise ConfigError(f"{_ORIGIN}: run_dir is {shown(run_dir)}; the path of a directory is needed.")
     run = RunDirectory(run_dir)

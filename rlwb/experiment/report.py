@@ -25,7 +25,9 @@ from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
 from rlwb.experiment.power import read_power
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stability import read_stability, stability_sentences, write_stability
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
+from rlwb.experiment.stress import STRESS_CAPTIONS, stress_pictures, stress_sentences, stress_view
 from rlwb.experiment.verdict import TWIN, VERDICT, verdict_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
@@ -53,6 +55,9 @@ CAPTIONS = {
     "month with too few days has no interval.",
     "pa_by_instrument": "By instrument, with day-clustered intervals, sorted by the mean: the slope is there by "
     "construction, the intervals are what to look at.",
+    "stability_groups": "By groups of orders, with intervals. Orange groups differ from all other orders by more than "
+    "chance, corrected for the number of groups; be wary of a gain that one of them carries. Volatility and the "
+    "time of trading are known afterwards only.",
     "inventory_paths": "What is left to trade after each step, beside the baselines. Thin bands are a fixed schedule "
     "that does not look at prices; an order kept to the end is a bet.",
     "cost_parts": "Cost of the orders against their arrival price, by part. Drift is the market's own move within the "
@@ -430,9 +435,10 @@ def typical_order(run: RunDirectory, policy: str) -> str:
 
 
 def draw_stability(run: RunDirectory, config: RunConfig) -> None:
-    """Draw ``figures/*.png`` and ``*.svg`` from the metrics and the backtest: the work of the stage stability."""
+    """Draw ``figures/*.png`` and ``*.svg``, and write ``stability/*.csv``: the work of the stage stability."""
     from rlwb.evaluation.plots import save_figure
 
+    write_stability(run, config)
     for name, figure in stability_figures(run, config).items():
         save_figure(figure, run.figures / name)
 
@@ -440,6 +446,7 @@ def draw_stability(run: RunDirectory, config: RunConfig) -> None:
 def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     """Return the figures of a run by name; under rules with costs they are of the net PA."""
     from rlwb.evaluation import plots, read_validation
+    from rlwb.evaluation.stability_plots import stability_groups
 
     results, rules = read_results(run), config.execution.rules
     summary, figure, pa = read_summary(run), config.judged_by, rules.judged_by
@@ -459,6 +466,9 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
         **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }
+    if (groups := read_stability(run)) is not None:
+        own = groups[groups["kind"] == "checkpoint"]
+        figures["stability_groups"] = stability_groups(own, level=config.backtest.confidence)
     renamed = {name: plots.rename(one, rules.name_judged) for name, one in figures.items()}
     return {"learning_curves": plots.rename(learning, rules.name_pa), **renamed}
 
@@ -495,6 +505,8 @@ def write_report(run: RunDirectory) -> Path:
         headline=_with_twin(run, _json(run.backtest / "headline.json", _Headline)),
         has_costs=rules.have_costs,
         figures=[figure for name, figure in figures.items() if name != "cost_parts"],
+        stability=stability_sentences(run),
+        stress=_stress(run),
         cost_figure=figures.get("cost_parts"),
         costs=cells(costs_table(run).reset_index()) if (run.backtest / "costs.csv").exists() else None,
         summary=cells(_summary(run)) if (run.backtest / "summary.csv").exists() else None,
@@ -516,6 +528,17 @@ def write_report(run: RunDirectory) -> Path:
     )
     write_text(run.report, page)
     return run.report
+
+
+def _stress(run: RunDirectory) -> dict[str, Any] | None:
+    """Return what the page says of the stress matrix; None where there is none."""
+    from rlwb.evaluation.page import encoded
+
+    if not (sentences := stress_sentences(run)):
+        return None
+    pictures = {name: path for name, path in stress_pictures(run).items() if path.exists()}
+    figures = [{"caption": STRESS_CAPTIONS[name], "data": encoded(read_bytes(path))} for name, path in pictures.items()]
+    return {"sentences": sentences, "figures": figures, "table": cells(stress_view(run).reset_index())}
 
 
 def _resolved(config: RunConfig, data: Mapping[str, Any]) -> dict[str, Any]:

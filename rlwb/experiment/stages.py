@@ -110,8 +110,8 @@ STABILITY = Stage(
     name=LAST_STAGE,
     notebook="04_stability.ipynb",
     depends=("backtest", "seed"),
-    inputs=("backtest/**/*", "metrics/*.csv"),
-    outputs=("figures",),
+    inputs=("backtest/**/*", "metrics/*.csv", "orders/test.parquet"),
+    outputs=("figures", "stability"),
     after=(BACKTEST,),
     indifferent=("backtest.actors",),
 )

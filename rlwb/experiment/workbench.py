@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -102,6 +102,13 @@ class Workbench:
     def simulator(self) -> Simulator[Any]:
         """The market's answer to decisions."""
         return self.make("simulator", self.config.simulator)
+
+    def elsewhere(self, sessions: Sessions, rules: ExecutionRules) -> Workbench:
+        """Return a workbench of the same parts on other sessions of the same clock, under other rules of execution."""
+        execution = self.config.execution.model_copy(update={"rules": rules})
+        made = Workbench(self.config.model_copy(update={"execution": execution}), is_elsewhere=True)
+        vars(made)["sessions"] = sessions
+        return made
 
     def simulator_under(self, rules: ExecutionRules) -> Simulator[Any]:
         """Return the simulator under other rules of execution than the run's."""
@@ -215,8 +222,10 @@ class Workbench:
         notes = [*self.all_orders.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
         return parts, list(dict.fromkeys(notes))
 
-    def align(self, table: pd.DataFrame, setting: int | None = None) -> OrderBatch:
-        """Align orders with the sessions, under the configured rules.
+    def align(
+        self, table: pd.DataFrame, setting: int | None = None, *, on_refused: Literal["raise", "drop"] = "raise"
+    ) -> OrderBatch:
+        """Align orders with the sessions, under the configured rules; `on_refused` is that of `align_orders`.
 
         Where the objective has a dial, all orders have the aversion of a `setting` of it. By default those that state
         none are dealt the settings evenly, by the run's seed; without a dial they have the objective's own, if it has
@@ -230,7 +239,8 @@ class Workbench:
             stated = table["aversion"] if "aversion" in table else pd.Series(np.nan, table.index)
             dealt = stated.fillna(pd.Series(dealt, table.index)) if setting is None else known[setting]
             table = table.assign(aversion=dealt)
-        return align_orders(table, self.sessions, self.engine.rules, forms=self.simulator.forms)
+        forms = self.simulator.forms
+        return align_orders(table, self.sessions, self.engine.rules, on_refused=on_refused, forms=forms)
 
     def dial_settings(self, orders: OrderBatch) -> np.ndarray | None:
         """Return the setting of the objective's dial that is nearest to each order, None where it has no dial."""

@@ -36,6 +36,7 @@ import numpy as np
 
 from rlwb.errors import BundleError, DataError
 from rlwb.market.features import MarketFeatures
+from rlwb.market.novelty import FLOOR, level_and_spread
 from rlwb.market.references import blocks
 from rlwb.market.sessions import Sessions
 
@@ -47,9 +48,6 @@ SHIFTS = (0.25, 0.75, 1.5)
 MEMORY = 60
 #: A session counts for its day when at least this share of its ticks was seen.
 LEAST_SEEN = 0.5
-#: What is added to a mean square before its logarithm, so that a feature without any spread has one; also the least
-#: deviation of a statistic. In units of normalised features, whose deviation is about 1.
-FLOOR = 1e-3
 #: A score counts at most as much as this: with fat tails larger ones are not as rare as a normal law has it.
 LARGEST = 3.0
 _STATISTICS = ("mean", "day", "rest", "instrument", "repeat_day", "repeat_rest", "inflation")
@@ -107,7 +105,7 @@ def training_statistics(
         inside = _inside(sessions, part)[:, :, None]
         distance = np.where(inside, features.rows(part) - profile, 0.0)
         number = np.maximum(inside.sum(axis=1), 1)
-        found[filled : filled + len(part)] = _statistics(
+        found[filled : filled + len(part)] = level_and_spread(
             distance.sum(axis=1) / number, (distance**2).sum(axis=1) / number
         )
         filled += len(part)
@@ -321,7 +319,7 @@ class DriftTest:
         kept = np.flatnonzero(self._seen[:count] >= LEAST_SEEN * len(self._profile))
         if len(kept):
             seen = self._seen[kept, None]
-            found = _statistics(self._sum[kept] / seen, self._square[kept] / seen)
+            found = level_and_spread(self._sum[kept] / seen, self._square[kept] / seen)
             self._ended.append(self._score(found.mean(axis=0).ravel(), len(kept)))
             self._judged += 1
         else:
@@ -437,11 +435,6 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 def _inside(sessions: Sessions, rows: np.ndarray) -> np.ndarray:
     return np.arange(sessions.calendar.num_ticks)[None, :] < sessions.num_ticks[rows][:, None]
-
-
-def _statistics(mean: np.ndarray, square: np.ndarray) -> np.ndarray:
-    """Return level and spread of sessions, float64 of shape ``(N, 2, C)``, of mean distances and mean squares."""
-    return np.stack([mean, np.log(np.maximum(square - mean**2, 0.0) + FLOOR**2)], axis=1)
 
 
 def _components(table: np.ndarray) -> dict[str, np.ndarray]:

@@ -403,7 +403,7 @@ def test_other_learners_train_and_are_judged_alike(other: dict[str, object], tmp
     backtest_policies(whole, config)
     assert pd.read_csv(whole.backtest / "summary.csv")["kind"].tolist()[:3] == ["checkpoint", "checkpoint", "last"]
     draw_stability(whole, config)
-    assert len(list(whole.figures.glob("*.png"))) == 9
+    assert len(list(whole.figures.glob("*.png"))) == 10
 
 
 def test_a_policy_above_the_ceiling_stops_the_backtest_before_any_figure(

@@ -73,9 +73,9 @@ def test_what_a_run_leaves(commanded: tuple[RunDirectory, str]) -> None:
     for policy in summary["policy"]:
         assert (run.backtest / "orders" / f"{policy}.parquet").is_file()
     assert {path.name for path in run.notebooks.glob("*.ipynb")} == set(SMALL)
-    assert len(list(run.figures.glob("*.png"))) == len(list(run.figures.glob("*.svg"))) == 9
+    assert len(list(run.figures.glob("*.png"))) == len(list(run.figures.glob("*.svg"))) == 10
     page = run.report.read_text()
-    assert page.count("data:image/png;base64,") == 9
+    assert page.count("data:image/png;base64,") == 10
     assert "Not here" not in page
     assert out.count("  iteration ") == 6
     assert "best checkpoints by validation (n = 3)" in out

@@ -54,6 +54,7 @@ def test_a_stage_s_notebook_states_no_default_a_second_time(stage) -> None:  # t
     given = parameters_of(NOTEBOOKS / stage.notebook)
     assert given.pop("run_dir") == "../runs/notebook"
     assert given.pop("settings", {}) == {}
+    assert given.pop("conditions", None) is None  # of the stress matrix, which is no part of a run
     assert set(given.values()) <= {None}
     assert len(given) <= 12
     assert set(given) <= set(short_names(RunConfig().as_dict()))
@@ -78,7 +79,7 @@ def test_parameters_of_the_certificate_are_the_defaults_of_its_markets_and_metho
 def test_a_notebook_sets_what_only_its_own_stage_or_a_later_one_depends_on(stage) -> None:  # type: ignore[no-untyped-def]
     """Else opening it would undo what an earlier notebook of the run was told."""
     names = short_names(RunConfig().as_dict())
-    for name in parameters_of(NOTEBOOKS / stage.notebook).keys() - {"run_dir", "settings"}:
+    for name in parameters_of(NOTEBOOKS / stage.notebook).keys() - {"run_dir", "settings", "conditions"}:
         dotted = f"{names[name]}."
         assert any(dotted.startswith(f"{group}.") for group in stage.depends), name
         for earlier in stage.after:
