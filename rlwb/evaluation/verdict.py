@@ -64,7 +64,8 @@ class Evidence:
     reality_check
         p-value of the chosen checkpoint against TWAP among all that were tried.
     failed, checks
-        Names of the failed checks of the leak audit, and how many there were; None where it was not made.
+        Names of the failed checks of the leak audit, and how many there were; 0 where it was not made, and None where
+        that is not asked.
     seeds
         Trainings that the figures are of.
     twin
@@ -246,12 +247,11 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
         )
     yield from _agreement(found, sign, is_shown)
     yield from _selection(found, sign, is_shown)
-    if found.checks is not None:
-        yield (
-            Reason("leaks", f"The leak audit failed: {', '.join(found.failed)}.", is_shown)
-            if found.failed
-            else Reason("leaks", f"The leak audit passed its {found.checks} checks.")
-        )
+    if found.failed:
+        yield Reason("leaks", f"The leak audit failed: {', '.join(found.failed)}.", is_shown)
+    elif found.checks is not None:
+        passed = f"The leak audit passed its {found.checks} checks."
+        yield Reason("leaks", passed if found.checks else "No leak audit was made, which rlwb audit does.")
     if found.twin is not None:
         outcome, *ends = found.twin
         told = "The same training on the same market without anything to learn (noise twin) "

@@ -18,6 +18,7 @@ from rlwb.execution.presets import PRESETS
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.stages import BACKTEST
 from rlwb.files import write_json, write_text
 from rlwb.reading import read_json, read_table
 
@@ -46,6 +47,7 @@ class _Audit(BaseModel):
     """Names and types of audit.json."""
 
     checks: list[_Check]
+    backtest: str | None = None
 
 
 class _Selection(BaseModel):
@@ -246,12 +248,13 @@ def _of_files(run: RunDirectory, mark: str) -> dict[str, Any]:
 
 
 def _of_audit(run: RunDirectory) -> dict[str, Any]:
-    """Return what the leak audit found, if it was made."""
-    if not (path := run.path / "audit.json").exists():
-        return {}
-    checks = read_json(path, _Audit)["checks"]
-    failed = tuple(one["name"] for one in checks if one["passed"] is False)
-    return {"failed": failed, "checks": sum(one["passed"] is not None for one in checks)}
+    """Return what the leak audit of this backtest found; one of an earlier backtest is none."""
+    path = run.path / "audit.json"
+    told = read_json(path, _Audit) if path.exists() else {"checks": []}
+    if told.get("backtest") not in (None, run.stage(BACKTEST.name).get("ended")):
+        told = {"checks": []}
+    failed = tuple(one["name"] for one in told["checks"] if one["passed"] is False)
+    return {"failed": failed, "checks": sum(one["passed"] is not None for one in told["checks"])}
 
 
 def _of_twin(run: RunDirectory) -> dict[str, Any]:

@@ -103,9 +103,19 @@ def test_a_failed_audit_and_a_reality_check_that_does_not_reject_turn_a_gain_int
     assert (failed.outcome, failed.reasons[1].topic) == ("none", "leaks")
     assert "normaliser on all days" in failed.text
     assert judge(replace(FOUND, checks=7)).outcome == "found"
+    assert "No leak audit was made" in judge(replace(FOUND, checks=0)).text
+    assert "audit" not in judge(FOUND).text
     assert judge(replace(FOUND, reality_check=0.0501)).outcome == "none"
     assert judge(replace(FOUND, reality_check=0.0499)).outcome == "found"
     assert judge(mirrored(replace(FOUND, reality_check=0.9))).outcome == "worse", "the check is of gains"
+
+
+def test_a_noise_twin_that_gains_too_takes_a_gain_back() -> None:
+    found = judge(replace(FOUND, twin=("found", 4.0, 1.0, 7.0)))
+    assert (found.outcome, found.reasons[1].topic) == ("none", "twin")
+    assert "gains 4.00 bp, with a 95 % interval of [1.00, 7.00] bp; it finds a gain where there is none" in found.text
+    assert judge(replace(FOUND, twin=("none", -0.5, -2.0, 1.0))).outcome == "found"
+    assert judge(mirrored(replace(FOUND, twin=("found", 4.0, 1.0, 7.0)))).outcome == "worse"
 
 
 def test_a_schedule_that_looks_at_nothing_is_neither_better_nor_worse() -> None:
