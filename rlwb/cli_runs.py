@@ -85,7 +85,9 @@ def diff(
 
 
 def stress(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run, or of an evaluation.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The directory of a finished run, an evaluation or a sweep.")
+    ],
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="FAMILY", help="Play one family of conditions (spread, latency, ...); may be repeated."),
@@ -98,10 +100,9 @@ def stress(
     Costs, caps, late and missing bars, volatility, size, regime and more: docs/stress.md. What is played already is
     kept, so that a matrix that was stopped goes on.
     """
-    from rlwb.experiment.report import write_report
-    from rlwb.experiment.stress import launch_stress
+    from rlwb.study.stressed import launch_stressed
 
-    write_report(launch_stress(run, only or [], trust_code=trust_code, echo=typer.echo, progress=clocked))
+    launch_stressed(run, only or [], trust_code=trust_code, echo=typer.echo, progress=clocked)
 
 
 def watch(

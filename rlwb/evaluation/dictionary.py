@@ -201,6 +201,7 @@ _SWEEP = {
         }.items()
         for end, which in {"lo": "lower", "hi": "upper"}.items()
     },
+    "apart": Column("", "seeds in which a group of orders differs from the rest by an adjusted p of at most 0.05"),
     "of": Column("", "setting/policy whose trainings are compared"),
     "over": Column("", "setting/policy that they are compared with; the setting is empty where it is the same in all"),
     "over_seeds": Column("", "trainings of that"),
@@ -249,7 +250,7 @@ TABLES: dict[str, dict[str, Column]] = {
     "stress/conditions.csv, stress/verdicts.csv": _STRESS,
     "stability/groups.csv, stability/drift.csv": _STABILITY,
     "excess.csv of an analysis of fills": _EXCESS,
-    "sweep.csv, seeds.csv, improvement.csv, profiles.csv of a sweep": _SWEEP,
+    "sweep.csv, seeds.csv, improvement.csv, profiles.csv, stress.csv, stability.csv of a sweep": _SWEEP,
 }
 """Files of a run, or of a comparison, to their columns. ``metrics/*.csv`` hold means of the results of orders too."""
 
