@@ -99,12 +99,15 @@ def how_drawn(days: int, block: int, autocorrelation: float) -> str | None:
     if math.isnan(autocorrelation):
         return None
     if autocorrelation <= 0:
-        told = f"One day's result says nothing of the next day's ({autocorrelation:z.2f}), so single days were drawn."
-    else:
-        drawn = f"{block} days in sequence were drawn together" if block > 1 else "the interval of single days"
         told = (
-            f"Good days follow good ones, and bad ones bad ones (autocorrelation {autocorrelation:.2f}), so {drawn} "
-            f"{'and the interval' if block > 1 else 'was'} widened."
+            f"Good days do not tend to follow good days (autocorrelation {autocorrelation:z.2f}), so days were drawn "
+            "one by one."
+        )
+    else:
+        drawn = f"{block} days in sequence were drawn together and " if block > 1 else ""
+        told = (
+            f"Good days tend to follow good days, and bad ones bad ones (autocorrelation {autocorrelation:.2f}), so "
+            f"{drawn}the interval was made for days that are not independent."
         )
     if days < ENOUGH_DAYS:
         told += (

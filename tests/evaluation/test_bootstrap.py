@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation import bootstrap, day_interval, metric_difference
 from rlwb.evaluation.bootstrap import fewest_days, mean_parts, statistic_interval, too_few_days
 from tests.evaluation.tables import baseline, checkpoint, slow_interval
+from tests.evaluation.test_dependence import followers
 
 
 def dates_of(days):
@@ -179,6 +181,51 @@ def test_wrong_settings_are_refused():
         day_interval(pa, dates, np.random.default_rng(0), resamples=10)
     with pytest.raises(DataError, match="one date an order"):
         day_interval(pa, dates_of([0, 1]), np.random.default_rng(0))
+
+
+def test_days_that_follow_one_another_widen_the_interval_and_the_error():
+    """The same days in another sequence have the same mean, and single days of them the same resamples."""
+    pa = followers(60, 0.7, 10)
+    shuffled = np.random.default_rng(3).permutation(pa)
+    intervals = [
+        day_interval(one, dates_of(range(60)), np.random.default_rng(0), resamples=500) for one in (pa, shuffled)
+    ]
+    follows, apart = intervals
+    assert follows.estimate == pytest.approx(apart.estimate)
+    assert follows.autocorrelation > 0.5 > 0.0 > apart.autocorrelation
+    assert (follows.block > 1, apart.block) == (True, 1)
+    assert follows.hi - follows.lo > 1.7 * (apart.hi - apart.lo)
+    assert follows.standard_error > 1.5 * apart.standard_error
+    alone = statistic_interval(
+        [mean_parts(pa)], [dates_of(range(60))], np.random.default_rng(0), resamples=500, in_sequence=False
+    )
+    assert math.isnan(alone.autocorrelation)
+    assert alone.hi - alone.lo == pytest.approx(apart.hi - apart.lo, rel=0.1)
+
+
+def test_without_draws_there_is_the_estimate_alone():
+    found = statistic_interval([mean_parts(np.arange(8.0))], [dates_of(range(8))], None)
+    assert found.estimate == 3.5
+    assert np.isnan([found.lo, found.hi, found.standard_error]).all()
+
+
+def test_an_interval_ends_at_what_a_statistic_can_be():
+    """Of 30 days, of which the last ten miss a share, in blocks: stretched percentiles would pass all of it."""
+    share = np.repeat([1.0, 0.9], [20, 10])
+    ends = [
+        statistic_interval([mean_parts(share)], [dates_of(range(30))], np.random.default_rng(0), resamples=500, **one)
+        for one in ({}, {"within": (0.0, 1.0)})
+    ]
+    assert ends[0].hi > ends[1].hi == 1.0
+    assert ends[0].lo == ends[1].lo
+
+
+def test_percentiles_beyond_three_deviations_are_stretched():
+    resampled = np.random.default_rng(1).exponential(1.0, 50_000)
+    at_three = [float(np.quantile(resampled, norm.cdf(side * 3))) for side in (-1, 1)]
+    assert bootstrap.expanded(resampled, 1.0, 3.0) == pytest.approx(at_three)
+    assert bootstrap.expanded(resampled, 1.0, 6.0) == pytest.approx([1 + 2 * (end - 1) for end in at_three])
+    assert bootstrap.expanded(resampled, 1.0, 1.5)[1] == pytest.approx(np.quantile(resampled, norm.cdf(1.5)))
 
 
 @settings(deadline=None, max_examples=60)

@@ -97,7 +97,8 @@ def test_statistics_share_their_draws_by_number_of_days_and_length_of_blocks():
 
 def test_how_days_were_drawn_is_said_with_the_reason():
     assert how_drawn(5, 1, math.nan) is None
-    assert "single days were drawn" in str(how_drawn(60, 1, -0.1))
+    assert "one by one" in str(how_drawn(60, 1, -0.1))
+    assert "together" not in str(how_drawn(60, 1, 0.1))
     for days in (fewest_days(0.95), 60):
         told = str(how_drawn(days, 4, 0.35))
         assert "0.35" in told
