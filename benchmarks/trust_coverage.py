@@ -25,11 +25,11 @@ from rlwb.evaluation.dependence import block_length
 from rlwb.evaluation.seeds import Days, Trainings, seed_interval
 from rlwb.files import write_json
 
-DAYS = (24, 36, 60, 120, 250)
+DAYS = (12, 24, 36, 60, 120, 250)
 AUTOCORRELATIONS = (0.0, 0.3, 0.6)
 #: Standard deviations in basis points: of the day's effect, of an order, of an instrument's effect, of a seed's.
 _DAY, _ORDER, _INSTRUMENT, _SEED = 6.5, 10.0, 3.0, 2.0
-_RESAMPLES = 1000
+_RESAMPLES = 500
 _TAILS = 4
 
 Held = dict[str, bool | None]
@@ -74,7 +74,7 @@ def share(setting: Setting, repetitions: int) -> dict[str, float]:
 
 def settings() -> list[Setting]:
     """Return all settings."""
-    made = [day_setting(days, rho) for rho in AUTOCORRELATIONS for days in (*DAYS, 6, 12)]
+    made = [day_setting(days, rho) for rho in AUTOCORRELATIONS for days in (6, *DAYS)]
     made += [crossed_setting(*sizes, rho) for rho in AUTOCORRELATIONS for sizes in ((10, 36), (30, 60))]
     return made + [seed_setting(10, 36, rho) for rho in AUTOCORRELATIONS]
 

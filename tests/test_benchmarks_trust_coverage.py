@@ -56,7 +56,7 @@ def test_every_setting_is_counted_once_and_kept(monkeypatch: pytest.MonkeyPatch,
 def test_settings_are_those_that_are_promised() -> None:
     names = [one.name for one in trust_coverage.settings()]
     assert len(set(names)) == len(names)
-    assert {f"{days} days, {rho}" for days in (24, 36, 60, 120, 250) for rho in AUTOCORRELATIONS} <= set(names)
+    assert {f"{days} days, {rho}" for days in (12, 24, 36, 60, 120, 250) for rho in AUTOCORRELATIONS} <= set(names)
     for one in trust_coverage.settings():
         assert set(one.once(np.random.default_rng(1)).values()) <= {True, False, None}
 

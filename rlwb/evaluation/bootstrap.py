@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from rlwb.errors import ConfigError, DataError
-from rlwb.evaluation.dependence import Dependence
+from rlwb.evaluation.dependence import Dependence, highest
 from rlwb.evaluation.results import finite_or_nan
 
 #: Nominal coverage of intervals, and number of resamples, unless told otherwise.
@@ -25,10 +25,10 @@ LEVEL, RESAMPLES = 0.95, 10_000
 _CHUNK_ELEMENTS = 2_000_000
 
 #: Standard deviations from the estimate up to which ends are read from resamples; further out they are stretched.
-_FARTHEST = 3.0
+_FARTHEST = 2.0
 
-#: Days from which on intervals were found to hold what they promise, however days follow one another.
-ENOUGH_DAYS = 24
+#: Days from which on intervals were found to hold what they promise, up to an autocorrelation of 0.6.
+ENOUGH_DAYS = 12
 
 
 @dataclass(frozen=True)
@@ -98,22 +98,20 @@ def how_drawn(days: int, block: int, autocorrelation: float) -> str | None:
     """
     if math.isnan(autocorrelation):
         return None
-    if autocorrelation <= 0:
+    most = highest(autocorrelation, days)
+    if most <= 0:
         told = (
             f"Good days do not tend to follow good days (autocorrelation {autocorrelation:z.2f}), so days were drawn "
             "one by one."
         )
     else:
-        drawn = f"{block} days in sequence were drawn together and " if block > 1 else ""
+        drawn = f"; {block} days in sequence were drawn together" if block > 1 else ""
         told = (
-            f"Good days tend to follow good days, and bad ones bad ones (autocorrelation {autocorrelation:.2f}), so "
-            f"{drawn}the interval was made for days that are not independent."
+            f"How one day goes may tell of the next (autocorrelation {autocorrelation:z.2f}; {days} days cannot rule "
+            f"out {min(most, 1.0):.2f}), and the interval allows for that{drawn}."
         )
     if days < ENOUGH_DAYS:
-        told += (
-            f" With fewer than {ENOUGH_DAYS} days that cannot be seen well: where it is strong, 95 % intervals of so "
-            "few days held the truth in 85 to 93 % of simulated cases."
-        )
+        told += f" Of fewer than {ENOUGH_DAYS} days it may still be too narrow."
     return told
 
 
@@ -195,9 +193,9 @@ def statistic_interval(
     Plain percentiles are too narrow where days are few, and where they follow one another. How much a value moves when
     a day is left out is that day's influence; from the influences in the sequence of time `Dependence.of` takes the
     length of the blocks that days are drawn in, and the standard error with its degrees of freedom. The percentiles are
-    taken further out, where Student's t puts them for that standard error; beyond 3 standard deviations of the
-    resamples they are those at 3, stretched. For days that do not follow one another these are D - 1 degrees of freedom
-    and the expanded percentiles of Hesterberg.
+    taken further out, where Student's t puts them for that standard error; beyond 2 standard deviations of the
+    resamples they are those at 2, stretched. For days that do not follow one another these are D - 1 degrees of freedom
+    and, up to there, the expanded percentiles of Hesterberg.
 
     Parameters
     ----------
@@ -280,7 +278,8 @@ def without_each(values: Callable[[np.ndarray], np.ndarray], days: int) -> np.nd
 def expanded(resampled: np.ndarray, estimate: float, errors: float) -> tuple[float, float]:
     """Return the ends of an interval that lie so many standard deviations of the resamples from the estimate.
 
-    They are percentiles of the resamples, float64 of shape ``(B,)``, up to 3; further out those at 3 are stretched.
+    They are percentiles of the resamples, float64 of shape ``(B,)``, up to 2; further out, where few resamples lie,
+    those at 2 are stretched.
     """
     near = min(errors, _FARTHEST)
     tail = ndtr(-near)

@@ -17,7 +17,10 @@ from scipy.fft import dct
 from scipy.special import stdtrit
 
 #: Share of the variance that the cosines in use may miss, by a first-order autoregression, before fewer are taken.
-_MISSED = 0.01
+_MISSED = 0.05
+
+#: Standard errors, 1 / sqrt(D), that are added to an autocorrelation: the upper end of its 80 % interval.
+_DOUBT = 1.2816
 
 #: Autocorrelations above this are estimated no closer; the variance that it leaves out is bounded so.
 _LARGEST = 0.9
@@ -53,11 +56,12 @@ class Dependence:
     def of(cls, influence: np.ndarray, *, in_blocks: bool = True) -> Dependence:
         """Return what the influences of units on a statistic tell.
 
-        The first autocorrelation of the influences, plus ``(1 + 4 r) / D`` for the bias that Kendall found, decides.
-        Units that it does not exceed 0 of count as independent. Else a first-order autoregression with it says how much
-        of the variance at frequency 0 the slowest cosines hold; as many are averaged as hold 99 % of it, at least
-        ``floor(0.4 D^(2/3))``, and what they miss by it is added. Blocks have the length of `block_length`, rounded
-        to a power of 2 so that statistics share their resamples.
+        The first autocorrelation of the influences, plus ``(1 + 4 r) / D`` for the bias that Kendall found, decides, by
+        what it may be: the upper end of its 80 % interval (`highest`). Units of which that does not exceed 0 count as
+        independent. Else a first-order autoregression with it says how much of the variance at frequency 0 the slowest
+        cosines hold; as many are averaged as hold 95 % of it, at least ``floor(0.4 D^(2/3))``, and what they miss by it
+        is added. Blocks have the length of `block_length`, rounded to a power of 2 so that statistics share their
+        resamples.
 
         Parameters
         ----------
@@ -77,7 +81,7 @@ class Dependence:
             return cls.none(units)
         found = float(moved[1:] @ moved[:-1]) / square
         found += (1 + 4 * found) / units
-        rho = min(max(found, 0.0), _LARGEST)
+        rho = min(max(highest(found, units), 0.0), _LARGEST)
         angle = math.pi * np.arange(1, units) / units
         held = ((1 - rho) ** 2 / (1 - 2 * rho * np.cos(angle) + rho**2)).cumsum() / np.arange(1, units)
         freedom = int((held >= 1 - _MISSED).sum())
@@ -93,6 +97,11 @@ class Dependence:
     def errors(self, level: float) -> float:
         """Return how many standard deviations of the resamples the ends of an interval lie from the estimate."""
         return float(-self.widening * stdtrit(self.freedom, (1 - level) / 2))
+
+
+def highest(autocorrelation: float, units: int) -> float:
+    """Return the upper end of the 80 % interval of an autocorrelation that was found of so many units."""
+    return autocorrelation + _DOUBT / math.sqrt(units)
 
 
 def _drawn_variance(moved: np.ndarray, block: int) -> float:

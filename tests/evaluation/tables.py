@@ -81,6 +81,6 @@ def slow_interval(
     starts = np.random.default_rng(seed).integers(days, size=(resamples, math.ceil(days / how.block)))
     values = [of([(one + i) % days for one in row for i in range(how.block)][:days]) for row in starts]
     errors = how.widening * t.ppf(0.975, how.freedom)
-    near = min(errors, 3.0)
+    near = min(errors, 2.0)
     lo, hi = (estimate + errors / near * (np.quantile(values, norm.cdf(side * near)) - estimate) for side in (-1, 1))
     return lo, hi, float(np.std(values, ddof=1)) * how.widening / math.sqrt(days / (days - 1))
