@@ -223,7 +223,6 @@ def _table(
     """Return the table for people: a row a setting and policy."""
     config = sweep.settings[0].config
     rules, level = config.execution.rules, config.backtest.confidence
-    judged = _judged_by(sweep)
     rows, order = [], list(dict.fromkeys(zip(seeds["setting"], seeds["policy"], strict=True)))
     extra, plain = shown_metrics(seeds)
     is_twap = "twap" in set(seeds["policy"])
@@ -247,7 +246,7 @@ def _table(
     ]
     header += ["P(better than TWAP)"] if is_twap else []
     header += [METRICS[name].title for name in (*extra, *plain)]
-    notes = _notes(sweep, done, seeds, failed, judged)
+    notes = notes_of(sweep, done, seeds, failed)
     return Table(tuple(map(rules.name_pa, header)), tuple(rows), tuple(notes), seeds, level)
 
 
@@ -296,13 +295,21 @@ def _number(value: float, metric: str) -> str:
     return f"{100 * value:.1f} %" if METRICS[metric].is_share else f"{value:z.2f}"
 
 
-def _notes(
-    sweep: Sweep,
-    done: Mapping[str, Sequence[PolicyResult]],
-    seeds: pd.DataFrame,
-    failed: Sequence[str],
-    judged: str,
+def notes_of(
+    sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], seeds: pd.DataFrame, failed: Sequence[str]
 ) -> list[str]:
+    """Return what is to be said below the table of a sweep.
+
+    Parameters
+    ----------
+    done
+        The results of the members that are done, by name.
+    seeds
+        ``seeds.csv``.
+    failed
+        Names of the members that are not done.
+    """
+    judged = _judged_by(sweep)
     config = sweep.settings[0].config
     rules, level = config.execution.rules, config.backtest.confidence
     trained = seeds[(seeds["policy"] == _CHECKPOINTS) & (seeds["metric"] == "pa")]

@@ -142,10 +142,11 @@ def _of_sweep(path: Path, folder: Path) -> Made:
     config = first.config
     _copy(first.path, folder, "")
     _copy_code(first, folder)
-    _describe(first, config, folder, list(sweep.seeds), ["rlwb", "sweep", *sweep.words()], sweep)
-    figures = Figures(folder)
     seeds = read_table(path / "seeds.csv", numbers=["mean", "mean_lo", "mean_hi"], texts=["policy", "metric"])
     seeds["setting"] = seeds["setting"].fillna("")  # of the rules, which are the same in all, and of the only one
+    notes = collect.notes_of(sweep, done, seeds, [name for name in sweep.members if name not in done])
+    _describe(first, config, folder, list(sweep.seeds), ["rlwb", "sweep", *sweep.words()], sweep, notes)
+    figures = Figures(folder)
     pictures = dict(zip(("seeds", "learning_curves"), collect.figures_of(sweep, runs, done, seeds), strict=False))
     _draw({name: figure for name, (figure, _) in pictures.items()}, folder)
     blocks = [
@@ -184,6 +185,7 @@ def _describe(
     seeds: Sequence[int],
     words: Sequence[str],
     sweep: Sweep | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Write the settings, what the documents tell of the run beside its tables, its instruments and its bars."""
     write_json(folder / SETTINGS, settings_rows(config, () if sweep is None else sweep.settings[0].grid))
@@ -215,6 +217,7 @@ def _describe(
             "instruments": len(counts),
             "names": ", ".join(map(str, counts.index[:NAMED])),
             "level": f"{100 * config.backtest.confidence:g}",
+            "notes": list(notes),
             "made": made,
             "again": command(verb, "config.yaml", *asked, "--run-dir", "again"),
         },

@@ -42,7 +42,8 @@ _ORDERS = (
     "evenly, which is called TWAP; here a trained policy decides at each step how much to trade. The price advantage "
     "(PA) of an order is how much better its average price is than its benchmark, here {benchmark}, in basis points, "
     "hundredths of a percent (bp): above 0 is better, for buys and for sells. TWAP as a benchmark is the mean price of "
-    "the order's window. Every order counts the same."
+    "the order's window. Every order counts the same. A checkpoint is the policy as it was after an iteration of its "
+    "training. An interval is made by a rule by which "
 )
 
 
@@ -50,7 +51,13 @@ def opening(figures: Figures, config: RunConfig, result: Line) -> list[Block]:
     """Return what an order is and its price advantage, the `result` in a paragraph, and the title of the table."""
     rules = config.execution.rules
     return [
-        Paragraph([_ORDERS.format(benchmark=rules.benchmark_title)]),
+        Paragraph(
+            [
+                _ORDERS.format(benchmark=rules.benchmark_title),
+                figures.leaf(ABOUT, "level"),
+                " of a hundred such intervals hold the true value.",
+            ]
+        ),
         Paragraph(result),
     ]
 
@@ -78,7 +85,7 @@ def run_result(figures: Figures, config: RunConfig) -> Line:
 def _span(figures: Figures, lo: int, hi: int, what: str) -> Line:
     """Return an interval in words; where there is none, that."""
     if figures.found[lo]["text"] == paper_check.ABSENT:
-        return [f" (too few for an {what})"]
+        return [f" (too few of them for an {what})"]
     return [", with a ", figures.leaf(ABOUT, "level"), f" % {what} of [", lo, ", ", hi, "] bp"]
 
 
@@ -200,13 +207,22 @@ def sweep_table(figures: Figures, sweep: Sweep, seeds: pd.DataFrame) -> list[Blo
     rules = config.execution.rules
     grid = Grid("results", caption, _header(figures, header, rules), rows)
     told = "P(better than TWAP): share of the trainings that do better than TWAP, a tie counting half."
-    return [grid, _columns([*extra, *plain], rules), *([Paragraph([told])] if is_twap else [])]
+    notes = read_json(figures.folder / ABOUT)["notes"]
+    return [
+        Heading("Results"),
+        grid,
+        _columns([*extra, *plain], rules),
+        *([Paragraph([told])] if is_twap else []),
+        Paragraph(["Notes of the sweep:"]),
+        Items([[figures.leaf(ABOUT, "notes", at)] for at in range(len(notes))]),
+    ]
 
 
 def _probability(figures: Figures, pair: Mapping[str, Any]) -> Line:
     key, file = {"of": pair["of"], "over": pair["over"]}, f"{SOURCE}/improvement.csv"
     share, *ends = ([figures.cell(file, key, column, ".2f")] for column in ("probability", "lo", "hi"))
-    return [*share, " ", *_ends(figures, *ends)]
+    interval = _ends(figures, *ends)
+    return share if interval == ["-"] else [*share, " ", *interval]
 
 
 def verdict(figures: Figures) -> Iterator[Block]:

@@ -400,6 +400,7 @@ def test_a_sweep_has_seeds_iqm_and_probability_of_improvement(tmp_path: Path, ac
         assert f"{row.mean:.2f} ± {row.std_seeds:.2f} | [{row.mean_lo:.2f}, {row.mean_hi:.2f}] | {row.iqm:.2f}" in text
     assert "P(better than TWAP)" in text
     assert "Agarwal et al. 2021" in text
+    assert "All members traded the same test orders." in text, "the notes of the sweep"
     assert "--grid reward.penalty=10,20 --seeds 8" in text
     table = pd.read_csv(tmp_path / "s" / "improvement.csv")
     table["probability"] = 0.123
