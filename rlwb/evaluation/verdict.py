@@ -18,7 +18,7 @@ Outcome = Literal["found", "none", "worse", "cannot be told"]
 SHOWN_BP = 0.005
 
 #: Topics of what else the run says of the effect.
-_OF_THE_RUN = ("checkpoints", "last", "validation", "schedule", "selection", "twin")
+_OF_THE_RUN = ("checkpoints", "last", "validation", "schedule", "selection", "looks", "twin")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class Evidence:
         Share of the attainable; `ceiling` is the PA, in basis points, of who knows the day's prices.
     reality_check
         p-value of the chosen checkpoint against TWAP among all that were tried.
+    looks, paid : bp
+        A sentence on how often the test days were looked at, and the ends of the interval with all looks counted.
     failed, checks
         Names of the failed checks of the leak audit, and how many there were; 0 where it was not made, and None where
         that is not asked.
@@ -100,6 +102,8 @@ class Evidence:
     attained: float = math.nan
     ceiling: float = math.nan
     reality_check: float = math.nan
+    looks: str = ""
+    paid: tuple[float, float] = (math.nan, math.nan)
     failed: tuple[str, ...] = ()
     checks: int | None = None
     seeds: int = 1
@@ -114,7 +118,7 @@ class Reason(NamedTuple):
     ----------
     topic
         What it is on: ``effect``, ``power``, ``checkpoints``, ``last``, ``validation``, ``schedule``, ``selection``,
-        ``leaks``, ``twin``, ``rule``, ``attainable``, ``seeds`` or ``costs``.
+        ``looks``, ``leaks``, ``twin``, ``rule``, ``attainable``, ``seeds`` or ``costs``.
     sentence
         Figure, unit and meaning.
     is_against
@@ -183,7 +187,8 @@ def judge(found: Evidence) -> Verdict:
     written as 0.00 is none. What contradicts it in the same run turns ``"found"`` and ``"worse"`` into ``"none"``: a
     chosen checkpoint on the other side of the mark, or a standard deviation over them above the effect; the last
     checkpoint of the training on the other side; a validation that, less what the choice explains by itself, is on the
-    other side; a reality check that does not reject; a failed leak audit; and a noise twin that finds a gain, too. A
+    other side; a reality check that does not reject; an interval with all looks at the test days
+    counted that holds 0; a failed leak audit; and a noise twin that finds a gain, too. A
     schedule that looks at nothing is ``"none"``. That the best simple rule is not beaten is said and changes nothing,
     because the question is whether the mark is beaten.
     """
@@ -247,11 +252,9 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
         )
     yield from _agreement(found, sign, is_shown)
     yield from _selection(found, sign, is_shown)
-    if found.failed:
-        yield Reason("leaks", f"The leak audit failed: {', '.join(found.failed)}.", is_shown)
-    elif found.checks is not None:
-        passed = f"The leak audit passed its {found.checks} checks."
-        yield Reason("leaks", passed if found.checks else "No leak audit was made, which rlwb audit does.")
+    if found.looks:
+        lo, hi = found.paid
+        yield Reason("looks", found.looks, is_shown and lo <= 0 <= hi)
     if found.twin is not None:
         outcome, *ends = found.twin
         told = "The same training on the same market without anything to learn (noise twin) "
@@ -273,6 +276,11 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
         yield Reason("attainable", f"They have {100 * found.attained:.0f} % of what is attainable in this market.")
     elif not math.isnan(found.ceiling):
         yield Reason("attainable", f"Who knew all prices of the day ahead could gain {found.ceiling:.2f} bp.")
+    if found.failed:
+        yield Reason("leaks", f"The leak audit failed: {', '.join(found.failed)}.", is_shown)
+    elif found.checks is not None:
+        passed = f"The leak audit passed its {found.checks} checks."
+        yield Reason("leaks", passed if found.checks else "No leak audit was made, which rlwb audit does.")
     if found.seeds == 1:
         yield Reason(
             "seeds", "This is one training (one seed): another may come out otherwise, which rlwb sweep measures."

@@ -118,6 +118,13 @@ def test_a_noise_twin_that_gains_too_takes_a_gain_back() -> None:
     assert judge(mirrored(replace(FOUND, twin=("found", 4.0, 1.0, 7.0)))).outcome == "worse"
 
 
+def test_looks_at_the_test_days_are_paid_for() -> None:
+    one = replace(FOUND, looks="This is look 9.", paid=(-0.1, 10.0))
+    for found in (judge(one), judge(replace(mirrored(one), paid=(-10.0, 0.1)))):
+        assert (found.outcome, found.reasons[1]) == ("none", Reason("looks", "This is look 9.", True))
+    assert judge(replace(one, paid=(0.1, 10.0))).outcome == "found"
+
+
 def test_a_schedule_that_looks_at_nothing_is_neither_better_nor_worse() -> None:
     for one in (FOUND, mirrored(FOUND)):
         found = judge(replace(one, is_blind=True))
