@@ -183,7 +183,7 @@ def superiority(
     worse than the benchmark. With x the mean excess, se its standard error as if days were independent, and * marking
     resampled days, policy k has ``t = x / se``, each resample ``T* = max(0, max_k (x* - g) / se*)``, and the p-value
     is the share of resamples with ``T* >= t``; g is x, or 0 where ``x < -se sqrt(2 log log D)``. The standard error is
-    computed anew in every resample, so that few days do not make p-values too small.
+    computed anew in every resample, so that few days do not make p-values too small, and counts half of se at least.
 
     Parameters
     ----------
@@ -237,5 +237,6 @@ def superiority(
     best = []
     for weights_bd in drawn:
         means_bk, errors_bk = estimates(np.asarray(weights_bd, dtype=np.float64))
+        errors_bk = np.maximum(errors_bk, error / 2)  # near 0 where the few days that a policy differs on are not drawn
         best.append(np.maximum(studentized(means_bk - centre, errors_bk).max(axis=1), 0.0))
     return (np.concatenate(best)[:, None] >= own).mean(axis=0)

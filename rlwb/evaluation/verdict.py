@@ -187,10 +187,10 @@ def judge(found: Evidence) -> Verdict:
     written as 0.00 is none. What contradicts it in the same run turns ``"found"`` and ``"worse"`` into ``"none"``: a
     chosen checkpoint on the other side of the mark, or a standard deviation over them above the effect; the last
     checkpoint of the training on the other side; a validation that, less what the choice explains by itself, is on the
-    other side; a reality check that does not reject; an interval with all looks at the test days
+    other side; an interval with all looks at the test days
     counted that holds 0; a failed leak audit; and a noise twin that finds a gain, too. A
     schedule that looks at nothing is ``"none"``. That the best simple rule is not beaten is said and changes nothing,
-    because the question is whether the mark is beaten.
+    because the question is whether the mark is beaten; nor does the reality check, because the test chooses nothing.
     """
     sign = 1.0 if found.effect >= 0 else -1.0
     is_nothing = abs(found.effect) < SHOWN_BP
@@ -343,9 +343,8 @@ def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
             told += f", {of} choosing the best of {found.candidates} checkpoints is worth {luck:.2f} bp by luck alone"
         yield Reason("validation", f"{told}.", is_shown and sign * (found.validation - luck) < SHOWN_BP)
     if not math.isnan(found.reality_check):
-        is_clear = found.reality_check <= 1 - found.level
         told = (
             f"Were nothing that was tried better than {found.mark}, the best of it would gain as much in "
             f"{100 * found.reality_check:.1f} % of cases."
         )
-        yield Reason("selection", told, is_shown and sign > 0 and not is_clear)
+        yield Reason("selection", told)

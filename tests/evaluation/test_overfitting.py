@@ -172,7 +172,7 @@ def slow_superiority(excess, dates, rng, resamples):
     best = []
     for taken in drawn:
         again, its_error = estimate(taken)
-        best.append(max(0, *((again - centre) / its_error)))
+        best.append(max(0, *((again - centre) / np.maximum(its_error, error / 2))))
     return [np.mean([one >= t for one in best]) for t in mean / error]
 
 
@@ -197,6 +197,14 @@ def test_superiority_pays_for_all_that_were_tried_but_hardly_for_what_is_hopeles
     assert alone < 0.1 < among_equals
     twice = superiority(np.hstack([good, good]), dates, np.random.default_rng(1))
     assert twice.tolist() == [alone, alone]  # the same policy under another name is no further try
+
+
+def test_a_policy_that_differs_on_a_single_day_hides_no_other() -> None:
+    """Where that day is not drawn, in a third of resamples, its mean has no error at all."""
+    rng, dates = np.random.default_rng(5), np.arange(48).astype("datetime64[D]")
+    good, once = 15 + 12 * rng.standard_normal((48, 1)), np.zeros((48, 1))
+    once[7] = -0.3
+    assert superiority(np.hstack([good, once]), dates, np.random.default_rng(1), resamples=2000)[0] < 0.001
 
 
 def test_superiority_of_what_trades_like_the_benchmark_is_none() -> None:
