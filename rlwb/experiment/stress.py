@@ -38,7 +38,7 @@ from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.policies import open_kept
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stages import BACKTEST, inputs_of, settings_of
+from rlwb.experiment.stages import BACKTEST, hash_path, inputs_of, settings_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import as_json, atomic_path, write_json, write_text
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
@@ -353,6 +353,7 @@ class Stress:
         schedule = {name: frame["by_schedule"].max() for name, frame in results.items() if self.novelty is not None}
         unplayed = {one.name: "no order or no play of it is there" for one in every if one.name not in results}
         about = {
+            "backtest": hash_path(self.run.backtest / "summary.csv"),
             "winner": found.winner,
             "stays_everywhere": found.everywhere,
             "block_days": found.block,
@@ -398,7 +399,7 @@ def launch_stress(
 ) -> RunDirectory:
     """Do what ``rlwb stress`` asks for: play the conditions, or the families `only` and the base, and judge them.
 
-    What was judged before and is not asked for now stays played, and is judged again when it is.
+    What was played before is judged again with it.
     """
     run = RunDirectory.open(path)
     config = run.config
@@ -410,7 +411,10 @@ def launch_stress(
     with run.lock():
         matrix = Stress(run, config)
         left_out = matrix.run_all(wanted, progress=progress)
-        matrix.judge(wanted, left_out)
+        before = read_stress(run)
+        known = set() if before is None else set(before["condition"])
+        known |= {one.name for one in wanted} | {path.stem for path in (matrix.folder / "orders").glob("*.parquet")}
+        matrix.judge([one for one in conditions() if one.name in known], left_out)
     for sentence in stress_sentences(run):
         echo(sentence)
     echo(f"tables and figures: {matrix.folder}")
@@ -432,9 +436,14 @@ def stress_pictures(run: RunDirectory) -> dict[str, Path]:
 
 
 def read_stress(run: RunDirectory) -> pd.DataFrame | None:
-    """Return ``stress/conditions.csv`` of a run, one row a condition, policy and metric; None where there is none."""
-    path = run.path / FOLDER / "conditions.csv"
-    if not path.exists():
+    """Return ``stress/conditions.csv`` of a run, one row a condition, policy and metric.
+
+    None where there is none, or it is of another backtest than the run has now.
+    """
+    path, summary = run.path / FOLDER / "conditions.csv", run.backtest / "summary.csv"
+    if not path.exists() or not summary.exists():
+        return None
+    if read_json(path.with_name("summary.json")).get("backtest") != hash_path(summary):
         return None
     numbers = ["level", "estimate", "lo", "hi", "p", "p_adjusted", "orders", "days"]
     key = ("condition", "policy", "metric")

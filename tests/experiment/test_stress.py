@@ -220,6 +220,18 @@ def test_the_command_writes_tables_figures_and_the_page(copied: RunDirectory) ->
     assert EVERY["tax-5bp"].meaning in (folder / "stress.md").read_text()
 
 
+def test_a_matrix_of_another_backtest_is_not_shown(copied: RunDirectory) -> None:
+    launch_stress(copied.path, ["side"], echo=lambda line: None)
+    launch_stress(copied.path, ["tax"], echo=lambda line: None)
+    table = read_stress(copied)
+    assert table is not None
+    assert set(table["condition"]) == {BASE, "tax-5bp", "buys", "sells"}
+    summary = copied.backtest / "summary.csv"
+    summary.write_text(summary.read_text().replace("twap", "other"))
+    assert read_stress(copied) is None
+    assert stress_sentences(copied) == []
+
+
 def test_a_run_without_a_matrix_says_nothing_of_it(copied: RunDirectory) -> None:
     assert read_stress(copied) is None
     assert stress_sentences(copied) == []
