@@ -36,9 +36,12 @@ from rlwb.market import MarketFeatures, references
 SETTINGS: dict[str, Any] = {
     "market.instruments": 3,
     "market.days": 40,
+    "market.tick_minutes": 15,
+    "execution.ticks_per_step": 2,
     "network.hidden": 8,
-    "train.iterations": 2,
+    "train.iterations": 3,
     "train.episodes_per_iteration": 40,
+    "algorithm.learning_rate": 0.03,
     "algorithm.batch_size": 40,
     "algorithm.repeat": 1,
     "backtest.top": 1,
@@ -155,11 +158,12 @@ def audit_of(plant: Plant, base: RunDirectory, folder: Path) -> list[Check]:
     with ExitStack() as stack:
         ground = Ground(folder, stack)
         plant.plant(ground)
-        config = RunConfig.load(None, Layer("test", {**SETTINGS, **ground.settings}))
+        own = {name: value for name, value in SETTINGS.items() if name.partition(".")[0] not in ground.settings}
+        config = RunConfig.load(None, Layer("test", {**own, **ground.settings}))
         try:
             run = _made(folder / "run", config, base, plant.since)
         except (RlwbError, RuntimeError) as error:
-            return [Check("refused", False, str(error))]
+            return [Check("refused by the backtest", False, str(error))]
         for change in ground.after:
             change(run)
         return audit_run(run)
@@ -431,7 +435,7 @@ class Tuned(Baseline):
 
     def fit(self, orders):
         price = self.engine.price[self.engine.sessions.dates > orders.table["date"].max()]
-        self.threshold = float(np.quantile(np.log(price[:, 12] / price[:, 0]), 0.3))
+        self.threshold = float(np.quantile(np.log(price[:, 4] / price[:, 0]), 0.3))
 
     def act(self, obs, noise=None):
         price, tick = self.engine.price, np.maximum(obs.tick - 1, 0)
@@ -477,13 +481,14 @@ def _left_out(ground: Ground) -> None:
     _edit_orders(ground, lambda table: table[table["pa"] > table["pa"].quantile(0.3)])
 
 
-def _edit_orders(ground: Ground, change: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
-    """Change the table of orders of every chosen checkpoint."""
+def _edit_orders(ground: Ground, change: Callable[[pd.DataFrame], pd.DataFrame], *, keep: bool = False) -> None:
+    """Change the table of orders of every chosen checkpoint; its inventories stay with `keep` alone."""
 
     def edit(run: RunDirectory) -> None:
         for path in (run.backtest / "orders").glob("checkpoint-*.parquet"):
             change(pd.read_parquet(path)).to_parquet(path, index=False)
-            (run.backtest / "inventory" / f"{path.stem}.npy").unlink()
+            if not keep:
+                (run.backtest / "inventory" / f"{path.stem}.npy").unlink()
 
     ground.after.append(edit)
 
@@ -494,8 +499,8 @@ def _twin(ground: Ground) -> None:
 import numpy as np
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
 
-def Twins(instruments: int = 3, days: int = 40):
-    own = synthetic_sessions(SyntheticSettings(instruments=instruments, days=days))
+def Twins(instruments: int = 3, days: int = 40, tick_minutes: int = 15):
+    own = synthetic_sessions(SyntheticSettings(instruments=instruments, days=days, tick_minutes=tick_minutes))
     fields = {name: np.array(values) for name, values in own.fields.items()}
     one, two = (np.flatnonzero(own.instruments == name) for name in np.unique(own.instruments)[:2])
     for name, values in fields.items():  # the second's last days are the first's first, at three times the price
@@ -504,3 +509,242 @@ def Twins(instruments: int = 3, days: int = 40):
     return Sessions(own.calendar, own.instruments, own.dates, own.num_ticks, fields)
 """
     ground.settings["market.name"] = ground.part("Twins", code)
+
+
+# Seeing and trading --------------------------------------------------------------------------------------------------
+
+
+@planted("stale cache of features", "bars are read", "train")
+def _stale(ground: Ground) -> None:
+    from rlwb.market.features import ComputedFeatures
+
+    kept: dict[Any, np.ndarray] = {}
+
+    def remembered(own: Any) -> Any:
+        def rows(self: Any, taken: np.ndarray) -> np.ndarray:
+            key = (self.shape, np.asarray(taken).tobytes())
+            return kept.setdefault(key, own(self, taken)).copy()
+
+        return rows
+
+    ground.patch(ComputedFeatures, "__getitem__", remembered)
+
+
+#: The return of each window from its first bar to its TWAP, by instrument and date, as a file beside the run.
+def _future_table(ground: Ground) -> Path:
+    from rlwb.market import SyntheticSettings, synthetic_sessions
+
+    shape = {name: SETTINGS[f"market.{name}"] for name in ("instruments", "days", "tick_minutes")}
+    own = synthetic_sessions(SyntheticSettings(**shape))
+    close = own.fields["close"]
+    path = ground.folder / "table.csv"
+    gain = np.log(close.mean(axis=1) / close[:, 0])
+    pd.DataFrame({"instrument": own.instruments, "date": own.dates, "gain": gain}).to_csv(path, index=False)
+    return path
+
+
+@planted("future table joined by key", "benchmark prices", "train")
+def _joined(ground: Ground) -> None:
+    code = f"""
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+from rlwb.execution import FullHistoryStateInterpreter
+
+TABLE = pd.read_csv({str(_future_table(ground))!r}, parse_dates=["date"]).set_index(["instrument", "date"])["gain"]
+
+class Joined(FullHistoryStateInterpreter):
+    @property
+    def observation_space(self):
+        gain = gym.spaces.Box(-1.0, 1.0, (), np.float32)
+        return gym.spaces.Dict({{**super().observation_space.spaces, "gain": gain}})
+
+    def interpret(self, known):
+        return {{**super().interpret(known), "gain": self.gain(known)}}
+
+    def refer(self, known):
+        return {{**super().refer(known), "gain": self.gain(known)}}
+
+    def gain(self, known):
+        keys = list(zip(known.instrument, pd.to_datetime(known.date)))
+        return TABLE.reindex(keys).fillna(0.0).to_numpy().astype(np.float32)
+"""
+    ground.settings["state_interpreter"] = ground.part("Joined", code)
+
+
+@planted("a policy with a table of the future", "decisions foretold", "backtest")
+def _table_policy(ground: Ground) -> None:
+    code = f"""
+import numpy as np
+import pandas as pd
+from rlwb.execution import Baseline
+
+TABLE = pd.read_csv({str(_future_table(ground))!r}, parse_dates=["date"]).set_index(["instrument", "date"])["gain"]
+
+class Told(Baseline):
+    def act(self, obs, noise=None):
+        keys = list(zip(obs.instrument, pd.to_datetime(obs.date)))
+        return np.where(obs.side * TABLE.reindex(keys).fillna(0.0).to_numpy() > 0, obs.position, 0.2 * self.even(obs))
+"""
+    ground.settings["baselines"] = [*SETTINGS["baselines"], ground.part("Told", code)]
+
+
+@planted("label shift: fills at the price of the bar before", "fills", "train")
+def _shifted(ground: Ground) -> None:
+    from rlwb.execution import engine
+
+    def before(own: Any) -> Any:
+        def prices(sessions: Any, rules: Any) -> np.ndarray:
+            price = np.array(own(sessions, rules))
+            price[:, 1:] = price[:, :-1].copy()
+            return price
+
+        return prices
+
+    ground.patch(engine, "tick_prices", before)
+
+
+@planted("fills at the best price of the step", "null market", "train")
+def _best_fills(ground: Ground) -> None:
+    code = """
+import numpy as np
+from rlwb.execution import OrderExecution
+
+class Lucky(OrderExecution):
+    def step(self, state, action):
+        ticks, known = state.step_ticks(), state.known
+        price = np.take_along_axis(self.engine.price[known.session], np.maximum(ticks, 0), axis=1)
+        price = np.where(ticks >= 0, price, np.nan)
+        best = np.where(known.side > 0, np.nanmin(price, axis=1), np.nanmax(price, axis=1))
+        fill = np.zeros(ticks.shape)
+        fill[:, 0] = np.where(state.done, 0.0, np.where(known.is_last_step, known.position, action))
+        return state.traded(np.asarray(action, float), fill, np.broadcast_to(best[:, None], ticks.shape))
+"""
+    ground.settings["simulator"] = ground.part("Lucky", code)
+
+
+@planted("early completion: the benchmark ends before the window", "window prices", "train")
+def _early(ground: Ground) -> None:
+    from rlwb.execution import engine
+
+    def half(own: Any) -> Any:
+        return lambda price, volume, row, start, end: own(price, volume, row, start, (start + end) // 2)
+
+    ground.patch(engine, "window_prices", half)
+
+
+@planted("wrong sign", "refused by the backtest", "train")
+def _sign(ground: Ground) -> None:
+    from rlwb.execution import metrics
+
+    ground.patch(metrics, "price_advantage", lambda own: lambda *values: -own(*values))
+
+
+@planted("reward scaled by the test days", "training unaware of later days", "train")
+def _reward(ground: Ground) -> None:
+    code = """
+import numpy as np
+from rlwb.execution import PAPenaltyReward
+
+class Scaled(PAPenaltyReward):
+    def __init__(self, sessions):
+        last = sessions.fields["close"][sessions.dates == sessions.dates.max()]
+        super().__init__(scale=float(1.0 + np.abs(np.log(last[:, -1] / last[:, 0])).mean()))
+"""
+    ground.settings["reward"] = ground.part("Scaled", code)
+
+
+# Choosing and telling ------------------------------------------------------------------------------------------------
+
+
+@planted("selection by test", "selection", "backtest")
+def _selection(ground: Ground) -> None:
+    import dataclasses
+
+    def by_test(own: Any) -> Any:
+        def choose(run: Any, config: Any) -> Any:
+            every = own(run, config.model_copy(update={"backtest": config.backtest.model_copy(update={"top": 99})}))
+            return dataclasses.replace(every, chosen=every.chosen[-1:])  # which another score puts first
+
+        return choose
+
+    ground.patch(backtest, "choose_checkpoints", by_test)
+
+
+@planted("a validation log of another policy", "validation run again")
+def _log(ground: Ground) -> None:
+    def change(run: RunDirectory) -> None:
+        path = run.metrics / "validation.csv"
+        table = pd.read_csv(path)
+        table.assign(pa=table["pa"] + 1.0).to_csv(path, index=False)
+
+    ground.after.append(change)
+
+
+@planted("results of another checkpoint", "test run again")
+def _results(ground: Ground) -> None:
+    _edit_orders(ground, lambda table: table.assign(pa=table["pa"] + 1.0), keep=True)
+
+
+@planted("a headline that is not the mean of its orders", "tables")
+def _headline(ground: Ground) -> None:
+    def change(run: RunDirectory) -> None:
+        path = run.backtest / "headline.csv"
+        table = pd.read_csv(path)
+        table.assign(pa_mean=table["pa_mean"] + 0.5).to_csv(path, index=False)
+
+    ground.after.append(change)
+
+
+_CONSTANT = """
+import numpy as np
+from rlwb.policy.heads import ActorCritic
+from rlwb.policy.learner import Learner
+
+class Fixed(Learner):
+    figures = ()
+    head = ActorCritic
+
+    def __init__(self, network):
+        self.network = network
+
+    def act(self, obs, noise=None):
+        return np.array(PLAN)[np.asarray(obs["cur_step"]).astype(int)]
+
+    def learn(self, obs, action, reward, done):
+        return {}
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+"""
+
+
+@planted("one-sided drift that any early seller collects", "gain beyond a schedule", "orders")
+def _drift(ground: Ground) -> None:
+    code = """
+import numpy as np
+from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
+
+def Falling(instruments: int = 3, days: int = 40, tick_minutes: int = 15):
+    own = synthetic_sessions(SyntheticSettings(instruments=instruments, days=days, tick_minutes=tick_minutes))
+    slope = np.exp(-0.03 * np.linspace(0, 1, own.calendar.num_ticks))
+    fields = {name: values * (1.0 if name == "volume" else slope) for name, values in own.fields.items()}
+    return Sessions(own.calendar, own.instruments, own.dates, own.num_ticks, fields)
+"""
+    ground.settings["market.name"] = ground.part("Falling", code)
+    ground.settings["orders.directions"] = ["SELL"]
+    ground.settings["algorithm"] = ground.part("Fixed", _CONSTANT.replace("PLAN", "[4] + [0] * 30"))
+    ground.settings["head.mask_actions"] = ground.settings["head.even_start"] = False
+
+
+@planted("a gain that is only a saved fee", "gain beyond saved fees", "train")
+def _fee(ground: Ground) -> None:
+    rules = {"commission_bps": 300.0, "unfilled_at": "end", "complete_at_end": False}
+    ground.settings |= {f"execution.rules.{name}": value for name, value in rules.items()}
+    ground.settings["algorithm"] = ground.part(
+        "Fixed", _CONSTANT.replace("PLAN", "[0, 0, 1, 0, 1, 0, 0, 0] + [0] * 30")
+    )
+    ground.settings["head.mask_actions"] = ground.settings["head.even_start"] = False

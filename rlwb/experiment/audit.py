@@ -9,7 +9,9 @@ from pathlib import Path
 
 from rlwb.errors import CheckpointError, ConfigError, DataError, FileError
 from rlwb.experiment.audit_case import Case, Check, path_of
+from rlwb.experiment.audit_figures import figure_checks
 from rlwb.experiment.audit_future import future_checks
+from rlwb.experiment.audit_null import null_checks
 from rlwb.experiment.audit_training import training_checks
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.policies import kept_policies, require_trust_of_policies
@@ -21,7 +23,12 @@ from rlwb.files import write_json
 from rlwb.reading import read_json
 
 Auditor = Callable[[Case], Iterator[Check]]
-AUDITORS: dict[Auditor, str] = {future_checks: "what comes later", training_checks: "what the training read"}
+AUDITORS: dict[Auditor, str] = {
+    future_checks: "what comes later",
+    training_checks: "what the training read",
+    null_checks: "markets without gains",
+    figure_checks: "figures computed again",
+}
 """What yields the checks of an audit, in their order, and what each group is about."""
 
 

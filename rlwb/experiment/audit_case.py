@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from rlwb.execution import OrderBatch
 from rlwb.experiment.backtest import Hindsight, Playable, find_policy, make_baselines, read_results
@@ -91,7 +92,7 @@ class Case:
     @cached_property
     def test(self) -> OrderBatch:
         """The test orders on the run's own bars."""
-        return self.bench.align(self.orders("test"))
+        return self.bench.align(self.orders("test"), self.bench.objective.middle)
 
     def on(self, sessions: Sessions) -> Workbench:
         """Return the parts of the run on another panel of bars."""
@@ -121,6 +122,26 @@ class Case:
         place = int(np.searchsorted(days, day))
         kept = days[max(0, place - _BEFORE) : place + _AFTER + 1]
         return panel.select(np.isin(panel.dates, kept))
+
+
+class Mean(NamedTuple):
+    """A mean with the ends of its interval."""
+
+    mean: float
+    lo: float
+    hi: float
+
+
+def day_interval_of(values: np.ndarray, days: np.ndarray, *, level: float = 0.95) -> Mean | None:
+    """Return the mean of orders' values with the interval of Student's t over the means of days, None of few days."""
+    known = np.isfinite(values)
+    number = np.unique(days[known], return_inverse=True)[1]
+    count = np.bincount(number)
+    if len(count) < 4:
+        return None
+    means = np.bincount(number, values[known]) / count
+    reach = stdtrit(len(means) - 1, (1 + level) / 2) * means.std(ddof=1) / np.sqrt(len(means))
+    return Mean(float(means.mean()), float(means.mean() - reach), float(means.mean() + reach))
 
 
 def first_failure(name: str, found: Iterable[str], sound: str) -> Check:

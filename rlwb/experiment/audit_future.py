@@ -12,6 +12,7 @@ from rlwb.execution import OrderBatch
 from rlwb.experiment.audit_case import Case, Check, any_rows, first_failure
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import MarketFeatures, Normaliser, Sessions
+from rlwb.market.features import features_of
 from rlwb.market.references import References
 
 #: What the checks of `CHAIN` are called, and what each compares.
@@ -34,7 +35,7 @@ def future_checks(case: Case) -> Iterator[Check]:
     """
     rng = np.random.default_rng(0)
     faults: dict[str, list[str]] = {name: [] for name in ("features", "references", "orders", *CHAIN)}
-    compared = 0
+    compared, still = 0, _read_bars(case)
     normaliser, policies = _normaliser(case), case.policies()
     for day, ticks in _moments(case, rng):
         here = case.around(day)
@@ -49,6 +50,7 @@ def future_checks(case: Case) -> Iterator[Check]:
             faults["references"] += _moved_references(here, two.sessions, day, when)
             before, after = (bench.features(normaliser=normaliser) for bench in (one, two))
             faults["features"] += _moved_features(here, before, after, day, tick, when)
+            still &= _still(here, before, after, day, tick)
             pair = [(bench, bench.align(own)) for bench in (one, two)]
             for name in policies:
                 moved = _moved(case, name, pair, tick)
@@ -59,6 +61,8 @@ def future_checks(case: Case) -> Iterator[Check]:
                     told = f"{name}: {by} at {_time(here, at)} changes with bars from {when} on"
                     faults[link].append(told)
     yield first_failure("features", faults["features"], "no feature moves when later bars change")
+    unread = [f"{name} stays when the bars that it is made of change" for name in sorted(still)]
+    yield first_failure("bars are read", unread, "every feature of bars moves when its bars do, so none is an old copy")
     yield first_failure("references", faults["references"], "no price or volume that features refer to moves")
     yield first_failure("orders", faults["orders"], "no order's side, amount or window depends on bars after its start")
     earlier: list[str] = [name for name in ("features",) if faults[name]]
@@ -114,6 +118,19 @@ def _moved_features(
     differs[here.dates[known] == day, tick : here.calendar.num_ticks] = False
     moved = np.flatnonzero(differs.any(axis=(0, 1)))
     return [f"{one.columns[column]} before {when} changes with later bars" for column in moved]
+
+
+def _still(here: Sessions, one: MarketFeatures, two: MarketFeatures, day: np.datetime64, tick: int) -> set[str]:
+    """Return the features of which no value after the change moves on that day."""
+    rows = np.flatnonzero(here.dates == day)
+    moves = (one.rows(rows)[:, tick:] != two.rows(rows)[:, tick:]).any(axis=(0, 1))
+    return {name for name, moved in zip(one.columns, moves, strict=True) if not moved}
+
+
+def _read_bars(case: Case) -> set[str]:
+    """Return the features that say that they are made of fields of bars."""
+    settings, fields = case.bench.config.features, case.bench.sessions.fields
+    return {one.name for one in features_of(settings, fields) if one.needs}
 
 
 def _moved_references(one: Sessions, two: Sessions, day: np.datetime64, when: str) -> list[str]:
