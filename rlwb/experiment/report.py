@@ -568,10 +568,13 @@ def _warnings(run: RunDirectory) -> Iterator[str]:
 def _caveats(config: RunConfig, data: Mapping[str, Any], caveats: Sequence[str]) -> Iterator[str]:
     """Say beside the answer what it holds for, and what in the data may void it."""
     if config.market.name == "synthetic":
-        yield (
-            "The market is synthetic and has a structure to be found: a gain shows that the learner finds it, and says "
-            "nothing about a real market."
-        )
+        if config.market.settings.get("signal") == 0:
+            yield "The market is synthetic and has no signal: there is nothing to be found, and what is gained is luck."
+        else:
+            yield (
+                "The market is synthetic and has a structure to be found: a gain shows that the learner finds it, and "
+                "says nothing about a real market."
+            )
     yield f"It holds under these rules: {config.execution.rules.describe()}."
     for note in (*(one for one in data.get("notes", ()) if one == OWN_VOLUME), *caveats):
         yield f"{note[0].upper()}{note[1:]}."

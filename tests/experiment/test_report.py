@@ -18,6 +18,8 @@ from rlwb.errors import FileError
 from rlwb.evaluation import SUMMARY_COLUMNS
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.experiment.backtest import read_results
+from rlwb.experiment.config import RunConfig
+from rlwb.experiment.layers import Layer
 from rlwb.experiment.report import costs_table, iteration_table, write_report
 from rlwb.experiment.run import RunDirectory, begin_manifest
 from rlwb.files import write_json
@@ -265,10 +267,18 @@ def test_what_the_answer_holds_for_stands_beside_it(run: RunDirectory) -> None:
         json.dumps({"report": {"findings": finding}, "notes": [], "text": "", "sessions": ""})
     )
     page = write_report(run).read_text()
-    assert "The market is synthetic" in page
+    assert "The market is synthetic and has a structure" in page
     assert "It holds under these rules: fills at close; " in page
     assert "label were the wrong one (first: AAA 2024-01-02)" in page
     assert "Doubt about the data: 3 sessions: " in page
+
+
+def test_a_market_without_a_signal_is_not_said_to_have_one(tmp_path: Path) -> None:
+    page = write_report(
+        RunDirectory.create(tmp_path / "noise", RunConfig.load(None, Layer("test", {"market.signal": 0.0})))
+    ).read_text()
+    assert "has a structure" not in page
+    assert "nothing to be found" in page
 
 
 def test_figures_are_written_as_people_read_them(run: RunDirectory) -> None:
