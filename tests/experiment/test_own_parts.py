@@ -58,7 +58,8 @@ def test_all_of_them_go_through_a_run_to_its_report_and_the_run_keeps_them(confi
     assert {"loss", "pa", "ffr"} <= set(train)
     assert train["reward"].abs().max() > 0
     checks = json.loads((place / "audit.json").read_text())["checks"]
-    assert [one for one in checks if not one["passed"]] == []
+    assert [one["name"] for one in checks if one["passed"] is False] == []
+    assert [one["name"] for one in checks if one["passed"] is None] == ["fills"]  # which the simulator makes
     named = {one["name"] for one in json.loads((place / "manifest.json").read_text())["code"]}
     assert named == {
         "action_interpreter.py:ShareOfRest",
