@@ -18,6 +18,7 @@ from scipy.special import betainc, ndtr
 
 from rlwb.errors import ConfigError, DataError
 from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, day_sums, draw_weights, fewest_days
+from rlwb.evaluation.dependence import Dependence
 from rlwb.evaluation.results import ZERO_BP
 
 
@@ -172,7 +173,7 @@ def random_choice(
 def superiority(
     excess: np.ndarray,
     dates: np.ndarray,
-    rng: np.random.Generator | Callable[[int], Iterable[np.ndarray]],
+    rng: np.random.Generator | Callable[[int, int], Iterable[np.ndarray]],
     *,
     resamples: int = RESAMPLES,
 ) -> np.ndarray:
@@ -184,6 +185,9 @@ def superiority(
     resampled days, policy k has ``t = x / se``, each resample ``T* = max(0, max_k (x* - g) / se*)``, and the p-value
     is the share of resamples with ``T* >= t``; g is x, or 0 where ``x < -se sqrt(2 log log D)``. The standard error is
     computed anew in every resample, so that few days do not make p-values too small, and counts half of se at least.
+    Where days follow one another they are drawn in blocks, and t is divided by what intervals are widened by
+    (`rlwb.evaluation.dependence`): the median block and the mean widening of the policies, so that none stands out by a
+    dependence that is badly known.
 
     Parameters
     ----------
@@ -233,7 +237,10 @@ def superiority(
     own = studentized(mean, error)
     bound = -error * math.sqrt(2 * math.log(math.log(len(days))))
     centre = np.where(mean >= bound, mean, 0.0)
-    drawn = rng(len(days)) if callable(rng) else draw_weights(len(days), resamples, rng)
+    depend = [Dependence.of(one) for one in (values_dk - mean * orders_d[:, None]).T]
+    own /= np.mean([one.widening for one in depend]) / Dependence.none(len(days)).widening
+    block = sorted(one.block for one in depend)[len(depend) // 2]
+    drawn = rng(len(days), block) if callable(rng) else draw_weights(len(days), resamples, rng, block)
     best = []
     for weights_bd in drawn:
         means_bk, errors_bk = estimates(np.asarray(weights_bd, dtype=np.float64))

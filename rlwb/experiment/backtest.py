@@ -25,6 +25,7 @@ from rlwb.execution.attribution import IMPACT_OFF, attribute_costs
 from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, baseline_labels, label
 from rlwb.experiment.evidence import brief, evenly, write_evidence
+from rlwb.experiment.ledger import take_look, told_of_metrics
 from rlwb.experiment.notebook import is_attended
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
@@ -91,7 +92,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     Parameters
     ----------
     is_strict
-        Whether to refuse checkpoints of another training and those that do not score as logged.
+        Whether to refuse checkpoints of another training and those that do not score as logged, and to note the look at
+        the test days (`rlwb.experiment.ledger`); not where a backtest that was made is checked.
 
     Raises
     ------
@@ -199,7 +201,9 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})
     dial = _dial_results(bench, selection, table)
     about = [*judged_on(run, config), *told_of(outsiders)]
-    head = write_headline(folder, results, config, candidates=selection.ranked, about=about, lost=lost, dial=dial)
+    look = take_look(run, config, bench.sessions, table["date"], is_noted=is_strict)
+    tried = selection.ranked
+    head = write_headline(folder, results, config, candidates=tried, about=about, lost=lost, dial=dial, look=look)
     write_costs(folder, results, config)
     _write_gap(folder / "gap.csv", bench, selection, test)
     _write_groups(folder / "groups.csv", bench, results, test)
@@ -321,6 +325,7 @@ def write_headline(
     about: Sequence[str] = (),
     lost: Sequence[str] = (),
     dial: Mapping[float, PolicyResult] | None = None,
+    look: Mapping[str, Any] | None = None,
 ) -> Table:
     """Write the headline, the summary, their tidy form, and ``frontier.csv``: mean and risk against arrival.
 
@@ -336,6 +341,8 @@ def write_headline(
         Checkpoints that cannot be read.
     dial
         The best checkpoint at each aversion of a dial, which stand in ``frontier.csv`` alone.
+    look
+        Which look at the test days this is; see `rlwb.experiment.ledger`.
     """
     from rlwb.evaluation import frontier_table, headline, headline_groups, metric_table, risk_verdict, summary
 
@@ -349,7 +356,9 @@ def write_headline(
     frontier = frontier_table(groups, **interval)
     frontier["aversion"] = frontier["policy"].map(settings)
     risk = risk_verdict(frontier)
-    head = dataclasses.replace(head, notes=(*about, *head.notes, *([" ".join(risk.sentences)] if risk else [])))
+    looks = told_of_metrics(look, head.metrics, is_net=rules.have_costs, level=config.backtest.confidence)
+    risks = [" ".join(risk.sentences)] if risk else []
+    head = dataclasses.replace(head, notes=(*about, *head.notes, *risks, *looks))
     if lost:
         told = f"Left out, because they cannot be read: {', '.join(lost)}; train again to make them anew."
         head = dataclasses.replace(head, notes=(*head.notes, told))

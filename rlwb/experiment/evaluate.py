@@ -8,6 +8,7 @@ told, and which checkpoints it chose.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from rlwb.experiment.backtest import (
 )
 from rlwb.experiment.config import RunConfig, baseline_labels, parse_assignments
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.ledger import day_hashes, hash_of, ledger_of, note, settings_hashes, told_look
 from rlwb.experiment.orders import judged_orders, load_orders, workbench
 from rlwb.experiment.origin import COPIES, refuse_training_changes
 from rlwb.experiment.own_code import require_trust, trust
@@ -120,6 +122,8 @@ class Judged:
 def judge(run: RunDirectory | str | os.PathLike[str], policies: Mapping[str, Any], *, trust: bool = False) -> Judged:
     """Judge policies made elsewhere on the test orders of a finished run, beside its own; the run stays as it is.
 
+    Each is a look at the test days, which is noted beside the run (`rlwb.experiment.ledger`).
+
     All orders are executed at once, under the run's rules, and the results pass the same checks: none may be above
     what the day's prices allow.
 
@@ -157,7 +161,17 @@ def judge(run: RunDirectory | str | os.PathLike[str], policies: Mapping[str, Any
     own, rules = read_json(opened.backtest / "selection.json"), config.execution.rules
     known = {"requested": config.backtest.top, "candidates": own.get("ranked"), "rules": rules, **interval_of(config)}
     table = headline([*results, *added], **known)
-    table = dataclasses.replace(table, notes=(*told_of(made), *table.notes))
+    whole, seedless = settings_hashes(opened, config)
+    figures = [hashlib.blake2b(one.judged.tobytes(), digest_size=16).hexdigest() for one in added]
+    look = note(
+        ledger_of(opened),
+        opened.path,
+        day_hashes(bench.sessions, orders.table["date"]),
+        by="judge",
+        config=hash_of(whole, figures),
+        settings=hash_of(seedless, figures),
+    )
+    table = dataclasses.replace(table, notes=(*told_of(made), *table.notes, told_look(look)))
     return Judged({one.policy: one for one in [*results, *added]}, table)
 
 

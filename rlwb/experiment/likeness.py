@@ -37,7 +37,7 @@ from rlwb.files import files_below
 RESULTS = ("orders", "checkpoints", "metrics", "backtest", "figures", "origin", "code")
 """Files and folders of a run that hold what came of it."""
 
-ACCOUNTS = ("config.yaml", "notebooks", "report.html", "manifest.json", "status.json")
+ACCOUNTS = ("config.yaml", "notebooks", "report.html", "manifest.json", "status.json", "look.json")
 """Files and folders of a run that tell how it was asked for and made."""
 
 Verdict = Literal["same", "times", "equal", "record", "rounded", "different", "missing", "new", "other"]

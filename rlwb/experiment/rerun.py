@@ -206,6 +206,8 @@ def begin_rerun(run: RunDirectory, config: RunConfig, run_dir: Path | None = Non
     def fill(again: RunDirectory) -> None:
         for name in (one for one in COPIES if run.origin is not None and (run.path / one).is_dir()):
             shutil.copytree(run.path / name, again.path / name, symlinks=True)
+        if (run.path / "look.json").is_file():  # a repetition shows nothing new
+            shutil.copyfile(run.path / "look.json", again.path / "look.json")
 
     return RunDirectory.create(run_dir or _beside(run), config, fill)
 

@@ -134,6 +134,8 @@ def verify_run(run: RunDirectory) -> Verification:
             return result
         shutil.rmtree(again.orders)
         shutil.copytree(run.orders, again.orders)
+        if (run.path / "look.json").is_file():  # which no figures tell
+            shutil.copyfile(run.path / "look.json", again.path / "look.json")
         try:
             if run.origin is None:
                 _score_validation(run, again, result)

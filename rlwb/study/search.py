@@ -343,24 +343,30 @@ def _do_again(search: Search, one: Fresh) -> None:
 def judge_once(folder: Path, winners: Mapping[str, int]) -> None:
     """Judge the winner of each study, as it is on the fresh seeds, on the test orders of these seeds."""
     from rlwb.experiment.backtest import checkpoint_policy, choose_checkpoints, play
+    from rlwb.experiment.ledger import day_hashes, ledger_of, note, settings_hashes
     from rlwb.experiment.orders import load_orders, workbench
 
     stop_on_terminate()
-    search, rows = Search.open(folder), []
+    search, rows, looks = Search.open(folder), [], []
     for one in search.fresh():
         if winners.get(one.study) != one.number:
             continue
         config, orders = search.config_of(one.study, one.number, seed=one.seed), search.orders(one.seed)
+        run = RunDirectory(search.folder / "fresh" / one.name)
+        bench = workbench(run, config)
+        table = load_orders(orders, bench, "test")
+        whole, seedless = settings_hashes(run, config)
+        days = day_hashes(bench.sessions, table["date"])
+        looks.append(note(ledger_of(run), run.path, days, by="search", config=whole, settings=seedless))
         if one.study == LEARNER:
-            run = RunDirectory.open(search.folder / "fresh" / one.name)
-            bench = workbench(run, config)
-            batch = bench.align(load_orders(orders, bench, "test"), bench.objective.middle)
+            batch = bench.align(table, bench.objective.middle)
             playable = checkpoint_policy(bench, choose_checkpoints(run, config).chosen[0].path)
             value = bench.validation_figures(batch, play(bench, playable, batch))[config.judged_by]
         else:
             value = search.rules(one.seed).judge(config, _index(search, one.study), "test").figures["pa"]
         rows.append({"study": one.study, "trial": one.number, "seed": one.seed, "pa": float(value)})
-    write_json(search.test_path, {"at": now(), "rows": rows})
+    last = max(looks, key=lambda look: look["look"], default=None)
+    write_json(search.test_path, {"at": now(), "rows": rows, "look": last})
 
 
 def launch_search(

@@ -15,6 +15,7 @@ from rlwb.evaluation.bootstrap import LEVEL, day_interval
 from rlwb.evaluation.overfitting import expected_shrinkage
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.results import PA_TITLES
+from rlwb.experiment.ledger import told_look
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import atomic_path, write_json, write_text
 from rlwb.reading import read_json, read_table
@@ -268,6 +269,8 @@ def _notes(search: Search, frame: pd.DataFrame, confirmed: Sequence[Confirmed], 
             f"The winners were judged on the test orders of the fresh seeds, once, on {tested['at'][:10]}; nothing was "
             "chosen after that."
         )
+        if tested.get("look"):
+            notes.append(told_look(tested["look"]))
     else:
         notes.append("No test order was read.")
     return notes

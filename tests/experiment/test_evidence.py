@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from functools import partial
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,32 +11,9 @@ import pytest
 from rlwb.experiment import evidence
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play, read_results
 from rlwb.experiment.evidence import evidence_table, read_evidence
-from rlwb.experiment.orders import load_orders, make_orders, workbench
+from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, recorded, run_stage
-from rlwb.experiment.training import train_policy
-from tests.experiment.test_work import tiny
-
-WORK = {ORDERS: make_orders, TRAIN: partial(train_policy, progress="none"), BACKTEST: backtest_policies}
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    sizes = {"train.iterations": 5, "market.days": 35, "algorithm.learning_rate": 0.05}  # seven test days
-    values = {**sizes, "baselines": [{"name": "twap"}]}
-    config = tiny(**values)
-    run = RunDirectory.create(tmp_path_factory.mktemp("evidence") / "run", config)
-    with recorded(run, list(WORK)):
-        for stage, work in WORK.items():
-            run_stage(stage, run, config, work, echo=lambda line: None)
-    return run
-
-
-@pytest.fixture
-def copied(judged: RunDirectory, tmp_path: Path) -> RunDirectory:
-    shutil.copytree(judged.path, tmp_path / "run", symlinks=True)
-    return RunDirectory.open(tmp_path / "run")
 
 
 def test_all_candidates_stand_beside_the_chosen(judged: RunDirectory) -> None:
@@ -72,37 +46,37 @@ def test_all_candidates_stand_beside_the_chosen(judged: RunDirectory) -> None:
 
 
 def test_what_is_judged_beside_the_chosen_changes_no_other_result(
-    copied: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    judged_copy: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def files() -> dict[str, bytes]:
-        paths = (path for path in copied.backtest.rglob("*") if path.is_file())
-        return {path.relative_to(copied.backtest).as_posix(): path.read_bytes() for path in paths}
+        paths = (path for path in judged_copy.backtest.rglob("*") if path.is_file())
+        return {path.relative_to(judged_copy.backtest).as_posix(): path.read_bytes() for path in paths}
 
     before = files()
     monkeypatch.setattr(evidence, "MOST_JUDGED", 1)
-    backtest_policies(copied, copied.config)
+    backtest_policies(judged_copy, judged_copy.config)
     after = files()
     assert {name for name in before if before[name] != after[name]} == {"evidence.json", "candidates.csv"}
-    found = read_evidence(copied)
+    found = read_evidence(judged_copy)
     assert found is not None
     assert found["judged"] < found["candidates"] == 5
 
 
-def test_a_damaged_checkpoint_that_was_not_chosen_is_passed_over(copied: RunDirectory) -> None:
-    table = pd.read_csv(copied.backtest / "candidates.csv")
+def test_a_damaged_checkpoint_that_was_not_chosen_is_passed_over(judged_copy: RunDirectory) -> None:
+    table = pd.read_csv(judged_copy.backtest / "candidates.csv")
     other = next(one for one in table.loc[~table["is_chosen"], "iteration"] if one < 5)
-    (copied.checkpoints / f"{other:04d}.pt").write_bytes(b"half")
-    backtest_policies(copied, copied.config)
-    again = pd.read_csv(copied.backtest / "candidates.csv")
+    (judged_copy.checkpoints / f"{other:04d}.pt").write_bytes(b"half")
+    backtest_policies(judged_copy, judged_copy.config)
+    again = pd.read_csv(judged_copy.backtest / "candidates.csv")
     assert again["iteration"].tolist() == [one for one in table["iteration"] if one != other]
 
 
-def test_a_run_of_an_earlier_version_has_no_evidence_and_a_page(copied: RunDirectory) -> None:
-    with_it = write_report(copied).read_text()
+def test_a_run_of_an_earlier_version_has_no_evidence_and_a_page(judged_copy: RunDirectory) -> None:
+    with_it = write_report(judged_copy).read_text()
     for name in ("evidence.json", "candidates.csv"):
-        (copied.backtest / name).unlink()
-    assert read_evidence(copied) is evidence_table(copied) is None
-    without = write_report(copied).read_text()
+        (judged_copy.backtest / name).unlink()
+    assert read_evidence(judged_copy) is evidence_table(judged_copy) is None
+    without = write_report(judged_copy).read_text()
     assert "p-value against TWAP" in with_it
     assert "p-value against TWAP" not in without
-    assert [one.policy for one in read_results(copied)]
+    assert [one.policy for one in read_results(judged_copy)]
