@@ -105,6 +105,17 @@ def stress(
     launch_stressed(run, only or [], trust_code=trust_code, echo=typer.echo, progress=clocked)
 
 
+def unlock(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run with locked dates.")],
+    trust_code: TrustCode = False,
+    debug: Debug = False,
+) -> None:
+    """Judge a run's chosen checkpoints on the dates that split.locked kept from it, once; later show that again."""
+    from rlwb.experiment.unlock import unlock as open_dates
+
+    open_dates(run, trust_code=trust_code, echo=typer.echo)
+
+
 def watch(
     paths: Annotated[
         list[Path] | None, typer.Argument(metavar="PATH...", help="Runs, or folders of runs; without one, runs/.")

@@ -93,14 +93,21 @@ class SplitSettings:
     rolling
         Windows that walk over the dates in place of those, each trained and tested by itself: ``{train: 120, valid: 20,
         test: 20}``; further settings are step, window (sliding, expanding) and gap.
+    locked : share of the dates, or dates
+        The last dates, whose bars nothing in a run reads until ``rlwb unlock`` judges the chosen checkpoints on them,
+        once; none by default. Beside shares it is a share of all dates, and the others are shares of the dates before
+        it; beside dates it is a pair of later dates.
     """
 
     train: float | tuple[str, str] = 0.6
     valid: float | tuple[str, str] = 0.2
     test: float | tuple[str, str] = 0.2
     rolling: RollingSettings | None = None
+    locked: float | tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
+        if self.rolling is not None and self.locked is not None:
+            raise ConfigError("split.locked is for a split without rolling windows; keep one of the two.")
         if self.rolling is not None and (self.train, self.valid, self.test) != (0.6, 0.2, 0.2):
             raise ConfigError("split has dates or shares and rolling windows; keep one of the two.")
 
@@ -240,7 +247,7 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
     -------
     dict
         ``train``, ``valid``, ``test`` and ``all`` (their union), each a canonical order table. Orders of dates
-        outside the parts are counted in ``all``'s ``attrs["notes"]``.
+        outside the parts, locked ones among them, are counted in ``all``'s ``attrs["notes"]``.
 
     Raises
     ------
@@ -250,6 +257,8 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
         When a part is empty, with the orders of each part and the dates of the data.
     """
     dates = np.sort(table["date"].unique())
+    if (locked := locked_dates(settings or SplitSettings(), dates)) is not None:
+        dates = dates[(dates < locked[0]) | (dates > locked[1])]
     taken = _dates_of_parts(settings or SplitSettings(), dates)
     rows = {name: table["date"].isin(dates[mask]) for name, mask in zip(PARTS, taken, strict=True)}
     rows["all"] = rows["train"] | rows["valid"] | rows["test"]
@@ -266,6 +275,41 @@ def split_orders(table: pd.DataFrame, settings: SplitSettings | None = None) -> 
         note = f"{len(left)} orders lie outside train, valid and test, the first on {left.min():%Y-%m-%d}"
         parts["all"].attrs["notes"] = [note]
     return parts
+
+
+def locked_dates(settings: SplitSettings, dates: np.ndarray) -> tuple[np.datetime64, np.datetime64] | None:
+    """Return the first and the last locked date, datetime64[D]; None where none is locked.
+
+    Parameters
+    ----------
+    dates : datetime64 of shape (D,)
+        All dates, in time order.
+
+    Raises
+    ------
+    ConfigError
+        When the locked part is impossible, or does not lie after the other parts.
+    """
+    given: Any = settings.locked
+    if given is None:
+        return None
+    if isinstance(given, (int, float)):
+        cut = round((1 - given) * len(dates))
+        if not 0 < given < 1 or not 0 < cut < len(dates):
+            raise ConfigError(
+                f"split.locked is {given}, of {len(dates)} dates; give a share between 0 and 1 that leaves some of "
+                "them, or a pair of dates."
+            )
+        return dates[cut].astype("datetime64[D]"), dates[-1].astype("datetime64[D]")
+    try:
+        first, last = (day_of(day) for day in given)
+    except (TypeError, ValueError, ConfigError):
+        raise ConfigError(f"split.locked is {given!r}; give a share of the dates, or a pair of dates.") from None
+    parts: Sequence[Any] = (settings.train, settings.valid, settings.test)
+    before = [day_of(one[1]) for one in parts if not isinstance(one, (int, float))]
+    if not all(end < first for end in before) or last < first:
+        raise ConfigError(f"split.locked {given} must come after all other parts, its first date first.")
+    return first, last
 
 
 def _dates_of_parts(settings: SplitSettings, dates: np.ndarray) -> list[np.ndarray]:

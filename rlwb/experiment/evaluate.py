@@ -31,7 +31,7 @@ from rlwb.experiment.backtest import (
 from rlwb.experiment.config import RunConfig, baseline_labels, parse_assignments
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.ledger import day_hashes, hash_of, ledger_of, note, settings_hashes, told_look
-from rlwb.experiment.orders import judged_orders, load_orders, workbench
+from rlwb.experiment.orders import judged_orders, load_orders, locked_span, workbench
 from rlwb.experiment.origin import COPIES, refuse_training_changes
 from rlwb.experiment.own_code import require_trust, trust
 from rlwb.experiment.pipeline import check_config, see_through
@@ -47,6 +47,7 @@ from rlwb.experiment.stages import BACKTEST, file_hashes, inputs_of
 from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import read_yaml
 from rlwb.files import atomic_path, write_json
+from rlwb.market.calendar import day_of
 from rlwb.reading import read_json, read_table
 
 if TYPE_CHECKING:
@@ -207,6 +208,8 @@ def evaluated(run: RunDirectory, *changes: Layer) -> RunConfig:
     own = run.config
     config = run.load_config(*changes)
     refuse_training_changes(own, config)
+    if config.split.locked != own.split.locked:
+        raise ConfigError(f"split.locked is {own.split.locked} in the run; rlwb unlock opens what is locked, once.")
     test: Any = config.split.test
     if test == own.split.test:
         dates = read_table(run.orders / "test.parquet", "order_id")["date"]
@@ -215,7 +218,12 @@ def evaluated(run: RunDirectory, *changes: Layer) -> RunConfig:
         raise ConfigError(
             f"split.test is {test}, a share; an evaluation needs the first and the last date to judge on."
         )
-    return config.model_copy(update={"split": dataclasses.replace(config.split, test=test)})
+    span = locked_span(run)  # by dates: a share would be one of other bars
+    if span is not None and day_of(test[0]) <= day_of(span[1]) and day_of(test[1]) >= day_of(span[0]):
+        raise ConfigError(
+            f"split.test {test} meets the locked dates, {span[0]} to {span[1]}; rlwb unlock opens them, once."
+        )
+    return config.model_copy(update={"split": dataclasses.replace(config.split, test=test, locked=span)})
 
 
 def begin_evaluation(

@@ -43,8 +43,11 @@ if TYPE_CHECKING:
 LEDGER = "looks.jsonl"
 """Name of the ledger, in the folder of the runs."""
 
+LOCKED = "locked"
+"""Name of the folder, in a run, of the evaluation on its locked dates."""
+
 #: Settings that tell neither one policy from another nor one figure: what is left of a test part is its days.
-_ASIDE = ("rlwb", "split.test", "backtest.bootstrap_samples", "backtest.confidence")
+_ASIDE = ("rlwb", "split.test", "split.locked", "backtest.bootstrap_samples", "backtest.confidence")
 #: Files that tell a comparison, a sweep or a search, whose runs are in it, and folders of runs in such ones.
 _FOLDERS, _INNER = ("comparison.yaml", "sweep.yaml", "search.yaml"), ("windows", "fresh")
 
@@ -172,7 +175,13 @@ def take_look(
     days, (whole, seedless) = day_hashes(sessions, dates), settings_hashes(run, config)
     if known is not None and (known["config"], known["days"]) == (whole, [*days.values()]):
         return known
-    by = "evaluate" if run.origin is not None else "run"
+    by = (
+        "run"
+        if run.origin is None
+        else "unlock"
+        if run.path.name == LOCKED and _is_whole(run.path.parent)
+        else "evaluate"
+    )
     look = note(ledger_of(run), run.path, days, by=by, config=whole, settings=seedless)
     write_json(run.path / "look.json", look)
     return look

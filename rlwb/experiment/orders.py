@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from pydantic import BaseModel
 
 from rlwb.execution import read_orders, write_orders
 from rlwb.execution.likeness import unlike
@@ -12,6 +13,7 @@ from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.run import RunDirectory, update_manifest
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
+from rlwb.reading import read_json
 
 
 def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
@@ -29,6 +31,8 @@ def workbench(run: RunDirectory, config: RunConfig | None = None) -> Workbench:
 
 def make_orders(run: RunDirectory, config: RunConfig) -> None:
     """Write ``orders/{train,valid,test,all}.parquet``, ``orders/data.json`` and ``orders/summary.csv``.
+
+    Where dates are locked, ``orders/locked.json`` says which.
 
     Every order is aligned with its session once, and every part made that needs no features, so that what cannot be
     executed or is refused shows here and not hours later.
@@ -59,6 +63,14 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
         }
     with atomic_path(run.orders / "summary.csv") as path:
         pd.DataFrame.from_dict(rows, orient="index").rename_axis("part").to_csv(path)
+    if bench.locked is None:
+        (run.orders / "locked.json").unlink(missing_ok=True)
+    else:
+        first, last = map(str, bench.locked)
+        write_json(run.orders / "locked.json", {"first": first, "last": last})
+        notes.append(
+            f"the dates from {first} to {last} are locked: neither bars nor orders of them are in anything here"
+        )
     report = bench.sessions.report
     found = {
         "sessions": repr(bench.sessions),
@@ -90,6 +102,22 @@ def judged_orders(
     bench.align(test)
     own = {part: read_orders(origin.orders / f"{part}.parquet", bench.sessions.calendar) for part in ("train", "valid")}
     return {**own, "test": test}, [*table.attrs.get("notes", ()), *left_out]
+
+
+class Span(BaseModel):
+    """Names and types of locked.json: the first and the last date."""
+
+    first: str
+    last: str
+
+
+def locked_span(run: RunDirectory) -> tuple[str, str] | None:
+    """Return the first and the last locked date of a run; None where none is."""
+    path = run.orders / "locked.json"
+    if not path.exists():
+        return None
+    found = read_json(path, Span)
+    return found["first"], found["last"]
 
 
 def load_orders(run: RunDirectory, bench: Workbench, part: str) -> pd.DataFrame:

@@ -29,10 +29,13 @@ WARNING = "WARNING: "
 
 
 def refuse_training_changes(own: RunConfig, config: RunConfig) -> None:
-    """Refuse, naming it, a change to what checkpoints were trained with; `own` is the configuration of their run."""
+    """Refuse, naming it, a change to what checkpoints were trained with; `own` is the configuration of their run.
+
+    Locked dates stay locked in another way (`rlwb.experiment.evaluate.evaluated`).
+    """
     first, second = ({name: value_at(tree, name) for name in leaves(tree)} for tree in map(described, (own, config)))
     for name in {**first, **second}:
-        is_judging = any(f"{name}.".startswith(f"{group}.") for group in JUDGING)
+        is_judging = name.startswith("split.locked") or any(f"{name}.".startswith(f"{group}.") for group in JUDGING)
         if not is_judging and first.get(name) != second.get(name):
             raise ConfigError(
                 f"{name} is {first.get(name)!r} in the run's training and {second.get(name)!r} here; an evaluation "

@@ -30,6 +30,7 @@ from rlwb.execution import (
     step_terms,
 )
 from rlwb.execution.attribution import without_impact
+from rlwb.execution.generate import locked_dates
 from rlwb.execution.rolling import rolling_windows
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.own_code import check_objective, described
@@ -60,8 +61,14 @@ _BASES: dict[str, type[Any]] = {
 _OF_THE_POLICY = ("algorithm", "network", "head", "state_interpreter", "action_interpreter", "features")
 
 
+def _within(dates: np.ndarray, span: tuple[np.datetime64, np.datetime64]) -> np.ndarray:
+    return (dates >= span[0]) & (dates <= span[1])
+
+
 class Workbench:
     """What a configuration asks for, each part made when it is first used.
+
+    Sessions and orders of locked dates (``split.locked``) are in none of them.
 
     Prepared panels are kept in the folder `cache_dir`; without one, bars are prepared anew each time. With
     `is_elsewhere`, policies may have been trained under other rules (`rlwb.record.ACTING`).
@@ -90,8 +97,23 @@ class Workbench:
 
     @cached_property
     def sessions(self) -> Sessions:
-        """The panel of all bars."""
-        return make("market", self.config.market, cache_dir=self.cache_dir)
+        """The panel of all bars, those of locked dates aside."""
+        return self._panels[0]
+
+    @property
+    def locked(self) -> tuple[np.datetime64, np.datetime64] | None:
+        """First and last of the dates that are locked, datetime64[D]; None where none is."""
+        return self._panels[1]
+
+    @cached_property
+    def _panels(self) -> tuple[Sessions, tuple[np.datetime64, np.datetime64] | None]:
+        panel = make("market", self.config.market, cache_dir=self.cache_dir)
+        split = self.config.split
+        if self.is_elsewhere and isinstance(split.locked, (int, float)):  # a share of other bars than the run's
+            return panel, None
+        own = SplitSettings(locked=split.locked) if self.is_elsewhere else split  # test dates may lie after those
+        locked = locked_dates(own, np.unique(panel.dates))
+        return panel if locked is None else panel.select(~_within(panel.dates, locked)), locked
 
     @cached_property
     def engine(self) -> Engine:
@@ -205,12 +227,18 @@ class Workbench:
 
     @cached_property
     def all_orders(self) -> pd.DataFrame:
-        """The orders of all dates."""
-        return self.make("orders", self.config.orders)
+        """The orders of all dates but locked ones."""
+        table = self.make("orders", self.config.orders)
+        if self.locked is None:
+            return table
+        inside = _within(table["date"].to_numpy().astype("datetime64[D]"), self.locked)
+        kept = table[~inside].reset_index(drop=True)
+        kept.attrs["notes"] = list(table.attrs.get("notes", ()))
+        return kept
 
     def splits(self) -> list[SplitSettings]:
         """Return the configured split, of a rolling run that of each window."""
-        split = self.config.split
+        split = dataclasses.replace(self.config.split, locked=None)  # whose dates are in no order
         if split.rolling is None:
             return [split]
         dates = np.unique(self.all_orders["date"].to_numpy())
@@ -218,7 +246,8 @@ class Workbench:
 
     def make_orders(self, split: SplitSettings | None = None) -> tuple[dict[str, pd.DataFrame], list[str]]:
         """Return the order tables of all parts of a split, by default the run's, and in words what was noticed."""
-        parts = split_orders(self.all_orders, split or self.config.split)
+        own = dataclasses.replace(self.config.split, locked=None)  # whose dates are in no order
+        parts = split_orders(self.all_orders, split or own)
         notes = [*self.all_orders.attrs.get("notes", ()), *parts["all"].attrs.get("notes", ())]
         return parts, list(dict.fromkeys(notes))
 

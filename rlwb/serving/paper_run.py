@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -17,7 +18,7 @@ from rlwb.experiment import backtest
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.notebook import is_attended
-from rlwb.experiment.orders import load_orders
+from rlwb.experiment.orders import load_orders, locked_span
 from rlwb.experiment.origin import WARNING, refuse_training_changes, seen_in_training
 from rlwb.experiment.own_code import require_trust, trust
 from rlwb.experiment.pipeline import check_config
@@ -221,7 +222,8 @@ def _config(bundle: Bundle, bars: str | Path | None, origin: RunDirectory | None
         layers.append(Layer("--bars", market))
     config = RunConfig.load(None, *layers, parse_assignments(changes))
     refuse_training_changes(RunConfig.load(None, *own), config)
-    return config
+    locked = None if origin is None else locked_span(origin)
+    return config.model_copy(update={"split": dataclasses.replace(config.split, locked=locked)})
 
 
 def _bench(bundle: Bundle, config: RunConfig, origin: RunDirectory | None, given: Sessions | None) -> Workbench:
