@@ -12,13 +12,23 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from rlwb.execution import OrderBatch
-from rlwb.experiment.backtest import Hindsight, Playable, find_policy, make_baselines, read_results
+from rlwb.execution import Baseline, OrderBatch
+from rlwb.experiment.backtest import (
+    Hindsight,
+    Playable,
+    baseline_playable,
+    checkpoint_policy,
+    find_policy,
+    make_baselines,
+    read_results,
+)
+from rlwb.experiment.config import baseline_labels
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.policies import kept_policies
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.market import Sessions
+from rlwb.reading import read_json
 
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult
@@ -102,10 +112,22 @@ class Case:
 
     def playable(self, name: str, bench: Workbench) -> Playable:
         """Return a policy of the backtest, with what it sees and how its answers are taken, on the bars of `bench`."""
-        return find_policy(self.run, bench, name)
+        from rlwb.trainer import list_checkpoints
 
+        # That one alone: to make every baseline for each policy and market would take most of the time.
+        labels, told = baseline_labels(bench.config.baselines), self.run.backtest / "baselines.json"
+        if name == self.best.policy and self.best.iteration is not None:
+            return checkpoint_policy(bench, list_checkpoints(self.run.checkpoints)[self.best.iteration])
+        if name not in labels or not told.is_file():
+            return find_policy(self.run, bench, name)
+        baseline = bench.make("baseline", bench.config.baselines[labels.index(name)])
+        if isinstance(baseline, Baseline):
+            baseline.load_state_dict(read_json(told)[name])
+        return baseline_playable(baseline)
+
+    @cached_property
     def policies(self) -> list[str]:
-        """Return the policies that claim to know no future: the best checkpoint, baselines, and those made elsewhere.
+        """The policies that claim to know no future: the best checkpoint, baselines, and those made elsewhere.
 
         Ceilings, and what is told the market's law beside its prices, claim no such thing.
         """

@@ -36,7 +36,7 @@ def future_checks(case: Case) -> Iterator[Check]:
     rng = np.random.default_rng(0)
     faults: dict[str, list[str]] = {name: [] for name in ("features", "references", "orders", *CHAIN)}
     compared, still = 0, _read_bars(case)
-    normaliser, policies = _normaliser(case), case.policies()
+    normaliser, policies = _normaliser(case), case.policies
     for day, ticks in _moments(case, rng):
         here = case.around(day)
         one = case.on(here)

@@ -42,7 +42,7 @@ def _null_market(case: Case) -> Check:
     name, rng = "null market", np.random.default_rng(2)
     table = case.orders("test")
     table = table.iloc[any_rows(len(table), _ORDERS[case.is_full], rng)].reset_index(drop=True)
-    gains: dict[str, list[np.ndarray]] = {one: [] for one in case.policies()}
+    gains: dict[str, list[np.ndarray]] = {one: [] for one in case.policies}
     days: list[np.ndarray] = []
     for number in range(max(_MARKETS[case.is_full], min(_MOST, -(-_MARKET_DAYS // len(case.dates("test")))))):
         panel = case.bench.sessions
@@ -146,7 +146,7 @@ def _foretold(case: Case) -> Iterator[Check]:
         return
     least = max(_TELLS, float(np.tanh(6.0 / np.sqrt(sessions - 3.0))))
     prices = raw_prices(case)
-    for name in case.policies():
+    for name in case.policies:
         policy, sees, acts = case.playable(name, bench)
         until = int(np.median(orders.start + orders.end) // 2)
         made = decisions(bench.simulator, sees, acts, policy, orders, until)
