@@ -206,6 +206,7 @@ def _describe(
     made = shlex.join(["rlwb", *words[1:]])
     grid = [] if sweep is None else [word for one in sweep.asked["grid"] for word in ("--grid", one)]
     asked = [] if sweep is None else [*grid, "--seeds", str(sweep.asked["seeds"])]
+    there = ("--run-dir", "again")
     write_json(
         folder / ABOUT,
         {
@@ -219,7 +220,7 @@ def _describe(
             "level": f"{100 * config.backtest.confidence:g}",
             "notes": list(notes),
             "made": made,
-            "again": command(verb, "config.yaml", *asked, "--run-dir", "again"),
+            "again": command("rerun", str(run.path)) if run.origin else command(verb, "config.yaml", *asked, *there),
         },
     )
 
