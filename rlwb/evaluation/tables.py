@@ -32,8 +32,8 @@ from rlwb.execution import ExecutionRules
 _ABSENT = "-"
 
 _ATTAINED = (
-    "Of the attainable: the PA as a share of that of the filter optimum, the best policy that is known for who knows "
-    "the law of the market, but not what it will draw."
+    "Of the attainable: the PA as a share of that of the filter optimum, which makes the best of past prices by the "
+    "market's law. It reads no volumes, so that a policy that does can pass it."
 )
 _RISK_NOTE = (
     "Risk is that of single orders, after costs: std is the standard deviation of their PA, downside the root mean "
