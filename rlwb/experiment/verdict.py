@@ -17,6 +17,7 @@ from rlwb.execution.costs import fees
 from rlwb.execution.presets import PRESETS
 from rlwb.execution.rules import BASIS_POINTS, ExecutionRules
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.ledger import read_look, told_look, widened
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST
 from rlwb.files import write_json, write_text
@@ -148,6 +149,7 @@ def verdict_of(
         **_of_market(metrics, own),
         **_of_policies(results, config, is_compared=is_compared),
         **_of_files(run, mark),
+        **_of_looks(run, effect, _count(own, "days"), config.backtest.confidence),
         **({**_of_audit(run), **_of_twin(run)} if is_whole else {}),
         "costs": "" if rules.have_costs else _left_by_costs(run, results, _number(effect, "estimate")),
     }
@@ -245,6 +247,19 @@ def _of_files(run: RunDirectory, mark: str) -> dict[str, Any]:
     if (path := run.backtest / "evidence.json").exists():
         found["reality_check"] = _known(read_json(path, _Evidence).get("reality_check_p"))
     return found
+
+
+def _of_looks(run: RunDirectory, effect: Mapping[str, Any], days: int | None, level: float) -> dict[str, Any]:
+    """Return which look at the test days the run is, and what the interval is with all looks counted."""
+    look = read_look(run)
+    if look is None:
+        return {}
+    estimate, lo, hi = (_number(effect, name) for name in ("estimate", "lo", "hi"))
+    if days is None or math.isnan(lo):
+        return {"looks": told_look(look)}
+    lo, hi = widened(estimate, lo, hi, days, look=look["look"], level=level)
+    paid = f" With all looks counted the interval is [{lo:z.2f}, {hi:z.2f}] bp."
+    return {"looks": told_look(look) + paid, "paid": (lo, hi)}
 
 
 def _of_audit(run: RunDirectory) -> dict[str, Any]:

@@ -159,3 +159,13 @@ def test_power_is_measured_on_the_days_before_the_test_alone(tmp_path: Path) -> 
     assert power_table(found).loc["days to see 1 bp", "power"] == f"{found.days_for_1bp:,}"
     write_power(path, bench, {**parts, "test": parts["test"][:2]})
     assert read_power(path) is None, "one day cannot be told from another"
+
+
+def test_looks_at_the_test_days_are_paid_for(tmp_path: Path) -> None:
+    gain = 0.25 - NOISE.mean()
+    run, _ = made(tmp_path / "run", [NOISE / 20 + gain, NOISE / 20 + gain + 0.01], 4.0)
+    look = {"look": 1, "configurations": 1, "config": "a", "days": ["b"], "is_noted": True}
+    write_json(run.path / "look.json", look)
+    assert topics(run) == []
+    write_json(run.path / "look.json", {**look, "look": 10**9})
+    assert topics(run) == ["looks"]
