@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import nn
 
 #: Degrees of freedom of the Student-t law by which the model is fitted, so that no single wild return decides.
 _TAIL = 5.0
 #: Most iterations of the search.
 _ITERATIONS = 60
+#: How far the log of a variance may lie from that of returns: a factor of a million.
+_WIDE = 14.0
 #: Smallest variance of a return, as a share of the mean one.
 _SMALL = 1e-6
 
@@ -77,23 +81,25 @@ class PriceFilter(nn.Module):
             return
         self.usual.copy_((scale / scale.mean()).clamp(min=_SMALL))
         night = float(gap.square().mean())
-        first = torch.tensor([2.5, 0.5 * variance, 0.5 * variance, 4.0 * variance, night], dtype=torch.float64)
-        first[1:] = first[1:].log()
-        sought = torch.cat([first, torch.zeros(2 * self.drivers, dtype=torch.float64)]).requires_grad_()
-        search = torch.optim.LBFGS([sought], max_iter=_ITERATIONS, line_search_fn="strong_wolfe", tolerance_change=1e-7)
+        if night < _SMALL * variance:  # the open is not read, or rounding is all there is between it and the last close
+            gap, night = torch.zeros_like(gap), 0.0
+        level = math.log(variance)
+        first = [2.5, level - 0.7, level - 0.7, level + 1.4, math.log(night) if night else level]
+        span = [(-3.0, 7.0), *[(level - _WIDE, level + _WIDE)] * 4, *[(-3.0, 3.0)] * (2 * self.drivers)]
 
-        def loss() -> torch.Tensor:
-            search.zero_grad()
-            found = self._surprises(sought, gap, moves, drivers, variance * _SMALL)
-            found.backward()
-            return found
+        def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
+            sought = torch.tensor(values, requires_grad=True)
+            with torch.enable_grad():
+                found = self._surprises(sought, gap, moves, drivers, variance * _SMALL)
+                found.backward()
+            assert sought.grad is not None
+            return found.item(), sought.grad.numpy()
 
-        with torch.enable_grad():
-            search.step(loss)
-        found = sought.detach()
-        if found.isnan().any():
-            return
+        start, options = np.array([*first, *[0.0] * (2 * self.drivers)]), {"maxiter": _ITERATIONS}
+        found = torch.tensor(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=span, options=options).x)
         self.law.copy_(found[:5])
+        if not night:
+            self.law[4] = -math.inf
         self.slopes.copy_(found[5:].reshape(2, self.drivers))
 
     def begin(self, gap: torch.Tensor) -> Estimate:
@@ -120,9 +126,10 @@ class PriceFilter(nn.Module):
     ) -> torch.Tensor:
         """Return minus the mean log likelihood of sessions, but for a constant."""
         law, slopes = sought[:5], sought[5:].reshape(2, self.drivers)
-        now, total = _begin(gap, law), torch.zeros_like(gap)
         if gap.any():
-            total = _unlikely(gap, law[4].exp() + 2.0 * law[3].exp() + least)
+            now, total = _begin(gap, law), _unlikely(gap, law[4].exp() + 2.0 * law[3].exp() + least)
+        else:
+            now, total = Estimate(gap, law[3].exp().expand_as(gap)), torch.zeros_like(gap)
         usual = self.usual.double()
         for tick in range(moves.shape[1]):
             now, surprise, variance = _update(now, moves[:, tick], law, slopes, drivers[:, tick], usual[tick])

@@ -88,6 +88,20 @@ def test_where_nothing_reverts_next_to_nothing_is_found() -> None:
     assert np.std((phi - 1) * told) < 0.05 * float(moves.std()), "the next return that it expects"
 
 
+def test_what_the_returns_do_not_tell_stays_finite() -> None:
+    """Returns of one size, the first always 0, gaps of rounding alone, and nothing to go with: as of a small tree."""
+    rng = np.random.default_rng(3)
+    moves = torch.tensor(13.0 * rng.choice([-1.0, 1.0], (SESSIONS, TICKS)))
+    moves[:, 0] = 0.0
+    gap, drivers = torch.full((SESSIONS,), 1e-9), torch.zeros(SESSIONS, TICKS, 1)
+    one = PriceFilter(TICKS, 1)
+    one.fit(gap, moves, drivers)
+    told = estimates(one, gap, moves, drivers)
+    assert np.isfinite(told).all()
+    assert np.abs(told).max() < 1000.0
+    assert not one.begin(gap).mean.any(), "a gap that is none tells nothing"
+
+
 def test_before_it_is_fitted_and_on_prices_that_stand_still_it_says_nothing() -> None:
     gap, moves, drivers, _ = simulated(0.9, 300.0, 500.0)
     one = PriceFilter(TICKS, 1)
