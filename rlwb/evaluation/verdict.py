@@ -342,7 +342,7 @@ def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
             of = "of which" if found.validation > 0 else "although"
             told += f", {of} choosing the best of {found.candidates} checkpoints is worth {luck:.2f} bp by luck alone"
         yield Reason("validation", f"{told}.", is_shown and sign * (found.validation - luck) < SHOWN_BP)
-    if not math.isnan(found.reality_check):
+    if sign > 0 and not math.isnan(found.reality_check):
         told = (
             f"Were nothing that was tried better than {found.mark}, the best of it would gain as much in "
             f"{100 * found.reality_check:.1f} % of cases."
