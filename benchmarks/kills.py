@@ -199,6 +199,9 @@ def _content(path: Path) -> bytes:
         return repr(_timeless(load_checkpoint(path))).encode()
     if path.name == "train.csv":
         return pd.read_csv(path).drop(columns=list(_CLOCK)).to_csv().encode()
+    if path.name in ("audit.json", "looks.jsonl"):
+        lines = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
+        return json.dumps([{**json.loads(line), "at": None, "backtest": None} for line in lines]).encode()
     if path.suffix == ".html":
         return re.sub(_TIME, "", path.read_text().partition("<h2>How it was made</h2>")[0]).encode()
     if path.suffix == ".ipynb":

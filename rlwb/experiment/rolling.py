@@ -59,7 +59,8 @@ def walk(
     if gone:
         echo(f"windows that there are no longer: {', '.join(gone)}{supersede(run, FOLDER, gone)}")
     begun = [stage for stage in STAGES if run.stage(stage.name)]
-    if own := [name for stage in begun for name in stage.outputs if (run.path / name).exists()]:
+    outputs = [*(name for stage in begun for name in stage.outputs), "look.json"]
+    if own := [name for name in outputs if (run.path / name).exists()]:
         echo(f"results of the run without windows: {', '.join(own)}{supersede(run, FOLDER, own)}")
     run.update_status(stages={})
     for name, one in configs.items():

@@ -112,7 +112,7 @@ STABILITY = Stage(
     depends=("backtest", "seed"),
     inputs=("backtest/**/*", "metrics/*.csv", "orders/test.parquet"),
     outputs=("figures", "stability"),
-    after=(BACKTEST,),
+    after=(ORDERS, BACKTEST),
     indifferent=("backtest.actors",),
 )
 

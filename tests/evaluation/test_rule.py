@@ -151,7 +151,7 @@ def test_the_share_stands_in_the_table_with_its_interval_and_for_the_first_attai
     assert shown["filter optimum (attainable)"] == "100.0 % [100.0, 100.0]"
     assert shown["TWAP"] == "0.0 % [0.0, 0.0]"
     assert of(table, "checkpoints", "attained") == pytest.approx((0.5 + (pa + 2).mean() / (2 * pa.mean())) / 2)
-    assert any("best policy that is known" in note for note in table.notes)
+    assert any("share of that of the filter optimum" in note for note in table.notes)
     assert "of the attainable" not in headline(rows(pa, twap=np.zeros(32))).header
 
 

@@ -21,7 +21,7 @@ from rlwb.experiment.audit_training import twins_of
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import BACKTEST
-from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
+from rlwb.market import Sessions, SyntheticSettings, feature_registry, synthetic_sessions
 from rlwb.reading import read_json
 
 
@@ -29,6 +29,12 @@ from rlwb.reading import read_json
 def sound(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A finished small run without a fault; tests that change files take a copy."""
     return sound_run(tmp_path_factory.mktemp("audit") / "sound")
+
+
+@pytest.fixture(autouse=True)
+def features_of_plants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the features that plants bring, or other tests' messages would list them."""
+    monkeypatch.setattr(feature_registry, "_FEATURES", dict(feature_registry._FEATURES))
 
 
 @pytest.fixture

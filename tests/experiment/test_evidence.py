@@ -45,6 +45,10 @@ def test_all_candidates_stand_beside_the_chosen(judged: RunDirectory) -> None:
     assert 0 < found["reality_check_p"] <= 1
 
 
+#: Files with the verdict, which tells the p-value.
+SAID = ("headline.json", "headline.md", "headline.txt")
+
+
 def test_what_is_judged_beside_the_chosen_changes_no_other_result(
     judged_copy: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +60,7 @@ def test_what_is_judged_beside_the_chosen_changes_no_other_result(
     monkeypatch.setattr(evidence, "MOST_JUDGED", 1)
     backtest_policies(judged_copy, judged_copy.config)
     after = files()
-    assert {name for name in before if before[name] != after[name]} == {"evidence.json", "candidates.csv"}
+    assert {name for name in before if before[name] != after[name]} == {"evidence.json", "candidates.csv", *SAID}
     found = read_evidence(judged_copy)
     assert found is not None
     assert found["judged"] < found["candidates"] == 5

@@ -26,7 +26,18 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 #: Numbers that have no unit: seeds, weights, shares of nothing in particular, rates of learning.
 PURE = (
-    *("seed", "signal", "cluster", "day_cluster", "scale", "learning_rate", "gamma", "gae_lambda", "clip"),
+    *(
+        "seed",
+        "noise_seed",
+        "signal",
+        "cluster",
+        "day_cluster",
+        "scale",
+        "learning_rate",
+        "gamma",
+        "gae_lambda",
+        "clip",
+    ),
     *(
         "value_coef",
         "entropy_coef",

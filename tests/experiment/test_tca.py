@@ -123,7 +123,7 @@ def test_fills_of_a_known_policy_reproduce_its_backtest(folder: Path, tmp_path: 
     orders = orders_of(bench)
     baselines = backtest.make_baselines(bench)
     known = {name: backtest.baseline_result(bench, name, one, orders).orders for name, one in baselines.items()}
-    episodes = backtest.play(bench, backtest._playable(baselines["pov"]), orders)
+    episodes = backtest.play(bench, backtest.baseline_playable(baselines["pov"]), orders)
     fills = fills_of(bench, orders, episodes.details["requested"])
     fills.to_csv(tmp_path / "fills.csv", index=False)
     assert 0 < known["pov"]["ffr"].min() < known["pov"]["ffr"].max()
@@ -289,7 +289,7 @@ def test_the_policy_of_a_run_trades_the_orders_as_in_its_backtest(
     bench = workbench(run, config)
     orders = bench.align(load_orders(run, bench, "test"))
     twap = backtest.make_baselines(bench)["twap"]
-    requested = backtest.play(bench, backtest._playable(twap), orders).details["requested"]
+    requested = backtest.play(bench, backtest.baseline_playable(twap), orders).details["requested"]
     fills_of(bench, orders, requested).to_csv(folder / "test.csv", index=False)
     words = [str(folder / "test.csv"), "--bars", str(folder / "bars.csv"), "--run", str(run.path)]
     with pytest.raises(SystemExit) as ended:
