@@ -25,7 +25,7 @@ METHODS = {
     "instrument": "orders of an instrument together: for other instruments on the same days",
     "both": "orders that share the day or the instrument together: for other days and other instruments",
 }
-"""What is resampled, or taken together, by name."""
+"""The units that an interval resamples, orders, days, instruments or both, by name."""
 
 CLUSTER_COLUMNS = ("policy", "title", "kind", "method", "estimate", "lo", "hi", "standard_error", "clusters")
 """The columns of ``backtest/intervals.csv``."""

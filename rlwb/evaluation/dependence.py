@@ -28,7 +28,7 @@ _LARGEST = 0.9
 
 @dataclass(frozen=True)
 class Dependence:
-    """How units in sequence, such as days, depend on one another, and what follows for an interval.
+    """The dependence of units in sequence, such as days, on one another, and what follows for an interval.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class Patience(Baseline):
 
 @dataclass(frozen=True)
 class Power:
-    """How large an effect a test part can see.
+    """The size of effect that a test part can see.
 
     Attributes
     ----------

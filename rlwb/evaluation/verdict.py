@@ -132,7 +132,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run shows.
+    """The outcome of a run's test, with the sentences that give the reasons.
 
     Attributes
     ----------

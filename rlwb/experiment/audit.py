@@ -29,7 +29,7 @@ AUDITORS: dict[Auditor, str] = {
     null_checks: "markets without gains",
     figure_checks: "figures computed again",
 }
-"""What yields the checks of an audit, in their order, and what each group is about."""
+"""Functions that yield the checks of an audit, in their order, each to what its group is about."""
 
 
 def audit_run(run: RunDirectory, *, is_full: bool = False) -> list[Check]:

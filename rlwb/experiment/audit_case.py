@@ -1,4 +1,4 @@
-"""What the checks of an audit share: the run, its parts on any panel of bars, and the form of a finding."""
+"""The run that an audit checks, with its parts on any panel of bars, and the form of a finding."""
 
 from __future__ import annotations
 

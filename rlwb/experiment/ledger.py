@@ -21,6 +21,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 LEDGER = "looks.jsonl"
 """Name of the ledger, in the folder of the runs."""
+
+LOOK = "look.json"
+"""Name of the file, in a run, that tells which look at its test days the run is."""
 
 LOCKED = "locked"
 """Name of the folder, in a run, of the evaluation on its locked dates."""
@@ -157,9 +161,15 @@ def settings_hashes(run: RunDirectory, config: RunConfig) -> tuple[str, str]:
 
 def read_look(run: RunDirectory) -> dict[str, Any] | None:
     """Return ``look.json`` of a run; None where there is none, as in a run of an earlier version."""
-    path = run.path / "look.json"
+    path = run.path / LOOK
     found: dict[str, Any] | None = read_json(path, Look) if path.exists() else None
     return found
+
+
+def keep_look(run: RunDirectory, again: RunDirectory) -> None:
+    """Give a repetition of a run the run's own look at the test days: it shows nothing new."""
+    if (run.path / LOOK).is_file():
+        shutil.copyfile(run.path / LOOK, again.path / LOOK)
 
 
 def take_look(
@@ -183,7 +193,7 @@ def take_look(
         else "evaluate"
     )
     look = note(ledger_of(run), run.path, days, by=by, config=whole, settings=seedless)
-    write_json(run.path / "look.json", look)
+    write_json(run.path / LOOK, look)
     return look
 
 

@@ -29,6 +29,7 @@ import numpy as np
 
 from rlwb.errors import CheckpointError
 from rlwb.experiment.cells import CLOCK, Column, compare_states, compare_tables, leaf_values, read_cells
+from rlwb.experiment.ledger import LOOK
 from rlwb.experiment.rolling import FOLDER
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import hash_path
@@ -37,7 +38,7 @@ from rlwb.files import files_below
 RESULTS = ("orders", "checkpoints", "metrics", "backtest", "figures", "origin", "code")
 """Files and folders of a run that hold what came of it."""
 
-ACCOUNTS = ("config.yaml", "notebooks", "report.html", "manifest.json", "status.json", "look.json")
+ACCOUNTS = ("config.yaml", "notebooks", "report.html", "manifest.json", "status.json", LOOK)
 """Files and folders of a run that tell how it was asked for and made."""
 
 Verdict = Literal["same", "times", "equal", "record", "rounded", "different", "missing", "new", "other"]

@@ -17,7 +17,7 @@ READINGS = "readings.json"
 
 
 class Readings:
-    """What each part of a training has read so far, in a file that a continued training adds to.
+    """A record of the days that each part of a training has read so far, in a file that a continued training adds to.
 
     The file has for each reader, ``normaliser``, ``network`` (what is estimated without gradients), ``training`` and
     ``validation``, its ``dates`` and its ``instruments``.

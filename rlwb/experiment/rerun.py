@@ -16,6 +16,7 @@ from rlwb.experiment.compare import do_stages
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.diff import Change, made_differently
 from rlwb.experiment.layers import Layer, leaves, parse_assignments, value_at
+from rlwb.experiment.ledger import keep_look
 from rlwb.experiment.likeness import FileLikeness, compare_runs, folded
 from rlwb.experiment.origin import COPIES
 from rlwb.experiment.own_code import require_trust
@@ -206,8 +207,7 @@ def begin_rerun(run: RunDirectory, config: RunConfig, run_dir: Path | None = Non
     def fill(again: RunDirectory) -> None:
         for name in (one for one in COPIES if run.origin is not None and (run.path / one).is_dir()):
             shutil.copytree(run.path / name, again.path / name, symlinks=True)
-        if (run.path / "look.json").is_file():  # a repetition shows nothing new
-            shutil.copyfile(run.path / "look.json", again.path / "look.json")
+        keep_look(run, again)
 
     return RunDirectory.create(run_dir or _beside(run), config, fill)
 

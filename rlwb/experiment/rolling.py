@@ -11,6 +11,7 @@ import pandas as pd
 
 from rlwb.experiment.backtest import read_frontier, read_results, write_costs, write_headline, write_results
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.ledger import LOOK
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
 from rlwb.experiment.stages import STAGES, supersede
@@ -59,7 +60,7 @@ def walk(
     if gone:
         echo(f"windows that there are no longer: {', '.join(gone)}{supersede(run, FOLDER, gone)}")
     begun = [stage for stage in STAGES if run.stage(stage.name)]
-    outputs = [*(name for stage in begun for name in stage.outputs), "look.json"]
+    outputs = [*(name for stage in begun for name in stage.outputs), LOOK]
     if own := [name for name in outputs if (run.path / name).exists()]:
         echo(f"results of the run without windows: {', '.join(own)}{supersede(run, FOLDER, own)}")
     run.update_status(stages={})

@@ -188,7 +188,7 @@ class Stress:
 
     @cached_property
     def novelty(self) -> tuple[Novelty, float] | None:
-        """What tells unlike inputs, and the threshold; None where the run does not have its training sessions.
+        """The measure of unlike inputs, and the threshold; None where the run does not have its training sessions.
 
         The threshold is the novelty that `ALARMS` of the decisions on validation orders exceed.
         """

@@ -15,6 +15,7 @@ from rlwb.errors import CheckpointError, ConfigError, RlwbError
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
 from rlwb.experiment.cells import Disagreement, compare_tables, read_cells, read_csv
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.ledger import keep_look
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.origin import COPIES
 from rlwb.experiment.own_code import require_trust
@@ -134,8 +135,7 @@ def verify_run(run: RunDirectory) -> Verification:
             return result
         shutil.rmtree(again.orders)
         shutil.copytree(run.orders, again.orders)
-        if (run.path / "look.json").is_file():  # which no figures tell
-            shutil.copyfile(run.path / "look.json", again.path / "look.json")
+        keep_look(run, again)
         try:
             if run.origin is None:
                 _score_validation(run, again, result)
