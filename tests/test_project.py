@@ -56,6 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.experiment": EXPERIMENT | {"rlwb.tracking", "rlwb.conformance"},
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
+    "rlwb.widgets": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_runs": BASE | {"rlwb.output", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_study": BASE | {"rlwb.output", "rlwb.parts", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_features": {"rlwb.experiment"},

@@ -1,0 +1,125 @@
+"""The base of widgets: closed when their cell is run again, and a static figure where nothing can be moved."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlwb.experiment.notebook import is_attended
+
+if TYPE_CHECKING:
+    from ipywidgets import Widget
+    from matplotlib.figure import Figure
+
+#: The panels of each cell that was run, with the execution that made them.
+_OPEN: dict[str, tuple[str, list[Panel]]] = {}
+
+
+class Panel(ABC):
+    """A widget for the output of a notebook's cell, and the static figure that stands for it elsewhere.
+
+    In JupyterLab the cell shows the widget, and the figure lies beside it in the file, for pages exported from it. The
+    figure alone is shown headless (papermill, nbconvert) and where ipywidgets is not installed. Running the cell again
+    closes what its last run made: widgets, observers and figures.
+    """
+
+    def __init__(self) -> None:
+        self._widget: Widget | None = None
+        if (cell := _cell()) is not None:
+            place, execution = cell
+            before, panels = _OPEN.get(place, (execution, []))
+            if before != execution:
+                for panel in panels:
+                    panel.close()
+                panels = []
+            _OPEN[place] = execution, [*panels, self]
+
+    @abstractmethod
+    def figure(self) -> Figure:
+        """Return the static form, a figure of its own at each call."""
+
+    @abstractmethod
+    def build(self) -> Widget:
+        """Return the widget, new and with its observers."""
+
+    @property
+    def widget(self) -> Widget:
+        """The widget, built when it is first asked for; after `close`, a new one."""
+        if self._widget is None:
+            self._widget = self.build()
+        return self._widget
+
+    def close(self) -> None:
+        """Close the widget with all below it, and let its figures go; the panel can be shown again."""
+        if self._widget is not None:
+            close_tree(self._widget)
+            self._widget = None
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """Return what a notebook shows of the panel."""
+        bundle = {"text/plain": f"<{type(self).__name__}>", "image/png": _png(self.figure())}
+        if is_attended() and _has_ipywidgets():
+            bundle |= self.widget._repr_mimebundle_() or {}
+        return bundle
+
+
+def live(figure: Figure) -> Any:
+    """Return a figure as a widget that can be clicked on and drawn again (ipympl); pyplot does not know of it."""
+    from ipympl.backend_nbagg import Canvas, FigureManager
+
+    canvas = Canvas(figure)
+    canvas.header_visible = canvas.footer_visible = canvas.toolbar_visible = canvas.resizable = False
+    FigureManager(canvas, 0)
+    return canvas
+
+
+def close_tree(widget: Widget) -> None:
+    """Close a widget and all that it holds: children, layouts, styles and toolbars."""
+    for one in list(_tree(widget)):
+        one.unobserve_all()
+        one.close()
+
+
+def _tree(widget: Widget) -> Iterator[Widget]:
+    from ipywidgets import Widget
+
+    for name in widget.keys:
+        value = getattr(widget, name)
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(one, Widget):
+                yield from _tree(one)
+    yield widget
+
+
+def _png(figure: Figure) -> str:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=figure.dpi)
+    return b64encode(file.getvalue()).decode()
+
+
+def _has_ipywidgets() -> bool:
+    try:
+        import ipympl  # noqa: F401
+        import ipywidgets  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _cell() -> tuple[str, str] | None:
+    """Return what names the cell that runs, its id or else its text, and this execution of it; None in no cell."""
+    asked = _asked()
+    if asked.get("header", {}).get("msg_type") != "execute_request":
+        return None
+    return asked.get("metadata", {}).get("cellId") or asked["content"]["code"], asked["header"]["msg_id"]
+
+
+def _asked() -> Mapping[str, Any]:
+    """Return the message that the kernel answers; empty where there is no kernel."""
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    return {} if kernel is None else kernel.get_parent("shell")
