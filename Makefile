@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods trust
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods trust course
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ methods: $(VENV)/.installed ## methods over five seeds, on the embedded market a
 
 trust: $(VENV)/.installed ## coverage of intervals, verdicts with and without a signal, planted faults (ARGS="--parts planted", ARGS="--missing")
 	$(BIN)/python -m benchmarks.trust $(ARGS)
+
+course: $(VENV)/.installed ## every notebook of the course, and which answers its checks accept (ARGS="--only 01 --survivors")
+	$(BIN)/python -m benchmarks.course $(ARGS)
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rlwb
-from rlwb import cli_costs, cli_data, cli_features, cli_runs, cli_serving, cli_study
+from rlwb import cli_costs, cli_course, cli_data, cli_features, cli_runs, cli_serving, cli_study
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.limits import limit_hit
 from rlwb.output import clocked, let_output_be_unread, lost_output, silent
@@ -27,6 +27,7 @@ app = typer.Typer(
     help="The workbench for trade execution with reinforcement learning.",
 )
 app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_course.app, name="course")
 app.add_typer(cli_features.app, name="features")
 app.add_typer(cli_costs.impact, name="impact")
 app.add_typer(cli_serving.bundle, name="bundle")

@@ -55,6 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
     "rlwb.experiment": EXPERIMENT | {"rlwb.tracking", "rlwb.conformance"},
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
+    "rlwb.course": BASE | {"rlwb.values", "rlwb.market", "rlwb.experiment"},
+    "rlwb.cli_course": {"rlwb.course"},
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.widgets": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_runs": BASE | {"rlwb.output", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
@@ -67,7 +69,8 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.output": set(),
     "rlwb.cli": BASE
     | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.output"}
-    | {"rlwb.cli_data", "rlwb.cli_features", "rlwb.cli_costs", "rlwb.cli_runs", "rlwb.cli_serving", "rlwb.cli_study"},
+    | {"rlwb.cli_data", "rlwb.cli_features", "rlwb.cli_costs", "rlwb.cli_course"}
+    | {"rlwb.cli_runs", "rlwb.cli_serving", "rlwb.cli_study"},
 }
 
 
