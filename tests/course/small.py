@@ -6,7 +6,7 @@ from typing import Any
 
 SMALL: dict[str, dict[str, Any]] = {
     "01_orders": {"days": 10, "instruments": 3},
-    "02_reinforcement_learning": {},
+    "02_reinforcement_learning": {"iterations": 2, "trading_iterations": 2, "trading_days": 20},
     "03_simulator": {},
     "04_interpreters": {},
     "05_rewards": {},
