@@ -192,8 +192,8 @@ def superiority(
     Parameters
     ----------
     excess : float64 of shape (orders, K)
-        PA of each order and policy less that of the benchmark on the same order, in basis points; differences that are
-        rounding count as 0. Orders that some policy has no PA for, NaN, are left out.
+        PA of each order and policy less that of the benchmark on the same order, in basis points; differences, and
+        means, that are rounding count as 0. Orders that some policy has no PA for, NaN, are left out.
     dates : datetime64 of shape (orders,)
         Trading day of each order.
     rng
@@ -234,6 +234,7 @@ def superiority(
         return np.divide(distance, error, out=far, where=error > 0)
 
     (mean,), (error,) = estimates(np.ones((1, len(days))))
+    mean = np.where(np.abs(mean) <= ZERO_BP, 0.0, mean)
     own = studentized(mean, error)
     bound = -error * math.sqrt(2 * math.log(math.log(len(days))))
     centre = np.where(mean >= bound, mean, 0.0)

@@ -14,6 +14,7 @@ from rlwb.experiment.config import ATTAINABLE, SLOTS, RunConfig, baseline_labels
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer, build, nested
+from rlwb.experiment.ledger import told_looks
 from rlwb.experiment.orders import make_orders, workbench
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
@@ -284,6 +285,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
             "All methods traded the same orders.",
             "Intervals hold the luck of the days, not that of the seed: each learner was trained once (one seed).",
             f"Rules: {rules.describe()}.",
+            *told_looks([RunDirectory(folder / name) for name in configs], level=settings.confidence),
         ],
     )
     with atomic_path(folder / "comparison.csv") as target:

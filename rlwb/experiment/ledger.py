@@ -263,6 +263,23 @@ def told_look(look: Mapping[str, Any]) -> str:
     return which if look["is_noted"] else which + lost
 
 
+def told_looks(runs: Iterable[RunDirectory], *, level: float) -> list[str]:
+    """Say which looks at their test days several runs are, and the level that each interval would need for all to hold.
+
+    Runs of earlier versions, which noted none, are left out; there is no line where none did.
+    """
+    known = sorted((look for run in runs if (look := read_look(run)) is not None), key=lambda one: int(one["look"]))
+    if len(known) < 2 or known[0]["look"] == known[-1]["look"]:
+        return [told_look(one) for one in known[:1]]
+    first, last = known[0]["look"], known[-1]["look"]
+    together = f"for all to hold together at {100 * level:g} % that of the last look would be one of"
+    told = (
+        f"The runs are looks {first} to {last} at these test days, or at some of them ({LEDGER} beside the runs). Each "
+        f"interval is for itself; {together} {100 * level_after(last, level):.4g} %."
+    )
+    return [told]
+
+
 def told_cost(look: Mapping[str, Any], ends: Sequence[float], days: int, *, level: float, what: str) -> str:
     """Say what is left of an interval when looks are counted; nothing where there is no interval.
 

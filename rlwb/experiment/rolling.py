@@ -11,7 +11,7 @@ import pandas as pd
 
 from rlwb.experiment.backtest import read_frontier, read_results, write_costs, write_headline, write_results
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.ledger import LOOK
+from rlwb.experiment.ledger import LOOK, told_looks
 from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory, now
 from rlwb.experiment.stages import STAGES, supersede
@@ -101,7 +101,8 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
         f"the seed {config.seed}, and tested on later days; the test orders of all windows are pooled. The checkpoints "
         "are those of the same rank by validation in each window."
     )
-    head = write_headline(run.backtest, results, config, about=[about])
+    looks = told_looks(windows, level=config.backtest.confidence)
+    head = write_headline(run.backtest, results, config, about=[about, *looks])
     write_texts(run.backtest, head, verdict_of(run, config, results, is_whole=False))
     write_costs(run.backtest, results, config)
     for name, figure in rolling_figures(run, config).items():

@@ -19,6 +19,7 @@ from rlwb.errors import ConfigError, FileError
 from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import leaves, value_at
+from rlwb.experiment.ledger import told_looks
 from rlwb.experiment.own_code import described
 from rlwb.experiment.run import RunDirectory, default_run_directory, short_path
 from rlwb.experiment.stages import BACKTEST, ORDERS, SOURCES, TRAIN
@@ -457,6 +458,7 @@ def _part(letter: str, settings: Sequence[Setting], first: Setting) -> Part:
         ),
         "Intervals are over days, for these very trainings; they do not hold the luck of a seed.",
         f"Rules: {rules.describe()}.",
+        *told_looks((run.run for one in settings for run in one.runs), level=bootstrap["level"]),
     ]
     own = {one.title: one.title for one in settings}
     table = comparison(groups, titles={**titles, **own}, rules=rules, notes=notes, **bootstrap)

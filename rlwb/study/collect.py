@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,23 @@ import numpy as np
 import pandas as pd
 
 from rlwb.evaluation.metrics import METRICS, Beside
+from rlwb.evaluation.overfitting import superiority
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind
 from rlwb.evaluation.seeds import Trainings, improvement_table, profile_table, seed_table, too_few_seeds, values_of
 from rlwb.evaluation.tables import Table, attained_note, rule_verdict
 from rlwb.experiment.backtest import interval_of, read_results
+from rlwb.experiment.ledger import told_looks
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import atomic_path, write_text
+from rlwb.seeds import generator
 from rlwb.study.launch import Outcome
 from rlwb.study.members import Sweep, is_done
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from rlwb.experiment.config import RunConfig
 
 
 _ABSENT = "-"
@@ -89,7 +94,7 @@ def collect(folder: Path, sweep: Sweep, outcomes: Sequence[Outcome] = ()) -> Col
     compared = {name: one for name, one in groups.items() if _policy(name) != _LAST and one.kind != "ceiling"}
     better = improvement_table(compared, judged, **bootstrap) if groups else pd.DataFrame()
     profiles = profile_table(compared, judged, **bootstrap) if groups else pd.DataFrame()
-    table = _table(sweep, done, seeds, better, failed) if groups else None
+    table = _table(sweep, done, seeds, better, failed, [runs[name] for name in done]) if groups else None
     found = Collected(folder, members, seeds, better, table, failed)
     tables = {"sweep": members, "seeds": seeds, "improvement": better, "profiles": profiles}
     for name, frame in tables.items():
@@ -219,6 +224,7 @@ def _table(
     seeds: pd.DataFrame,
     better: pd.DataFrame,
     failed: Sequence[str],
+    runs: Iterable[RunDirectory],
 ) -> Table:
     """Return the table for people: a row a setting and policy."""
     config = sweep.settings[0].config
@@ -246,7 +252,7 @@ def _table(
     ]
     header += ["P(better than TWAP)"] if is_twap else []
     header += [METRICS[name].title for name in (*extra, *plain)]
-    notes = notes_of(sweep, done, seeds, failed)
+    notes = notes_of(sweep, done, seeds, failed, runs)
     return Table(tuple(map(rules.name_pa, header)), tuple(rows), tuple(notes), seeds, level)
 
 
@@ -296,7 +302,11 @@ def _number(value: float, metric: str) -> str:
 
 
 def notes_of(
-    sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], seeds: pd.DataFrame, failed: Sequence[str]
+    sweep: Sweep,
+    done: Mapping[str, Sequence[PolicyResult]],
+    seeds: pd.DataFrame,
+    failed: Sequence[str],
+    runs: Iterable[RunDirectory] = (),
 ) -> list[str]:
     """Return what is to be said below the table of a sweep.
 
@@ -308,6 +318,8 @@ def notes_of(
         ``seeds.csv``.
     failed
         Names of the members that are not done.
+    runs
+        The members that are done, for which looks at the test days they were.
     """
     judged = _judged_by(sweep)
     config = sweep.settings[0].config
@@ -354,6 +366,7 @@ def notes_of(
         )
     if len(sweep.settings) > 1:
         notes.append(_choice(sweep, done, judged))
+    notes += told_looks(runs, level=level)
     if failed:
         notes.append(f"Failed, and so in no figure: {', '.join(failed)}.")
     return notes
@@ -392,10 +405,43 @@ def _choice(sweep: Sweep, done: Mapping[str, Sequence[PolicyResult]], judged: st
         if values:
             scores[setting.title] = mean(np.array(values))
     best = max(scores, key=lambda title: -np.inf if np.isnan(scores[title]) else scores[title])
+    chosen = next(one for one in sweep.settings if one.title == best)
+    p, tried = _superiority(done, [chosen.member(seed) for seed in sweep.seeds], sweep.settings[0].config)
+    counted = (
+        ""
+        if np.isnan(p)
+        else f" Were none of the {tried} trainings better than TWAP, the best of them would look as good on the test "
+        f"days as those of this setting do on average with a probability of {p:.3f} (test for superior predictive "
+        "ability)."
+    )
     return (
         f"The best of {len(sweep.settings)} settings by these test figures is flattered by that choice. By validation "
-        f"{PA_TITLES[judged]}, which the test days do not enter, it is {best} ({scores[best]:z.2f} bp)."
+        f"{PA_TITLES[judged]}, which the test days do not enter, it is {best} ({scores[best]:z.2f} bp).{counted}"
     )
+
+
+def _superiority(
+    done: Mapping[str, Sequence[PolicyResult]], chosen: Sequence[str], config: RunConfig
+) -> tuple[float, int]:
+    """Return the p-value of the mean of some trainings against TWAP, and how many trainings it counts.
+
+    Each day counts the same, since members may have orders of their own. NaN where some have no TWAP or too few days.
+    """
+    days = {}
+    for name, results in done.items():
+        twap = next((one for one in results if one.policy == "twap"), None)
+        if twap is not None:
+            own = [one.judged - twap.values(one.judged_by, one) for one in of_kind(results, "checkpoint")]
+            days[name] = pd.Series(np.mean(own, axis=0), results[0].dates).groupby(level=0).mean()
+    ours = [name for name in chosen if name in days]
+    if not ours:
+        return np.nan, 0
+    table = pd.DataFrame(days)
+    excess = np.column_stack([table, table[ours].mean(axis=1, skipna=False)])
+    found = superiority(
+        excess, table.index.to_numpy(), generator(config.seed), resamples=config.backtest.bootstrap_samples
+    )
+    return float(found[-1]), len(days)
 
 
 def _page(

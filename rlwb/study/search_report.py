@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from rlwb.evaluation.bootstrap import LEVEL, day_interval
-from rlwb.evaluation.overfitting import expected_shrinkage
+from rlwb.evaluation.overfitting import expected_shrinkage, superiority
 from rlwb.evaluation.page import encoded, render
 from rlwb.evaluation.results import PA_TITLES
 from rlwb.experiment.ledger import told_look
@@ -164,6 +164,23 @@ def luck(search: Search, name: str) -> tuple[float, float, float]:
     return error, alike, expected_shrinkage(error, len(search.counted(name)), 1, correlation=alike)
 
 
+def superiority_of(search: Search, name: str) -> tuple[float, int]:
+    """Return the p-value of the best trial against TWAP on validation orders, and how many trials it counts.
+
+    See `rlwb.evaluation.overfitting.superiority`. Those that were ended early count too; what is not counted is the
+    choice of an iteration within each. NaN where single orders have no figure, or there are too few days.
+    """
+    best = search.best(name, 1)
+    known = {one.number: terms for one in search.counted(name) if (terms := search.terms(name, one.number)) is not None}
+    if not best or best[0].number not in known or search.config.judged_by == "objective":
+        return math.nan, 0
+    found = search.rules(search.config.seed).excess(search.config, [*known.values()])
+    if found is None:
+        return math.nan, 0
+    p = superiority(*found, generator(search.config.seed), resamples=_RESAMPLES)
+    return float(p[[*known].index(best[0].number)]), len(known)
+
+
 def confirmations(search: Search) -> list[Confirmed]:
     """Return the trials of which all fresh seeds are done, in the order of the search."""
     found: dict[tuple[str, int], list[float]] = {}
@@ -253,6 +270,13 @@ def _notes(search: Search, frame: pd.DataFrame, confirmed: Sequence[Confirmed], 
         "The luck of the days is the fall of the best on other days that is to be expected if all trials were equally "
         "good. Fresh seeds do not show it, since they are judged on the same days."
     )
+    p_values = {name: superiority_of(search, name) for name in search.studies}
+    if told := [f"{name} {p:.3f} ({_trials(tried)})" for name, (p, tried) in p_values.items() if not math.isnan(p)]:
+        notes.append(
+            "Were no trial better than TWAP, the best would look as good on the validation orders with a probability "
+            f"of: {', '.join(told)}. It counts all trials (test for superior predictive ability), not the choice of an "
+            "iteration within each."
+        )
     if confirmed:
         seeds = sorted({one.seed for one in search.fresh()})
         best = "trial" if settings.confirm == 1 else f"{settings.confirm} trials"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 from rlwb.errors import ConfigError, DataError
 from rlwb.execution import AmountActionInterpreter, Baseline, KnownStateInterpreter
 from rlwb.experiment.backtest import Hindsight, play
-from rlwb.experiment.config import RunConfig
+from rlwb.experiment.config import RunConfig, baseline_labels
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.run import RunDirectory, update_manifest
 from rlwb.experiment.stages import ORDERS, TRAIN, file_hashes, recorded, run_stage
@@ -205,6 +205,27 @@ class Rules:
     orders: RunDirectory
     _bench: Workbench | None = None
     _batches: dict[str, Any] = field(default_factory=dict)
+
+    def excess(self, config: RunConfig, terms: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return what trials gave on each validation order beyond TWAP, and the order's date.
+
+        None where TWAP is not among the baselines.
+
+        Parameters
+        ----------
+        terms : float64 of shape (orders,) each
+            In basis points, as in `Found`.
+
+        Returns
+        -------
+        tuple
+            float64 of shape (orders, trials), and datetime64 of shape (orders,).
+        """
+        labels = baseline_labels(config.baselines)
+        if "twap" not in labels:
+            return None
+        twap = self.judge(config, labels.index("twap")).terms
+        return np.stack(terms, axis=1) - twap[:, None], self._batches["valid"].table["date"].to_numpy()
 
     def judge(self, config: RunConfig, index: int, part: str = "valid") -> Found:
         """Return how the baseline at an index of a configuration trades orders, told of training sessions alone."""

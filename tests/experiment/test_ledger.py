@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from rlwb.experiment.evaluate import evaluated, judge
 from rlwb.experiment.layers import Layer
 from rlwb.experiment.ledger import (
     LEDGER,
+    LOOK,
     day_hashes,
     ledger_of,
     level_after,
@@ -25,10 +27,12 @@ from rlwb.experiment.ledger import (
     settings_hashes,
     told_cost,
     told_look,
+    told_looks,
     widened,
 )
 from rlwb.experiment.run import RunDirectory, write_sealed
 from rlwb.experiment.verify import verify_run
+from rlwb.files import write_json
 from rlwb.market import Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.reading import read_json
 
@@ -202,6 +206,20 @@ def test_a_policy_judged_beside_a_run_is_a_look(judged_copy: RunDirectory) -> No
     assert "look 2 at these test days" in table.notes[-1]
     assert judge(judged_copy, {"again": even}).table.notes[-1] == table.notes[-1]
     assert [one["by"] for one in read_ledger(ledger_of(judged_copy))] == ["run", "judge"]
+
+
+def test_the_looks_of_several_runs_are_told_in_one_line(tmp_path: Path) -> None:
+    runs = [RunDirectory(tmp_path / name) for name in ("a", "b", "c")]
+    for run, number in zip(runs[:2], (7, 3), strict=True):
+        run.path.mkdir()
+        write_json(
+            run.path / LOOK, {"look": number, "configurations": 2, "config": "", "days": ["d"], "is_noted": True}
+        )
+    assert told_looks(runs[2:], level=0.95) == []  # of an earlier version
+    assert "look 7 " in told_looks(runs[::2], level=0.95)[0]
+    (told,) = told_looks(runs, level=0.95)
+    assert "looks 3 to 7" in told
+    assert f"{100 * (1 - 0.05 * 6 / (math.pi * 7) ** 2):.4g} %" in told
 
 
 def test_the_cost_of_looks_is_told_in_words() -> None:

@@ -189,6 +189,24 @@ def test_luck_is_that_of_the_best_of_as_many_as_were_looked_at(done: Search) -> 
     assert explained == pytest.approx(error * math.sqrt(1 - alike) * mean_of_largest(4, 1))
 
 
+def test_the_best_is_held_against_twap_with_all_trials_counted(done: Search) -> None:
+    from rlwb.evaluation.overfitting import superiority
+    from rlwb.experiment.orders import load_orders, workbench
+    from rlwb.seeds import generator
+    from rlwb.study.search_report import superiority_of
+
+    orders = done.orders(done.config.seed)
+    dates = load_orders(orders, workbench(orders), "valid").set_index("order_id")["date"]
+    p, tried = superiority_of(done, "learner")
+    assert tried == len(done.counted("learner")) == 4
+    # TWAP's PA is 0 on every order here.
+    terms = np.stack([done.terms("learner", number) for number in range(4)], axis=1)
+    best = int(np.argmax([one.values[0] for one in done.store.trials("learner")]))
+    expected = superiority(terms, dates.to_numpy(), generator(done.config.seed), resamples=1000)
+    assert p == expected[best] == 1.0  # so short a training trades buys and sells alike, which gains nothing
+    assert f"learner {p:.3f} (4 trials)" in (done.folder / "search.md").read_text()
+
+
 def test_the_page_has_the_history_and_a_plot_of_each_setting(done: Search) -> None:
     page = (done.folder / "search.html").read_text()
     assert page.count("<img") == 2 * len(done.studies)

@@ -17,10 +17,12 @@ import pytest
 from rlwb import cli
 from rlwb.errors import ConfigError
 from rlwb.evaluation import COLUMNS, SUMMARY_COLUMNS, PolicyResult
-from rlwb.experiment.backtest import write_results
+from rlwb.evaluation.overfitting import superiority
+from rlwb.experiment.backtest import read_results, write_results
 from rlwb.experiment.own_code import TRUST_ENV
 from rlwb.experiment.run import RunDirectory
 from rlwb.files import locked
+from rlwb.seeds import generator
 from rlwb.study import sweep as room
 from rlwb.study.collect import Collected
 from rlwb.study.launch import Handle, Job, Launcher
@@ -220,6 +222,15 @@ def test_settings_are_compared_and_the_choice_is_by_validation(tmp_path: Path, a
     assert ("penalty-10/checkpoints", "/twap") in better.index
     assert not [name for name in better.index if "hindsight" in name[1] or "last" in name[0]]
     assert "it is reward.penalty = 20 (5.00 bp)" in found.text
+    # All fourteen trade alike but for a constant, and the best of them lies above the chosen ones' mean.
+    luck = np.random.default_rng(0).normal(0, 5, ORDERS)
+    skills = [skill for number in range(7) for skill in (1 + number, 2 + number)]
+    dates = read_results(RunDirectory(found.folder / "penalty-10-seed-0"))[0].dates
+    days = pd.Series(luck, dates).groupby(level=0).mean()
+    excess = days.to_numpy()[:, None] + np.array([*skills, 5.0])
+    p = superiority(excess, days.index.to_numpy(), generator(0), resamples=200)[-1]
+    assert "none of the 14 trainings better than TWAP" in found.text
+    assert f"with a probability of {p:.3f} " in found.text
 
 
 def test_a_failed_member_is_tried_again_and_then_reported_everywhere(
