@@ -246,7 +246,8 @@ def rule_verdict(
     """
     less, lo, hi = ends
     beats = None if math.isnan(lo) else bool(lo > 0)
-    does = {True: "beats", False: "does not beat", None: f"cannot, by so few {resampled}, be told from"}[beats]
+    shown = "does worse than" if hi < 0 else "is not shown to beat"
+    does = {True: "beats", False: shown, None: f"cannot, by so few {resampled}, be told from"}[beats]
     span = "" if beats is None else f", {100 * level:g} % interval [{lo:z.2f}, {hi:z.2f}] bp"
     is_net = (np.abs(rule.pa - rule.after_costs().pa) > ZERO_BP).any()
     by_order = f"{PA_TITLES['pa_net' if is_net else 'pa']} an order"

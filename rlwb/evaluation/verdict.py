@@ -229,14 +229,14 @@ def _answer(found: Evidence, shown: Outcome, outcome: Outcome, is_nothing: bool)
         if found.is_blind:
             return f"This test does not show it: the {what} is that of a schedule that looks at nothing"
         return f"This test does not show it: the {what} of the test days is contradicted by the rest of the run"
-    at = {"more": ", but at more risk", "less": ", and at less risk", "unclear": ""}[found.risk]
+    at = {"more": ", at more risk", "less": ", at less risk", "unclear": ""}[found.risk]
     beyond = {
         "found": f"Yes{at}, on these test days",
         "worse": "No: it is worse, on these test days",
         "none": "This test does not show it",
     }[outcome]
     if found.beats_rule is False and outcome != "worse":
-        beyond += f", {'but it does not beat' if outcome == 'found' else 'nor that it beats'} the best simple rule"
+        beyond += f", {'but it is not shown to beat' if outcome == 'found' else 'nor that it beats'} the best simple rule"
     return beyond
 
 

@@ -84,11 +84,12 @@ def test_the_first_note_says_whether_the_learner_beats_the_rule():
     assert "beats the best simple rule, forecast rule: 5.00 bp of PA an order more" in above.notes[0]
     below = headline(rows(noise, twap=np.zeros(400), forecast=noise + 3.0))
     assert below.rule.beats is False
-    assert "does not beat the best simple rule, forecast rule: 2.00 bp of PA an order less" in below.notes[0]
+    assert "does worse than the best simple rule, forecast rule: 2.00 bp of PA an order less" in below.notes[0]
     other = np.random.default_rng(1).normal(size=400)
     near = headline(rows(30 * noise, twap=np.zeros(400), forecast=30 * other))
     assert near.frame["over_rule_lo"].iloc[0] < 0 < near.frame["over_rule_hi"].iloc[0]
     assert near.rule.beats is False
+    assert "is not shown to beat the best simple rule" in near.notes[0]
 
 
 def test_under_an_objective_the_rule_is_chosen_and_the_learner_compared_by_it():
@@ -99,7 +100,7 @@ def test_under_an_objective_the_rule_is_chosen_and_the_learner_compared_by_it():
     assert best_rule([own, bold, calm]) is calm
     table = headline([own, bold, calm])
     assert of(table, "checkpoints", "over_rule") == pytest.approx(-2.0), "by the PA it would be 3"
-    assert "does not beat the best simple rule, TWAP: 2.00 bp of the objective less" in table.notes[0]
+    assert "does worse than the best simple rule, TWAP: 2.00 bp of the objective less" in table.notes[0]
     bound = headline([own, calm, ceiling(pa + 20.0, days=DAYS)])
     assert math.isnan(of(bound, "hindsight", "over_rule")), "which has no objective"
 

@@ -135,7 +135,7 @@ def test_a_schedule_that_looks_at_nothing_is_neither_better_nor_worse() -> None:
 def test_the_best_rule_and_the_number_that_differ_are_told_and_decide_nothing() -> None:
     found = judge(replace(FOUND, rule="The sentence.", beats_rule=False, distinct=1))
     assert found.outcome == "found"
-    assert found.answer == "Yes, on these test days, but it does not beat the best simple rule"
+    assert found.answer == "Yes, on these test days, but it is not shown to beat the best simple rule"
     assert "The sentence." in found.text
     assert "only 1 of them differs" in found.text
 

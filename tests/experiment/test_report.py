@@ -202,8 +202,8 @@ def test_the_answer_stands_first(run: RunDirectory, pa: tuple[float, float, floa
 @pytest.mark.parametrize(
     ("less_twap", "pa", "words"),
     [
-        (2.0, (4.0, 3.0, 5.0), "Yes, but at more risk, on these test days."),
-        (-2.0, (4.0, 3.0, 5.0), "Yes, and at less risk, on these test days."),
+        (2.0, (4.0, 3.0, 5.0), "Yes, at more risk, on these test days."),
+        (-2.0, (4.0, 3.0, 5.0), "Yes, at less risk, on these test days."),
         (0.5, (4.0, 3.0, 5.0), "Yes, on these test days."),
         (2.0, (4.0, -3.0, 5.0), "This test does not show it."),
     ],
@@ -242,7 +242,7 @@ def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     ("rule", "beats", "pa", "words"),
     [
         ("forecast", True, (4.0, 3.0, 5.0), "Yes, on these test days.<"),
-        ("forecast", False, (4.0, 3.0, 5.0), "Yes, on these test days, but it does not beat the best simple rule.<"),
+        ("forecast", False, (4.0, 3.0, 5.0), "Yes, on these test days, but it is not shown to beat the best simple rule.<"),
         ("forecast", False, (3.0, -1.0, 5.0), "does not show it, nor that it beats the best simple rule.<"),
         ("forecast", False, (-4.0, -5.0, -3.0), "No: it is worse, on these test days.<"),
         ("forecast", None, (4.0, 3.0, 5.0), "Yes, on these test days.<"),
