@@ -236,7 +236,8 @@ def _answer(found: Evidence, shown: Outcome, outcome: Outcome, is_nothing: bool)
         "none": "This test does not show it",
     }[outcome]
     if found.beats_rule is False and outcome != "worse":
-        beyond += f", {'but it is not shown to beat' if outcome == 'found' else 'nor that it beats'} the best simple rule"
+        so = "but it is not shown to beat" if outcome == "found" else "nor that it beats"
+        beyond += f", {so} the best simple rule"
     return beyond
 
 

@@ -242,7 +242,7 @@ def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     ("rule", "beats", "pa", "words"),
     [
         ("forecast", True, (4.0, 3.0, 5.0), "Yes, on these test days.<"),
-        ("forecast", False, (4.0, 3.0, 5.0), "Yes, on these test days, but it is not shown to beat the best simple rule.<"),
+        ("forecast", False, (4.0, 3.0, 5.0), "days, but it is not shown to beat the best simple rule.<"),
         ("forecast", False, (3.0, -1.0, 5.0), "does not show it, nor that it beats the best simple rule.<"),
         ("forecast", False, (-4.0, -5.0, -3.0), "No: it is worse, on these test days.<"),
         ("forecast", None, (4.0, 3.0, 5.0), "Yes, on these test days.<"),
