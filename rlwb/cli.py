@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,10 +16,13 @@ import rlwb
 from rlwb import cli_costs, cli_course, cli_data, cli_features, cli_runs, cli_serving, cli_study
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.limits import limit_hit
-from rlwb.output import clocked, let_output_be_unread, lost_output, silent
+from rlwb.output import let_output_be_unread, lost_output, talker
+from rlwb.progress import PROGRESS_ENV
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from rlwb.experiment.run import RunDirectory
 
 app = typer.Typer(
     add_completion=False,
@@ -82,13 +86,10 @@ def run(
     from rlwb.experiment.pipeline import launch
     from rlwb.experiment.twin import launch_with_twin
 
-    echo, start = silent if quiet or json else clocked, launch_with_twin if with_noise_twin else launch
+    echo, start = talker(is_quiet=quiet or json), launch_with_twin if with_noise_twin else launch
     done = start(config, changes or [], run_dir, resume=resume, trust_code=trust_code, echo=echo)
     if quiet or json:
-        import pandas as pd
-
-        text = (done.backtest / "headline.txt").read_text(encoding="utf-8").rstrip()
-        _tell(text, pd.read_csv(done.backtest / "headline.csv") if json else None, run=done.path, report=done.report)
+        _tell_headline(done, is_json=json)
 
 
 @app.command()
@@ -115,7 +116,7 @@ def compare(
         return
     from rlwb.experiment.compare import launch_comparison
 
-    echo, config = silent if quiet or json else clocked, next(iter(subjects or ()), None)
+    echo, config = talker(is_quiet=quiet or json), next(iter(subjects or ()), None)
     table = launch_comparison(
         config, changes or [], run_dir, methods or [], resume=resume, trust_code=trust_code, echo=echo
     )
@@ -131,6 +132,8 @@ def evaluate(
     run_dir: Annotated[Path | None, typer.Option(metavar="DIR", help=_EVALUATION)] = None,
     policies: Policies = None,
     trust_code: Annotated[bool, typer.Option("--trust-code", help=_TRUST_POLICIES)] = False,
+    quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Judge the checkpoints of a run, and policies made elsewhere, without training; on other orders if asked.
@@ -142,8 +145,23 @@ def evaluate(
     from rlwb.experiment.evaluate import launch_evaluation
     from rlwb.experiment.policies import parse_policies
 
-    others = parse_policies(policies or [])
-    launch_evaluation(run, config, changes or [], run_dir, policies=others, trust_code=trust_code, echo=clocked)
+    others, echo = parse_policies(policies or []), talker(is_quiet=quiet or json)
+    done = launch_evaluation(run, config, changes or [], run_dir, policies=others, trust_code=trust_code, echo=echo)
+    if quiet or json:
+        _tell_headline(done, is_json=json)
+
+
+@app.command()
+def train(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run whose orders are there.")],
+    trust_code: TrustCode = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Do the stage train of a run alone, from where it stopped; rlwb run --resume does all that is left."""
+    from rlwb.experiment.monitor import launch_training
+
+    launch_training(run, trust_code=trust_code, echo=talker(is_quiet=quiet))
 
 
 @app.command()
@@ -218,6 +236,9 @@ app.command()(cli_runs.audit)
 app.command()(cli_runs.stress)
 app.command()(cli_runs.unlock)
 app.command()(cli_runs.watch)
+app.command()(cli_runs.pause)
+app.command()(cli_runs.resume)
+app.command()(cli_runs.stop)
 app.command()(cli_study.sweep)
 app.command()(cli_costs.tca)
 app.command()(cli_study.search)
@@ -227,6 +248,14 @@ app.command()(cli_serving.export)
 app.command()(cli_serving.quantise)
 app.command()(cli_serving.serve)
 app.command()(cli_serving.paper_trade)
+
+
+def _tell_headline(run: RunDirectory, *, is_json: bool) -> None:
+    """Print the headline of a run."""
+    import pandas as pd
+
+    text = (run.backtest / "headline.txt").read_text(encoding="utf-8").rstrip()
+    _tell(text, pd.read_csv(run.backtest / "headline.csv") if is_json else None, run=run.path, report=run.report)
 
 
 def _tell(text: str, table: pd.DataFrame | None, **paths: Path) -> None:
@@ -257,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _main(words: list[str]) -> int:
+    before = os.environ.get(PROGRESS_ENV)
     try:
         code = int(app(words, standalone_mode=False, prog_name="rlwb") or 0)
         if code == 130:  # how typer tells of Ctrl-C
@@ -279,6 +309,10 @@ def _main(words: list[str]) -> int:
         said = str(error) or type(error).__name__
         _complain(f"{said}\nThis is a fault of rlwb, not of its input; --debug shows where.")
         return 1
+    finally:  # what one command was told holds for no other of this process
+        os.environ.pop(PROGRESS_ENV, None)
+        if before is not None:
+            os.environ[PROGRESS_ENV] = before
 
 
 def _complain(text: str) -> None:

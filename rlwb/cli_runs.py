@@ -1,17 +1,19 @@
-"""The command line's ``rlwb runs``, ``rerun``, ``diff``, ``stress`` and ``watch``: what is done with finished runs."""
+"""The command line's ``rlwb runs``, ``watch``, ``pause``, ``diff``, ``stress`` and more: what is done with runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from rlwb.output import clocked, silent
+from rlwb.output import silent, talker
 
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result alone.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Working = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run that works now.")]
 
 
 def runs(
@@ -63,7 +65,7 @@ def rerun(
     """
     from rlwb.experiment.rerun import launch_rerun
 
-    said: dict[str, Any] = {"as_json_text": as_json, "echo": typer.echo, "progress": silent if as_json else typer.echo}
+    said: dict[str, Any] = {"as_json_text": as_json, "echo": typer.echo, "progress": talker(is_quiet=as_json)}
     if not launch_rerun(run, changes or [], run_dir, trust_code=trust_code, **said):
         raise typer.Exit(1)
 
@@ -93,6 +95,7 @@ def stress(
         typer.Option(metavar="FAMILY", help="Play one family of conditions (spread, latency, ...); may be repeated."),
     ] = None,
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Judge all policies of a run under many conditions, and tell whether the best of them stays the best.
@@ -102,18 +105,21 @@ def stress(
     """
     from rlwb.study.stressed import launch_stressed
 
-    launch_stressed(run, only or [], trust_code=trust_code, echo=typer.echo, progress=clocked)
+    launch_stressed(run, only or [], trust_code=trust_code, echo=typer.echo, progress=talker(is_quiet=quiet))
 
 
 def unlock(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run with locked dates.")],
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Judge a run's chosen checkpoints on the dates that split.locked kept from it, once; later show that again."""
     from rlwb.experiment.unlock import unlock as open_dates
 
-    open_dates(run, trust_code=trust_code, echo=typer.echo)
+    record = open_dates(run, trust_code=trust_code, echo=talker(is_quiet=quiet))
+    if quiet:
+        typer.echo(record["headline"].rstrip())
 
 
 def watch(
@@ -134,6 +140,34 @@ def watch(
         typer.echo("stopped")
     finally:
         server.server_close()
+
+
+def pause(run: Working, debug: Debug = False) -> None:
+    """Let a run that works wait, after the iteration that it trains, until rlwb resume.
+
+    It keeps its memory and its place in the queue of a cluster; rlwb stop gives both back.
+    """
+    _ask(run, "pause")
+
+
+def resume(run: Working, debug: Debug = False) -> None:
+    """Let a paused run go on. One that has stopped goes on by rlwb run --resume."""
+    _ask(run, "resume")
+
+
+def stop(run: Working, debug: Debug = False) -> None:
+    """Stop a run that works, after the iteration that it trains; rlwb run --resume goes on to the same figures.
+
+    It may work in another terminal, notebook or machine that shares its directory.
+    """
+    _ask(run, "stop")
+
+
+def _ask(path: Path, request: Literal["pause", "resume", "stop"]) -> None:
+    from rlwb.experiment.control import ask
+    from rlwb.experiment.run import RunDirectory
+
+    typer.echo(ask(RunDirectory.open(path), request))
 
 
 def audit(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from rlwb.output import clocked, silent
+from rlwb.output import talker
 
 if TYPE_CHECKING:
     from rlwb.parts import Part
@@ -87,8 +87,7 @@ def sweep(
         attempts=attempts,
         resume=resume,
         trust_code=trust_code,
-        echo=silent if quiet or json else clocked,
-        shows_bar=not (quiet or json),
+        echo=talker(is_quiet=quiet or json),
     )
     if json:
         tables = {"members": found.members, "seeds": found.seeds, "improvement": found.improvement}
@@ -178,7 +177,7 @@ def search(
         resume=resume,
         test=test,
         trust_code=trust_code,
-        echo=silent if quiet or json else clocked,
+        echo=talker(is_quiet=quiet or json),
     )
     if quiet or json:
         typer.echo(dumps(report.summary(), indent=2, ensure_ascii=False) if json else report.to_markdown())

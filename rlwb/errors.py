@@ -29,6 +29,10 @@ class InterpreterError(RlwbError):
     """A user's interpreter or reward returned something outside its contract."""
 
 
+class StopRequested(KeyboardInterrupt):
+    """The end of work that was asked to stop from elsewhere; as after Ctrl-C, what is done is kept."""
+
+
 class WorkerError(RlwbError):
     """An environment worker died; the message carries its own traceback."""
 

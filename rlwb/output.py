@@ -8,9 +8,12 @@ import os
 import select
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import typer
+
+from rlwb.progress import quieten
 
 #: What a write says when whoever read has gone: a pipe's other end, a terminal.
 _GONE = (errno.EPIPE, errno.EIO, errno.ECONNRESET, errno.EBADF)
@@ -75,3 +78,10 @@ def clocked(text: str) -> None:
 
 def silent(text: str) -> None:
     """Print nothing."""
+
+
+def talker(*, is_quiet: bool) -> Callable[[str], None]:
+    """Return what prints the lines of a command's work; of a quiet one nothing is printed, nor by what it starts."""
+    if is_quiet:
+        quieten()
+    return silent if is_quiet else clocked

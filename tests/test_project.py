@@ -22,7 +22,10 @@ SOURCES = sorted((ROOT / "rlwb").rglob("*.py"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 #: What a room may import besides itself; nothing imports upwards.
-BASE = {"rlwb", *(f"rlwb.{name}" for name in ("errors", "files", "batch", "packages", "record", "regression", "seeds"))}
+BASE = {
+    "rlwb",
+    *(f"rlwb.{name}" for name in ("errors", "files", "batch", "packages", "progress", "record", "regression", "seeds")),
+}
 PRIMITIVES = {"rlwb.simulator", "rlwb.interpreter", "rlwb.reward", "rlwb.learner", "rlwb.objective"}
 PARTS = {"rlwb.parts", "rlwb.code", "rlwb.signatures", "rlwb.values"}
 EXPERIMENT = BASE | PRIMITIVES | PARTS | {"rlwb.limits", "rlwb.reading", "rlwb.env", "rlwb.market", "rlwb.execution"}
@@ -33,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.files": {"rlwb.errors"},
     "rlwb.batch": {"rlwb.errors"},
     "rlwb.packages": {"rlwb.errors"},
+    "rlwb.progress": {"rlwb.files"},
     "rlwb.record": {"rlwb.errors"},
     "rlwb.regression": set(),
     "rlwb.seeds": {"rlwb.errors"},
@@ -66,7 +70,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_serving": BASE | {"rlwb.limits", "rlwb.market", "rlwb.execution", "rlwb.experiment", "rlwb.serving"},
-    "rlwb.output": set(),
+    "rlwb.output": {"rlwb.progress"},
     "rlwb.cli": BASE
     | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.output"}
     | {"rlwb.cli_data", "rlwb.cli_features", "rlwb.cli_costs", "rlwb.cli_course"}

@@ -26,13 +26,13 @@ from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, baseline_labels, label
 from rlwb.experiment.evidence import brief, evenly, write_evidence
 from rlwb.experiment.ledger import take_look, told_of_metrics
-from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.notebook import log_line, progress_mode
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
 from rlwb.experiment.policies import MadeElsewhere, kept_policies, open_kept, told_of
 from rlwb.experiment.power import write_power
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import PROGRESS, RunDirectory
 from rlwb.experiment.shards import divided_among, making
 from rlwb.experiment.stages import training_id
 from rlwb.experiment.training import teacher_checkpoints
@@ -40,6 +40,7 @@ from rlwb.experiment.verdict import verdict_of, write_texts
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.progress import Progress
 from rlwb.reading import read_array, read_json, read_table, reading
 from rlwb.record import TrainingRecord
 
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 
 #: What acts, what it sees, and what its answers mean.
 Playable = tuple[Any, StateInterpreter[Any], ActionInterpreter[Any]]
+
+
+#: Least time between two lines of progress.
+_LINE_SECONDS = 10.0
 
 
 class Hindsight:
@@ -106,7 +111,6 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     """
     with uninterrupted():  # torch cannot be imported again once its import was cut short
         import torch
-        from tqdm.auto import tqdm
 
         from rlwb.evaluation import read_validation
         from rlwb.trainer import find_resumable
@@ -164,26 +168,37 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     def sees() -> StateInterpreter[Any]:
         return checkpoint_policy(bench, selection.chosen[0].path, origin=ours)[1]
 
-    with divided_among(bench, sees, config.backtest.actors) as each:
-        found = each(of_chosen, selection.chosen)
-        both = list(tqdm(found, "backtest", len(selection.chosen), disable=not is_attended()))
-        beside = [one for one in evenly(selection) if one not in selection.chosen]
-        others = [one for one in each(of_other, beside) if one is not None]
-        path, damaged = find_resumable(run.checkpoints)
-        assert path is not None, "a checkpoint was chosen above"
-        last = played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0]
-    results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
-    outsiders = open_kept(run)
-    results += [policy_result(bench, one, sees(), test) for one in outsiders]
-    validated: dict[str, float] = {}
-    if origin is None:
+    beside, outsiders = [one for one in evenly(selection) if one not in selection.chosen], open_kept(run)
+    total = len(selection.chosen) + len(beside) + 1 + len(outsiders) + len(baselines)
+    how: dict[str, Any] = {"mode": progress_mode(), "every": _LINE_SECONDS, "file": run.path / PROGRESS}
+    with Progress("policy", total, title="backtest", echo=log_line, **how) as progress:
+
+        def told(one: PolicyResult | None) -> None:
+            progress.step({} if one is None else {f"PA of {one.policy}": f"{pd.Series(one.pa).mean():z.2f} bp"})
+
+        with divided_among(bench, sees, config.backtest.actors) as each:
+            both, others = [], []
+            for made in each(of_chosen, selection.chosen):
+                both.append(made)
+                told(made[0])
+            for other in each(of_other, beside):
+                others += [] if other is None else [other]
+                told(other)
+            path, damaged = find_resumable(run.checkpoints)
+            assert path is not None, "a checkpoint was chosen above"
+            last = played("last", "last", checkpoint_policy(bench, path, origin=ours), path, log)[0]
+            told(last)
+        results, rescored = [*(made for made, _ in both), last], [again for _, again in both]
+        for outsider in outsiders:
+            results.append(policy_result(bench, outsider, sees(), test))
+            told(results[-1])
+        validated = _validation_of_baselines(bench, origin) if origin is not None and is_comparable else {}
         for name, one in baselines.items():
-            if not isinstance(one, Hindsight):
+            if origin is None and not isinstance(one, Hindsight):
                 episodes = play(bench, baseline_playable(one), parts["valid"])
                 validated[name] = bench.validation_figures(parts["valid"], episodes)[figure]
-    elif is_comparable:
-        validated = _validation_of_baselines(bench, origin)
-    results += [baseline_result(bench, name, one, test, validated.get(name, np.nan)) for name, one in baselines.items()]
+            results.append(baseline_result(bench, name, one, test, validated.get(name, np.nan)))
+            told(results[-1])
     if bench.is_taught:
         taught = read_validation(run.metrics / "teacher" / "validation.csv", figure)
         results.append(played("teacher", "unattainable", *teacher_policy(run, bench, origin=ours), taught)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
 from rlwb.experiment.tracked import tracked
 from rlwb.experiment.yamlfile import parse_yaml
+from rlwb.progress import Mode, is_quiet, is_settled
 from rlwb.values import check_value, nearest, shown, suggestion
 
 _ORIGIN = "parameters cell"
@@ -184,3 +186,16 @@ def is_attended() -> bool:
     if kernel is None:
         return sys.stderr is not None and sys.stderr.isatty()
     return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))
+
+
+def progress_mode() -> Mode:
+    """Return how work shows how far it is: a bar where someone watches, lines elsewhere, or what a command settled."""
+    return "none" if is_settled() else "bar" if is_attended() else "lines"
+
+
+def log_line(text: str) -> None:
+    """Print a line with the time of day, which a pipeline gives to those of its kernels; nothing where it is quiet."""
+    if is_quiet():
+        return
+    stamp = "" if PIPELINE_ENV in os.environ else f"{time.strftime('%H:%M:%S')} "
+    print(f"{stamp}{text}")  # noqa: T201 - the reader of a log

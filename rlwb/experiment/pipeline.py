@@ -21,22 +21,24 @@ from nbclient.exceptions import DeadKernelError
 
 import rlwb
 from rlwb import errors
-from rlwb.errors import ConfigError, RlwbError
+from rlwb.errors import ConfigError, RlwbError, StopRequested
 from rlwb.experiment.audit import audit_if_new
 from rlwb.experiment.config import Layer, RunConfig, parse_assignments
 from rlwb.experiment.feasible import check_feasible
+from rlwb.experiment.notebook import progress_mode
 from rlwb.experiment.origin import refuse_training_changes
 from rlwb.experiment.own_code import TRUST_ENV, check_parts, require_trust, trust
 from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.report import write_report
 from rlwb.experiment.rolling import walk, windows_of
-from rlwb.experiment.run import PIPELINE_ENV, RunDirectory, default_run_directory, last_iteration
+from rlwb.experiment.run import PIPELINE_ENV, PROGRESS, RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import STAGES, TRAIN, Stage, differences, is_unchanged, recorded, settings_of, stages_of
 from rlwb.experiment.tracked import tracked
 from rlwb.experiment.training import refuse_shorter
 from rlwb.files import temporary_name
 from rlwb.limits import limit_hit, peak_memory
 from rlwb.packages import require_packages
+from rlwb.progress import PROGRESS_ENV, FollowedProgress
 from rlwb.reading import read_text
 
 Echo = Callable[[str], None]
@@ -246,11 +248,23 @@ def _run_notebook(stage: Stage, run: RunDirectory, notebook: Path, echo: Echo) -
         echo(f"{stage.name}: unchanged, kept")
         return
     echo(f"{stage.name}: {stage.notebook}")
-    environment = kernel_environment(run.config.threads, **{PIPELINE_ENV: str(run.path), TRUST_ENV: "1"})
+    told = {PIPELINE_ENV: str(run.path), TRUST_ENV: "1"}
     parameters = {"run_dir": str(run.path)}  # all others are in the run's configuration
     try:
-        execute(notebook, target, parameters, environment=environment, echo=lambda line: echo(f"  {line}"))
+        if progress_mode() == "bar":  # which a kernel cannot draw in a terminal
+            environment = kernel_environment(run.config.threads, **told, **{PROGRESS_ENV: "file"})
+            with FollowedProgress(run.path / PROGRESS) as bar:
+
+                def above(line: str) -> None:
+                    bar.note(f"  {line}", echo)
+
+                execute(notebook, target, parameters, environment=environment, echo=above)
+        else:
+            environment = kernel_environment(run.config.threads, **told)
+            execute(notebook, target, parameters, environment=environment, echo=lambda line: echo(f"  {line}"))
     except papermill.PapermillExecutionError as error:
+        if error.ename == StopRequested.__name__:
+            raise StopRequested(error.evalue) from None
         raise _translated(stage, error) from error
     except DeadKernelError as error:
         raise _killed(stage, run) from error

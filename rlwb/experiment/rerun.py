@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -153,8 +151,7 @@ def launch_rerun(
     progress(f"rerun: {again.path}")
     stop_on_terminate()
     try:
-        with redirect_stdout(StringIO()) if as_json_text else nullcontext():  # a training prints as well
-            repeat(run, again, config, progress)
+        repeat(run, again, config, progress)
     except BaseException:
         progress(f"What is done is kept in {again.path}. {again.how_to_resume('interrupted')}")
         raise

@@ -13,7 +13,7 @@ from rlwb.experiment.backtest import read_frontier, read_results, write_costs, w
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.ledger import LOOK, told_looks
 from rlwb.experiment.orders import workbench
-from rlwb.experiment.run import RunDirectory, now
+from rlwb.experiment.run import WINDOWS, RunDirectory, now
 from rlwb.experiment.stages import STAGES, supersede
 from rlwb.experiment.verdict import verdict_of, write_texts
 from rlwb.files import atomic_path
@@ -22,7 +22,7 @@ from rlwb.reading import read_table
 if TYPE_CHECKING:
     from rlwb.evaluation import PolicyResult
 
-FOLDER = "windows"
+FOLDER = WINDOWS
 _ENDS = ((0, "first"), (1, "last"))
 
 

@@ -47,6 +47,15 @@ MIN_FREE_BYTES = 100 * 2**20
 PIPELINE_ENV = "RLWB_PIPELINE"
 """Environment variable by which a pipeline tells its kernels which run it holds."""
 
+REQUEST = ".request"
+"""File of what the process that works on a run is asked for: ``pause`` or ``stop`` (`rlwb.experiment.control`)."""
+
+PROGRESS = ".progress.json"
+"""File of how far the process that works on a run is (`rlwb.progress`)."""
+
+WINDOWS = "windows"
+"""Folder of the runs of a rolling run's windows."""
+
 LAST_STAGE = "stability"
 """Name of the stage that finishes a run."""
 
@@ -335,6 +344,8 @@ class RunDirectory:
                     held.enter_context(locked(self.path / ".kernel.lock"))
                 else:
                     held.enter_context(locked(self.path / ".lock"))
+                    for stale in (REQUEST, PROGRESS):  # of a process that ended without a word
+                        (self.path / stale).unlink(missing_ok=True)
                     self._outlive_kernel()
                     sweep(self.path, below=True)
             except BlockingIOError:

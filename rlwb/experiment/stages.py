@@ -18,6 +18,7 @@ from typing import Any, Literal
 import rlwb
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.control import obey
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.own_code import described, require_trust
 from rlwb.experiment.run import (
@@ -234,6 +235,13 @@ def _how_it_ended(error: BaseException) -> str:
     return "failed" if isinstance(error, Exception) else "interrupted"
 
 
+def begin_stage(stage: Stage, run: RunDirectory, config: RunConfig) -> None:
+    """Make settings those of a run, for another process to do a stage by; refuse what `run_stage` would refuse."""
+    with run.lock():
+        _require_earlier(stage, run, config)
+        run.save_config(config)
+
+
 def run_stage(
     stage: Stage, run: RunDirectory, config: RunConfig, work: Work, *, echo: Callable[[str], None] = print
 ) -> Literal["done", "unchanged"]:
@@ -250,6 +258,7 @@ def run_stage(
         if is_unchanged(stage, run, config):
             echo(f"{stage.name}: unchanged, kept")
             return "unchanged"
+        obey(run, echo=echo)
         lost = lost_of(stage, run)
         _set_aside(stage, run, config, lost, echo)
         begun = {"state": "running", "started": now(), "ended": None, "seconds": None, "error": None}

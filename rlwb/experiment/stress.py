@@ -7,7 +7,6 @@ was stopped goes on where it was; tables and figures are made of these files.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +32,7 @@ from rlwb.experiment.backtest import (
 )
 from rlwb.experiment.conditions import BASE, Condition, carried_feed, changed_sessions, conditions
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.notebook import progress_mode
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.policies import open_kept
@@ -45,6 +44,7 @@ from rlwb.interpreter import ActionInterpreter, StateInterpreter
 from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Normaliser, Sessions
 from rlwb.market.novelty import Novelty
+from rlwb.progress import Mode, Progress
 from rlwb.reading import read_json, read_table
 
 if TYPE_CHECKING:
@@ -297,8 +297,6 @@ class Stress:
         self, wanted: Sequence[Condition] | None = None, *, progress: Callable[[str], None] | None = None
     ) -> dict[str, str]:
         """Play all conditions that are not played yet; return the reasons of those that cannot be, by name."""
-        from tqdm.auto import tqdm
-
         key, path = {"key": self.key}, self.folder / "key.json"
         if not path.exists() or read_json(path) != key:  # of another backtest
             for old in (self.folder / "orders").glob("*.parquet"):
@@ -306,20 +304,21 @@ class Stress:
         write_json(path, key)
         left_out = {}
         todo = [one for one in (conditions() if wanted is None else wanted) if one.plays or one.name == BASE]
-        for one in tqdm(todo, "stress", disable=not is_attended()):
-            target = self.folder / "orders" / f"{one.name}.parquet"
-            if target.exists():
-                continue
-            begun = time.monotonic()
-            try:
-                frame = self.play(one)
-            except (ConfigError, DataError, OrderError) as error:
-                left_out[one.name] = str(error).partition("\n")[0]
-                continue
-            with atomic_path(target) as new:
-                frame.to_parquet(new, index=False)
-            if progress is not None:
-                progress(f"  {one.name}: {time.monotonic() - begun:.1f} s")
+        targets = {one.name: self.folder / "orders" / f"{one.name}.parquet" for one in todo}
+        done = sum(path.exists() for path in targets.values())
+        mode: Mode = "none" if progress is None else progress_mode()
+        with Progress("condition", len(todo), title="stress", mode=mode, done=done, echo=progress or print) as shown:
+            for one in todo:
+                if targets[one.name].exists():
+                    continue
+                try:
+                    frame = self.play(one)
+                    with atomic_path(targets[one.name]) as new:
+                        frame.to_parquet(new, index=False)
+                    shown.step({one.name: "played"})
+                except (ConfigError, DataError, OrderError) as error:
+                    left_out[one.name] = str(error).partition("\n")[0]
+                    shown.step({one.name: "left out"})
         return left_out
 
     def results(self, wanted: Sequence[Condition] | None = None) -> dict[str, pd.DataFrame]:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.experiment.config import RunConfig
-from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.control import obey
+from rlwb.experiment.notebook import log_line, progress_mode
 from rlwb.experiment.orders import load_orders, make_orders, workbench
 from rlwb.experiment.readings import READINGS, Readings
-from rlwb.experiment.run import RunDirectory, last_iteration
+from rlwb.experiment.run import PROGRESS, RunDirectory, last_iteration
 from rlwb.experiment.stages import ORDERS, TRAIN, run_stage, supersede, training_id
+from rlwb.progress import Mode
 
 if TYPE_CHECKING:
     from rlwb.experiment.workbench import Workbench
@@ -32,13 +34,14 @@ def train_policy(
     config: RunConfig,
     callbacks: Sequence[Callback] = (),
     *,
-    progress: Literal["bar", "lines", "none"] | None = None,
+    progress: Mode | None = None,
     bench: Workbench | None = None,
 ) -> None:
     """Train, writing ``checkpoints/`` and ``metrics/``; what is there of the same settings is continued.
 
     A teacher is trained first, into a folder ``teacher`` of each; its checkpoints say ``sees_future``. Which days the
-    training read is in ``metrics/readings.json`` (`rlwb.experiment.readings`).
+    training read is in ``metrics/readings.json`` (`rlwb.experiment.readings`). Between two iterations the training
+    does what the run is asked for (`rlwb.experiment.control`).
 
     Parameters
     ----------
@@ -46,7 +49,7 @@ def train_policy(
         Called beside those of the run.
     progress
         A bar, or a line an iteration with the time left, or ``"none"``; None means a bar where someone watches
-        and lines elsewhere.
+        and lines elsewhere, unless the command was told to be quiet.
     bench
         The parts of the run, by default those of its configuration on its own bars.
 
@@ -61,6 +64,7 @@ def train_policy(
 
         from rlwb.evaluation.results import PA_TITLES
         from rlwb.trainer import (
+            BetweenIterations,
             Checkpoint,
             EarlyStopping,
             MetricsWriter,
@@ -73,13 +77,13 @@ def train_policy(
     settings, figure, chosen_by = config.train, config.execution.rules.judged_by, config.judged_by
     refuse_shorter(last_iteration(run.checkpoints), settings.iterations)
     torch.set_num_threads(config.threads)
-    progress = progress or ("bar" if is_attended() else "lines")
+    progress = progress or progress_mode()
     bench = bench or workbench(run, config)
     tables = {part: load_orders(run, bench, part) for part in ("train", "valid")}
     orders = {part: bench.align(table) for part, table in tables.items()}
-    say: Callable[[str], None] = _silent if progress == "none" else print
+    say: Callable[[str], None] = _silent if progress == "none" else log_line
     for idle in bench.engine.idle_rules(orders["train"]):
-        print(f"a rule that cannot act: {idle}")  # noqa: T201
+        log_line(f"a rule that cannot act: {idle}")
     features = bench.features(tables["train"])
     readings = Readings(run.metrics / READINGS)
     readings.sessions("normaliser", bench.sessions, features.fit_rows)
@@ -103,8 +107,9 @@ def train_policy(
         own.append(Checkpoint(checkpoints, monitor=monitor, meta={**bench.meta(features), **(meta or {})}, **saving))
         if patience is not None:
             own.append(EarlyStopping(monitor, patience))
-        if progress == "lines":
-            own.append(ProgressLines(lines))
+        file = run.path / PROGRESS
+        shown = ProgressLines(lines, log_line, mode=progress, title=folder or TRAIN.name, file=file)
+        own += [shown, BetweenIterations(lambda: obey(run, echo=say))]
         vessel = TrainingVessel(
             simulator=bench.simulator,
             state_interpreter=bench.state_interpreter(features),
@@ -125,13 +130,13 @@ def train_policy(
             finite_env_type=settings.env,
             concurrency=settings.concurrency,
             actors=settings.actors,
-            progress=progress == "bar",
         )
         resume = _resume_from(run, checkpoints)
         # Without patience nothing stops a training early, so one that an earlier patience had stopped goes on.
         try:
             trainer.fit(vessel, resume, train_on=patience is None)
         finally:
+            shown.close()
             readings.write()
 
     teacher = None
@@ -177,7 +182,7 @@ def _resume_from(run: RunDirectory, folder: Path) -> Path | None:
             load_checkpoint(path)
         except CheckpointError as error:
             moved = supersede(run, TRAIN.name, [one.relative_to(run.path).as_posix() for one in paths[number:]])
-            print(f"made again from there on: {error}{moved}")  # noqa: T201 - the reader of the notebook must know
+            log_line(f"made again from there on: {error}{moved}")
             return paths[number - 1] if number else None
     return paths[-1] if paths else None
 

@@ -22,12 +22,14 @@ from rlwb.errors import ConfigError, RlwbError
 from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.layers import Layer
+from rlwb.experiment.notebook import progress_mode
 from rlwb.experiment.own_code import require_trust, trust
 from rlwb.experiment.pipeline import check_config, stop_on_terminate
 from rlwb.experiment.run import RunDirectory, broken_seal, command, default_run_directory, now, short_path, write_sealed
 from rlwb.experiment.yamlfile import read_yaml
 from rlwb.files import atomic_path, locked, write_json
 from rlwb.parts import Part
+from rlwb.progress import Progress as Shown
 from rlwb.reading import read_json
 from rlwb.study.launch import Job, Launcher, Progress, make_launcher, run_jobs
 from rlwb.study.space import LEARNER, Space, rule_index
@@ -52,6 +54,8 @@ _ALL_FAIL = 5
 _ROUNDS = 3
 #: Seconds between two looks at what trials have ended.
 _LOOK = 1.0
+#: Least time between two lines that say how far the trials are, in seconds.
+_LINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -577,18 +581,23 @@ def _do_trials(search: Search, launcher: Launcher, echo: Echo) -> None:
         if all(search.store.is_done(name) for name in search.studies):
             return
         jobs = [_job(search, f"worker-{number + 1}") for number in range(launcher.workers)]
-        looked = 0.0
+        total, mode = len(search.studies) * search.settings.trials, progress_mode()
+        with Shown("trial", total, title="search", mode=mode, done=len(told), echo=echo, every=_LINE_SECONDS) as shown:
+            looked = 0.0
 
-        def look(now: Progress) -> None:
-            nonlocal looked
-            if time.monotonic() - looked >= _LOOK:
-                looked = time.monotonic()
+            def tell() -> None:
                 for line in _news(search, told):
-                    echo(line)
+                    shown.note(line)
+                    shown.step()
 
-        outcomes = list(run_jobs(launcher, jobs, progress=look))
-        for line in _news(search, told):
-            echo(line)
+            def look(now: Progress) -> None:
+                nonlocal looked
+                if time.monotonic() - looked >= _LOOK:
+                    looked = time.monotonic()
+                    tell()
+
+            outcomes = list(run_jobs(launcher, jobs, progress=look))
+            tell()
         for name in search.studies:
             search.check_any(name)
         if all(not one.is_done for one in outcomes):

@@ -11,7 +11,7 @@ from rlwb.experiment.config import RunConfig, parse_assignments
 from rlwb.experiment.feasible import check_feasible
 from rlwb.experiment.folder import RunsFolder
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.notebook import is_attended
+from rlwb.experiment.notebook import progress_mode
 from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, require_trust_of_kept, stop_on_terminate
 from rlwb.experiment.run import RunDirectory, default_run_directory, last_iteration
@@ -59,7 +59,6 @@ def launch_sweep(
     resume: bool = False,
     trust_code: bool = False,
     echo: Echo = print,
-    shows_bar: bool = True,
 ) -> Collected:
     """Do what ``rlwb sweep`` asks for: run all members in a new folder, or go on in one, and collect them.
 
@@ -76,8 +75,6 @@ def launch_sweep(
         Members at a time, and what starts them.
     attempts
         How often a member is tried until it counts as failed.
-    shows_bar
-        Whether a bar shows how far the members are where someone watches, in place of lines.
 
     Returns
     -------
@@ -119,7 +116,7 @@ def launch_sweep(
         echo(f"sweep: {folder}")
         stop_on_terminate()
         try:
-            return run_sweep(folder, sweep, started, attempts=attempts, echo=echo, shows_bar=shows_bar)
+            return run_sweep(folder, sweep, started, attempts=attempts, echo=echo)
         except BaseException as error:
             is_input = isinstance(error, RlwbError) and type(error) is not RlwbError
             correct = "Correct what is wrong, in the input or in these words. " if is_input else ""
@@ -134,7 +131,6 @@ def run_sweep(
     *,
     attempts: int = 2,
     echo: Echo = print,
-    shows_bar: bool = True,
 ) -> Collected:
     """Run the members of a sweep that are not done, and write its tables and its page.
 
@@ -155,7 +151,7 @@ def run_sweep(
             plural = "s" if len(sweep.members) != 1 else ""
             echo(f"{len(sweep.members)} member{plural}, {launcher.workers} at a time{told}")
             outcomes: list[Outcome] = []
-            with _View(folder, sweep, kept, echo, shows_bar=shows_bar) as view:
+            with _View(folder, sweep, kept, echo) as view:
                 outcomes.extend(run_jobs(launcher, jobs, attempts=attempts, progress=view))
             return collect(folder, sweep, outcomes)
     except BlockingIOError:
@@ -181,12 +177,12 @@ def _jobs(folder: Path, sweep: Sweep) -> list[Job]:
 class _View:
     """Shows how far the members are: by a bar where someone watches, else by lines."""
 
-    def __init__(self, folder: Path, sweep: Sweep, kept: int, echo: Echo, *, shows_bar: bool) -> None:
+    def __init__(self, folder: Path, sweep: Sweep, kept: int, echo: Echo) -> None:
         from tqdm.auto import tqdm
 
         self._folder, self._echo, self._kept = folder, echo, kept
         self._members = sweep.members
-        is_drawn = is_attended() and len(self._members) > kept and shows_bar
+        is_drawn = progress_mode() == "bar" and len(self._members) > kept
         self._bar = tqdm(total=len(self._members), initial=kept, desc="sweep", unit=" run", disable=not is_drawn)
         self._told, self._last = set[str](), time.monotonic()
 

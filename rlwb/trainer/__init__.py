@@ -3,6 +3,7 @@
 from rlwb.record import TrainingRecord, check_record
 from rlwb.trainer.api import train
 from rlwb.trainer.callbacks import (
+    BetweenIterations,
     Checkpoint,
     EarlyStopping,
     EpisodesWriter,
@@ -18,6 +19,7 @@ from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
 
 __all__ = [
+    "BetweenIterations",
     "Callback",
     "Checkpoint",
     "EarlyStopping",

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import time
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +18,7 @@ import pandas as pd
 
 from rlwb.errors import CheckpointError, ConfigError
 from rlwb.files import atomic_path
+from rlwb.progress import Mode, Progress
 from rlwb.trainer.checkpoint import (
     checkpoint_name,
     list_checkpoints,
@@ -32,9 +32,6 @@ from rlwb.trainer.trainer import Callback, Trainer
 from rlwb.trainer.vessel import TrainingVessel
 
 logger = logging.getLogger(__name__)
-
-_RECENT = 10
-"""Iterations whose mean duration tells how long the rest will take."""
 
 
 class EarlyStopping(Callback):
@@ -422,7 +419,7 @@ class EpisodesWriter(Callback):
 
 
 class ProgressLines(Callback):
-    """Prints a line an iteration, short enough for a log: the figures asked for, and the time left.
+    """Prints a line an iteration, short enough for a log: the figures asked for, and the time left; or draws a bar.
 
     Parameters
     ----------
@@ -432,6 +429,8 @@ class ProgressLines(Callback):
         Receives each line.
     clock
         Seconds that never run backwards.
+    mode, title, file
+        See `rlwb.progress.Progress`.
     """
 
     rank = 3
@@ -441,39 +440,60 @@ class ProgressLines(Callback):
         figures: dict[str, str] | None = None,
         echo: Callable[[str], None] = print,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        mode: Mode = "lines",
+        title: str = "train",
+        file: Path | None = None,
     ) -> None:
         self.figures = {"pa": "PA", "val/pa": "validation PA", "reward": "reward"} if figures is None else figures
         self.echo = echo
-        self.clock = clock
-        self._ends: deque[float] = deque(maxlen=_RECENT + 1)
+        self._how: dict[str, Any] = {"clock": clock, "mode": mode, "title": title, "file": file}
+        self._progress: Progress | None = None
 
     def on_fit_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        self._ends.clear()
-        self._ends.append(self.clock())
-        if trainer.current_iter:
-            self.echo(f"continued after iteration {trainer.current_iter}")
+        self.close()
+        done = trainer.current_iter
+        self._progress = Progress("iteration", trainer.max_iters, done=done, echo=self.echo, **self._how)
+        if done:
+            self._progress.note(f"continued after iteration {done}")
+
+    def on_iter_start(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        assert self._progress is not None
+        self._progress.start()
 
     def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
-        self._ends.append(self.clock())
-        done, total = trainer.current_iter, trainer.max_iters
-        each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
-        parts = [f"iteration {done:{len(str(total or 0))}d}" + (f" of {total}" if total else "")]
+        assert self._progress is not None
+        shown = {}
         for name, title in self.figures.items():
             value: Any = trainer.metrics.get(name)
             if value is not None:
-                parts.append(f"{title} {'missing' if math.isnan(value) else format(round(value, 2) + 0.0, '.2f')}")
-        parts.append(f"{each:.1f} s each")
-        if trainer.is_last_iter:
-            parts.append("done")
-        elif total:
-            parts.append(f"{_duration(each * (total - done))} left")
-        self.echo("  ".join(parts))
+                shown[title] = "missing" if math.isnan(value) else format(round(value, 2) + 0.0, ".2f")
+        self._progress.step(shown, is_last=trainer.is_last_iter)
+
+    def on_fit_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the bar and the file; a fit does so at its end, and whoever started one that was cut short should."""
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
 
 
-def _duration(seconds: float) -> str:
-    """Return seconds as ``45 s``, ``3 min 20 s`` or ``2 h 05 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+class BetweenIterations(Callback):
+    """Calls a function between two iterations, when all that belongs to the first is done; what it raises ends the fit.
+
+    Parameters
+    ----------
+    call
+        The function, which may wait; not called after the last iteration.
+    """
+
+    rank = 4
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def on_iter_end(self, trainer: Trainer, vessel: TrainingVessel) -> None:
+        if not trainer.is_last_iter:
+            self.call()

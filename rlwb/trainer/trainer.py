@@ -6,17 +6,17 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from rlwb.batch import take
 from rlwb.env import FiniteVectorEnv
 from rlwb.env.slots import ENV_TYPES, check_env_type
 from rlwb.env.workers import uninterrupted
 from rlwb.errors import CheckpointError, ConfigError
+from rlwb.progress import Progress
 from rlwb.record import check_record
 from rlwb.trainer.checkpoint import load_checkpoint, restoring
 from rlwb.trainer.collect import OF_ANY_COLLECT, OF_TRAINING, Episodes, unknown_figure
@@ -212,11 +212,9 @@ class Trainer:
         vessel.policy.trained_for = record
         self.should_stop &= not train_on
         self._tell(lambda callback: callback.on_fit_start(self, vessel))
-        bar = tqdm(total=self.max_iters, initial=self.current_iter, desc="train", disable=not self.progress)
-        try:
+        mode: Literal["bar", "none"] = "bar" if self.progress else "none"
+        with Progress("iteration", self.max_iters, title="train", mode=mode, done=self.current_iter) as bar:
             self._then_close(lambda: self._iterate_until_done(vessel, bar))
-        finally:
-            bar.close()
         self._tell(lambda callback: callback.on_fit_end(self, vessel))
 
     @property
@@ -277,13 +275,12 @@ class Trainer:
         for callback in self.callbacks:
             hook(callback)
 
-    def _iterate_until_done(self, vessel: TrainingVessel, bar: tqdm[Any]) -> None:
+    def _iterate_until_done(self, vessel: TrainingVessel, bar: Progress) -> None:
         # Also undoes what an interrupt within torch.no_grad leaves: gradients that are off for good.
         with torch.enable_grad():
             while not self.should_stop and (self.max_iters is None or self.current_iter < self.max_iters):
                 self._iterate(vessel)
-                bar.set_postfix(bar_figures(self.metrics))
-                bar.update()
+                bar.step(bar_figures(self.metrics))
 
     def _iterate(self, vessel: TrainingVessel) -> None:
         began = time.perf_counter()

@@ -61,9 +61,14 @@ class Panel(ABC):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return what a notebook shows of the panel."""
         bundle = {"text/plain": f"<{type(self).__name__}>", "image/png": _png(self.figure())}
-        if is_attended() and _has_ipywidgets():
+        if is_live():
             bundle |= self.widget._repr_mimebundle_() or {}
         return bundle
+
+
+def is_live() -> bool:
+    """Tell whether a cell runs in a notebook's front end, in which widgets can be moved."""
+    return bool(_asked()) and is_attended() and _has_ipywidgets()
 
 
 def live(figure: Figure) -> Any:

@@ -81,9 +81,9 @@ def kernel() -> Iterator[Kernel]:
 @pytest.mark.parametrize("env", ["native", "dummy", "subproc", "shmem"])
 def test_the_stop_button_ends_the_training_of_notebook_02(kernel: Kernel, tmp_path: Path, env: str) -> None:
     run = prepared(tmp_path / "run", concurrency=2 if env != "native" else 1)
-    before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env=env), "stage.do(")
+    before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env=env), "train_here")
     kernel.run(*before)
-    kernel.begin(cell, attended=env in ("dummy", "shmem"))  # with a bar
+    kernel.begin(cell)
     wait_until(lambda: trained(run) >= 2)
     assert run.state == "running"
     assert len(kernel.children()) == (2 if env in ("subproc", "shmem") else 0)
@@ -185,7 +185,7 @@ def test_backtest_and_stability_can_be_stopped_and_begun_again(kernel: Kernel, t
 def test_a_closed_notebook_and_a_dead_kernel_leave_nothing_that_lives(tmp_path: Path, how: str, env: str) -> None:
     run, kernel = prepared(tmp_path / "run"), Kernel()
     try:
-        before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env=env), "stage.do(")
+        before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env=env), "train_here")
         kernel.run(*before)
         kernel.begin(cell)
         wait_until(lambda: trained(run) >= 1)
@@ -247,7 +247,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_notebook_that_can_no_longer_write_goes_on_when_it_can(kernel: Kernel, disk: Path, tmp_path: Path) -> None:
     run = prepared(disk / "run")
-    before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env="shmem"), "stage.do(")
+    before, cell, _ = from_cell(cells_of("02_training.ipynb", run_dir=str(run.path), env="shmem"), "train_here")
     kernel.run(NO_PRIVILEGE if os.geteuid() == 0 else "", *before)
     for cause, words in (
         (full(disk), "RlwbError: the disk is full"),

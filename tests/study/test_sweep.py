@@ -433,14 +433,15 @@ def test_code_of_ones_own_is_kept_and_asked_for(
 def test_where_someone_watches_a_bar_shows_how_far_members_are(
     tmp_path: Path, act: Callable[..., Acted], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(room, "is_attended", lambda: True)
+    monkeypatch.setattr(room, "progress_mode", lambda: "bar")
     act(codes={"seed-1": [1, 1]})
     said: list[str] = []
     go(tmp_path / "s", seeds="3", echo=said.append)
     assert "3/3" in capsys.readouterr().err
     assert [line.partition(":")[0] for line in said[2:]] == ["seed-0", "seed-1", "seed-2"]
     act()
-    go(tmp_path / "t", seeds="1", shows_bar=False)
+    monkeypatch.setattr(room, "progress_mode", lambda: "none")
+    go(tmp_path / "t", seeds="1")
     assert capsys.readouterr().err == ""
 
 
