@@ -175,7 +175,7 @@ def _part(kind: str) -> dict[str, Any]:
         option: dict[str, Any] = {
             "title": f"{kind} {name}",
             "type": "object",
-            "properties": {"name": {"const": name}, **{one.name: _setting(one) for one in settings}},
+            "properties": {"name": {"const": name}, **{one.name: setting_schema(one) for one in settings}},
             "additionalProperties": False,
         }
         if name == READ_FROM_SOURCE.get(kind):  # which a source without a name means
@@ -187,7 +187,7 @@ def _part(kind: str) -> dict[str, Any]:
     return {"anyOf": options}
 
 
-def _setting(one: Setting) -> dict[str, Any]:
+def setting_schema(one: Setting) -> dict[str, Any]:
     """Return the schema of a part's setting."""
     found: dict[str, Any] = {"description": one.meaning.replace("``", "`")}
     if one.unit:
@@ -199,7 +199,7 @@ def _setting(one: Setting) -> dict[str, Any]:
             "anyOf": [{"$ref": f"#/definitions/{one.name}"}, {"type": ["object", "string", "null"]}]
         }
     elif one.group is not None:
-        fields = {field.name: _setting(field) for field in one.group}
+        fields = {field.name: setting_schema(field) for field in one.group}
         leaf = {"type": ["object", "null"], "properties": fields, "additionalProperties": False}
     else:
         leaf = _leaf(one.type)
@@ -249,7 +249,7 @@ def _named(config: RunConfig, schema: Mapping[str, Any], name: str) -> Iterator[
             settings = {one.name: one for one in describe(SLOTS[first], part)}
             if rest in settings:
                 found = True
-                yield from _entry(f"{first}.{rest} of {part}", _setting(settings[rest]), None)
+                yield from _entry(f"{first}.{rest} of {part}", setting_schema(settings[rest]), None)
         if not found:
             every = dict.fromkeys(one.name for part in names(SLOTS[first]) for one in describe(SLOTS[first], part))
             raise ConfigError(f"no built-in {SLOTS[first]} has a setting {rest}; {suggestion(rest, every)}")
@@ -275,23 +275,23 @@ def _of_field(config: RunConfig, schema: Mapping[str, Any], name: str, within: s
             yield from _of_part(SLOTS[name], part.name, "  ", part.settings)
         return
     matched = False
-    for at, one, now in _below(name, found, _plain(value)):
+    for at, one, now in fields_below(name, found, _plain(value)):
         if not within or at == within or at.startswith(f"{within}."):
             matched = True
             yield from _entry(at, one, now)
     if not matched:
-        every = [at for at, _, _ in _below(name, found, None)]
+        every = [at for at, _, _ in fields_below(name, found, None)]
         raise ConfigError(f"there is no parameter {within}; {suggestion(within, every)}")
 
 
-def _below(place: str, found: Mapping[str, Any], value: Any) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
+def fields_below(place: str, found: Mapping[str, Any], value: Any) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Yield place, schema and value of a field and of all below it."""
     yield place, found, value
     for option in found.get("anyOf", ()):
         if "search" in option.get("properties", ()):
             continue
         for name, one in option.get("properties", {}).items():
-            yield from _below(f"{place}.{name}", one, value.get(name) if isinstance(value, dict) else None)
+            yield from fields_below(f"{place}.{name}", one, value.get(name) if isinstance(value, dict) else None)
 
 
 def _of_part(kind: str, name: str, indent: str, values: Mapping[str, Any] | None = None) -> Iterator[str]:
@@ -302,14 +302,14 @@ def _of_part(kind: str, name: str, indent: str, values: Mapping[str, Any] | None
         yield f"{indent}    no settings"
     for one in settings:
         now = None if values is None else values.get(one.name)
-        for at, found, own in _below(one.name, _setting(one), _plain(now)):
+        for at, found, own in fields_below(one.name, setting_schema(one), _plain(now)):
             yield from (f"{indent}  {line}" for line in _entry(at, found, own))
 
 
 def _entry(name: str, found: Mapping[str, Any], now: Any) -> Iterator[str]:
     """Yield the lines of one field: name, type, default and unit, then what it means."""
     options = [one for one in found.get("anyOf", ()) if "search" not in one.get("properties", ())]
-    kind = " or ".join(dict.fromkeys(filter(None, map(_type, options))))
+    kind = " or ".join(dict.fromkeys(filter(None, map(type_in_words, options))))
     default = f"default {_value(found['default'])}" if "default" in found else ""
     here = f"here {_value(now)}" if "default" in found and now is not None and now != found["default"] else ""
     if isinstance(now, dict) and now.get("name") == found.get("default"):
@@ -320,7 +320,7 @@ def _entry(name: str, found: Mapping[str, Any], now: Any) -> Iterator[str]:
     yield from (f"    {line}" for line in textwrap.wrap(found.get("description", "").replace("`", ""), _WIDTH))
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def type_in_words(schema: Mapping[str, Any]) -> str:
     """Return the type of a value in words."""
     if "enum" in schema:
         return " | ".join(map(_value, schema["enum"]))
@@ -329,13 +329,13 @@ def _type(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return "a part by name"
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(map(_type, schema["anyOf"])))
+        return " or ".join(dict.fromkeys(map(type_in_words, schema["anyOf"])))
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " or ".join(_type({**schema, "type": one}) for one in kind)
+        return " or ".join(type_in_words({**schema, "type": one}) for one in kind)
     if kind == "array":
         inner: Any = schema.get("items") or next(iter(schema.get("prefixItems", ())), {})
-        return f"list of {_type(inner)}" if isinstance(inner, dict) and inner else "list"
+        return f"list of {type_in_words(inner)}" if isinstance(inner, dict) and inner else "list"
     if kind == "object":
         return "group" if "properties" in schema else "mapping"
     words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true | false", "null": "none"}
