@@ -39,7 +39,7 @@ def training_progress(train: pd.DataFrame, validation: pd.DataFrame, *, judged_b
     if len(validated):
         best = int(validated.idxmax())
         title = f"Validation {PA_TITLES[judged_by]} {style.number(validated.iloc[-1])} bp"
-        title += f" after iteration {validated.index[-1]}; best {style.number(validated.max())} bp, of {best}"
+        title += f" after iteration {validated.index[-1]}; best {style.number(validated.max())} bp at {best}"
     figure, axes = style.canvas(title, rows=rows, height=1.2 + 1.5 * rows)
     free = iter(axes)
     if panels[0]:

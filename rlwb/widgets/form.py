@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ipywidgets import Widget
     from matplotlib.figure import Figure
 
+#: What ends the first words of a meaning.
+_CLAUSE = r"[.:;](\s|$)"
 _NONE = ("none", "null")
 """What a choice calls the absence of a value, and how a file writes it."""
 
@@ -54,7 +57,7 @@ class ConfigurationForm(Panel):
 
         sections = self.state.sections()
         self._pages = {name: VBox() for name in sections}
-        titles = [f"{name}: {meaning.partition('.')[0]}" for name, meaning in sections.items()]
+        titles = [f"{name}: {re.split(_CLAUSE, meaning)[0]}" for name, meaning in sections.items()]
         accordion = Accordion(list(self._pages.values()), titles=titles, selected_index=None)
         accordion.observe(lambda change: self._open(change["new"]), "selected_index")
         self._file = Text(str(self.path), description="File", layout=Layout(width="50%"), continuous_update=False)
