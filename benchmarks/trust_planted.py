@@ -149,8 +149,10 @@ def _backtest(run: RunDirectory, config: RunConfig) -> None:
         backtest.backtest_policies(run, config)
 
 
-def audit_of(plant: Plant, base: RunDirectory, folder: Path) -> list[Check]:
-    """Plant a fault, make the run from the stage on that it touches, and audit it.
+def audit_of(
+    plant: Plant, base: RunDirectory, folder: Path, judge: Callable[[RunDirectory], list[Check]] = audit_run
+) -> list[Check]:
+    """Plant a fault, make the run from the stage on that it touches, and audit it by `judge`.
 
     Where rlwb refuses to make such a run, that is the one check.
     """
@@ -166,7 +168,7 @@ def audit_of(plant: Plant, base: RunDirectory, folder: Path) -> list[Check]:
             return [Check("refused by the backtest", False, str(error))]
         for change in ground.after:
             change(run)
-        return audit_run(run)
+        return judge(run)
 
 
 def caught_by(plant: Plant, checks: list[Check]) -> str | None:

@@ -99,13 +99,12 @@ def test_k03_commands_into_a_closed_pipe(tmp_path: Path, words: tuple[str, ...])
     assert b"rror" not in done.stderr
 
 
-@pytest.mark.parametrize("resumed", [False, True])
-def test_k03_a_run_goes_to_its_end_when_its_reader_has_gone(tmp_path: Path, resumed: bool) -> None:
+def test_k03_a_run_goes_to_its_end_when_its_reader_has_gone(tmp_path: Path) -> None:
     """As in ``rlwb run --resume … | head -1``, of a run that is finished and of one that is not."""
     from tests.experiment.test_pipeline import command
 
     notebooks, run = write_notebooks(tmp_path / "nb"), RunDirectory(tmp_path / "run")
-    for words in [(), ("--resume",)][: 1 + resumed]:
+    for words in ((), ("--resume",)):
         with command(notebooks, "run", "--run-dir", str(run.path), *words) as process:
             assert process.stdout is not None
             assert process.stdout.readline()[9:].startswith("run: ")

@@ -238,7 +238,10 @@ def statistic_interval(
             values_kb = np.stack([statistic(part, day, weights_bd) for part, day in zip(kept, day_of, strict=True)])
         else:
             values_kb = np.stack([statistic(weights_bd @ sums_dm) for sums_dm in sums_kdm])
-        return np.ma.masked_invalid(values_kb).mean(axis=0).filled(math.nan)
+        known = np.isfinite(values_kb)
+        count = known.sum(axis=0)
+        total = np.where(known, values_kb, 0.0).sum(axis=0)
+        return np.divide(total, count, out=np.full(count.shape, math.nan), where=count > 0)
 
     estimate = float(values(np.ones((1, days)))[0]) if days else math.nan
     if days < 2 or rng is None:

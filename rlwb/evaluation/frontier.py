@@ -129,7 +129,8 @@ def frontier_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: An
         frontier of all policies that know no future; and where orders have the run's objective,
         `objective_over_twap`.
     """
-    table = wide(metric_table({name: [*map(against_arrival, one)] for name, one in groups.items()}, **bootstrap))
+    moved = {name: [*map(against_arrival, one)] for name, one in groups.items()}
+    table = wide(metric_table(moved, only=_FIGURES, **bootstrap))
     names = {
         wide_name(name, end): f"arrival_{figure}{end}"
         for name, figure in _FIGURES.items()

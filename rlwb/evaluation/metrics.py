@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -277,8 +277,12 @@ def metric_values(
     twap, rule, attainable
         What it is compared with, as in `Beside`, on the same orders; a metric over a result that is not there is NaN.
     """
-    parts = order_terms(result, Beside(twap, rule, attainable))
-    return {name: _found([parts[name]], [result.dates], None, METRICS[name]).estimate for name in METRICS}
+    return _estimates(order_terms(result, Beside(twap, rule, attainable)), result.dates)
+
+
+def _estimates(terms: Mapping[str, np.ndarray], dates: np.ndarray) -> dict[str, float]:
+    """Return metrics by name from their `order_terms` and the orders' days."""
+    return {name: _found([terms[name]], [dates], None, METRICS[name]).estimate for name in METRICS}
 
 
 def _found(
@@ -309,6 +313,7 @@ def metric_table(
     groups: Mapping[str, Sequence[PolicyResult]],
     *,
     titles: Mapping[str, str] | None = None,
+    only: Collection[str] = METRICS.keys(),
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -322,6 +327,8 @@ def metric_table(
         Those among them that others are compared with are found by `Beside.of`.
     titles
         What people read in place of a group's name; by default, for a policy's own name, that of `PolicyResult`.
+    only
+        Names of the metrics that are wanted.
     level, resamples, seed
         Settings of the day-clustered bootstrap (`rlwb.evaluation.bootstrap`). Groups share their resampled days, so
         a group's rows do not depend on the others. How long blocks of days are is decided for each figure by itself.
@@ -345,7 +352,8 @@ def metric_table(
     for name, members in groups.items():
         first, is_single = members[0], len(members) == 1
         dates, parts = [one.dates for one in members], [order_terms(one, beside) for one in members]
-        values = [metric_values(one, *beside) for one in members]
+        # Of a single member there is no deviation.
+        values = [] if is_single else [_estimates(*one) for one in zip(parts, dates, strict=True)]
         about = {
             "policy": name,
             "title": (titles or {}).get(name, _title(name, members)),
@@ -359,9 +367,9 @@ def metric_table(
             "pa_missing": int(sum(np.isnan(one.pa).sum() for one in members)),
             "pa_std": standard_deviation(first.pa) if is_single else math.nan,
         }
-        for key, metric in METRICS.items():
+        for key in [metric for metric in METRICS if metric in only]:
             terms = [part[key] for part in parts]
-            found = _found(terms, dates, draws, metric, level=level, resamples=resamples)
+            found = _found(terms, dates, draws, METRICS[key], level=level, resamples=resamples)
             ends = {"estimate": found.estimate, "lo": found.lo, "hi": found.hi, "standard_error": found.standard_error}
             std = standard_deviation(np.array([value[key] for value in values]))
             how = {"autocorrelation": found.autocorrelation, "block_days": found.block}
@@ -406,10 +414,11 @@ def wide(table: pd.DataFrame) -> pd.DataFrame:
     """Return one row a policy of the table, its metrics with their intervals in columns; see `COLUMNS`."""
     about = table.columns[: table.columns.get_loc("metric")]
     frame = table.drop_duplicates("policy")[about].reset_index(drop=True)
-    for metric in METRICS:
-        rows = table[table["metric"] == metric].reset_index(drop=True)
-        frame = frame.assign(**{wide_name(metric, end): rows[column] for column, end in ends_of(metric).items()})
-    return frame
+    columns: dict[str, np.ndarray] = {}
+    for metric in table["metric"].unique():
+        rows = table[table["metric"] == metric]
+        columns |= {wide_name(metric, end): rows[column].to_numpy() for column, end in ends_of(metric).items()}
+    return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
 
 SUMMARY_COLUMNS = (

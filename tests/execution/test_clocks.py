@@ -41,7 +41,7 @@ def clocks(draw: st.DrawFn) -> Calendar:
     return Calendar(tuple(segments), tick, label, zone, infer_early_close_minutes=0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(clocks(), st.data())
 def test_benchmarks_steps_and_windows_are_those_of_the_stamps(calendar: Calendar, data: st.DataObject) -> None:
     ticks, tick = calendar.num_ticks, pd.Timedelta(seconds=calendar.tick_seconds)

@@ -110,7 +110,7 @@ def batch_of(orders: list[tuple[int, float, int, int]], session: int = 1) -> Ord
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(problems())
 def test_engine_equals_the_specification_exactly(problem: tuple) -> None:  # type: ignore[type-arg]
     sessions, rule, ticks_per_step, orders, shares = problem

@@ -210,10 +210,9 @@ UNLUCKY = (
 )
 
 
-@pytest.mark.parametrize("way", ["printed at the end", "printed by a second start", "kept in status.json"])
 @pytest.mark.parametrize("words", [(), ("--set", "train.iterations=2")], ids=["a file", "a file and --set"])
 def test_k05_a_corrected_file_is_read_by_the_command_that_was_printed(
-    fakes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, way: str, words: tuple[str, ...]
+    fakes: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     write_notebooks(fakes / "nb", first=stage_notebook(1, UNLUCKY))
     file, run = fakes / "my own.yaml", RunDirectory(fakes / "run")
@@ -227,13 +226,16 @@ def test_k05_a_corrected_file_is_read_by_the_command_that_was_printed(
     start = ("run", str(file), *words, "--run-dir", str(run.path))
     code, out, err = call(*start)
     assert (code, err) == (2, "rlwb: seed 13 brings bad luck\n")
-    said = {"printed at the end": out, "kept in status.json": run.status["failure"]["resume"]}
-    if way == "printed by a second start":
-        said[way] = call(*start)[2]
-    printed = re.search("Go on with: rlwb (.*)", said[way])
-    assert printed
-    again = shlex.split(printed[1])
-    assert again == ["run", str(file), *words, "--resume", "--run-dir", str(run.path)]
+    again = ["run", str(file), *words, "--resume", "--run-dir", str(run.path)]
+    ways = {
+        "printed at the end": out,
+        "kept in status.json": run.status["failure"]["resume"],
+        "printed by a second start": call(*start)[2],
+    }
+    for way, said in ways.items():
+        printed = re.search("Go on with: rlwb (.*)", said)
+        assert printed, way
+        assert shlex.split(printed[1]) == again, way
     code, _, err = call(*again)
     assert (code, err) == (2, "rlwb: seed 13 brings bad luck\n"), "nothing is corrected yet"
     file.write_text("seed: 14\n")

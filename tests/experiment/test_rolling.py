@@ -23,7 +23,11 @@ from rlwb.experiment.verify import verify_run
 from rlwb.trainer import load_checkpoint
 from tests.experiment.test_work import tiny
 
-WALK = {"split.rolling": {"train": 6, "valid": 2, "test": 3}, "train.iterations": 2}
+WALK = {
+    "split.rolling": {"train": 6, "valid": 2, "test": 3},
+    "train.iterations": 2,
+    "baselines": ["twap", "pov", "hindsight"],
+}
 quiet = partial(do_stages, echo=lambda line: None)
 
 
@@ -175,13 +179,13 @@ def test_results_with_and_without_windows_are_not_mixed(walked: RunDirectory, tm
         folders = (run.orders, run.backtest)
         return {path.relative_to(run.path).as_posix() for one in folders for path in one.rglob("*") if path.is_file()}
 
-    plain = tiny(**{"train.iterations": 2})
+    plain = tiny(**{**WALK, "split.rolling": None})
     run = RunDirectory.create(tmp_path / "run", plain)
     quiet(run, plain)
     before = results(run)
     quiet(run, tiny(**WALK))
     assert results(run) == results(walked)
-    fewer = tiny(**WALK, baselines=["twap"])
+    fewer = tiny(**{**WALK, "baselines": ["twap"]})
     quiet(run, fewer)
     assert {path.stem for path in (run.backtest / "orders").iterdir()} == {"rank-01", "rank-02", "last", "twap"}
     assert verify_run(run).disagreements == []
