@@ -18,12 +18,19 @@ run: $(VENV)/.installed ## orders, training, backtest and report on the syntheti
 compare: $(VENV)/.installed ## every method of the field on the same orders, in one table (ARGS="--method ppo --method opd")
 	$(BIN)/rlwb compare $(ARGS)
 
-test: $(EXTRAS)/.installed ## style, types and all tests, those of large extras in an environment of their own
+test: style $(EXTRAS)/.installed ## style, types and all tests, those of large extras in an environment of their own
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest -n 2 --dist worksteal tests/extras)
+
+.PHONY: style browser
+style: $(VENV)/.installed ## style and types alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 $(ARGS)
-	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest -n 2 tests/extras)
+
+browser: $(EXTRAS)/.installed ## notebooks in JupyterLab, in Chromium; leaves pictures in build/browser
+	$(EXTRAS)/bin/python -m pytest tests/browser $(ARGS)
+	@echo "pictures: $(CURDIR)/build/browser"
 
 lab: $(VENV)/.installed ## JupyterLab on notebooks/
 	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
