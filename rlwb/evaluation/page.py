@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import base64
+import functools
+import hashlib
 import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
+
+
+@functools.cache
+def script(name: str) -> Markup:
+    """Return a script of ``rlwb/evaluation/templates``, as a page holds it between its tags."""
+    from markupsafe import Markup
+
+    return Markup((Path(__file__).with_name("templates") / name).read_text(encoding="utf-8"))
+
+
+def digest(name: str) -> Markup:
+    """Return a script's hash, by which the policy of a page's content lets a browser run it."""
+    from markupsafe import Markup
+
+    found = base64.b64encode(hashlib.sha256(script(name).encode()).digest()).decode("ascii")
+    return Markup(f"'sha256-{found}'")
+
 
 _TEMPLATES = Environment(
     loader=PackageLoader("rlwb.evaluation"),
@@ -17,6 +38,7 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
     keep_trailing_newline=True,
 )
+_TEMPLATES.globals.update(script=script, digest=digest)
 
 
 def render(template: str, **values: Any) -> str:

@@ -30,6 +30,7 @@ from rlwb.experiment.notebook import log_line, progress_mode
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
+from rlwb.experiment.player import PLAYER, write_player
 from rlwb.experiment.policies import MadeElsewhere, kept_policies, open_kept, told_of
 from rlwb.experiment.power import write_power
 from rlwb.experiment.run import PROGRESS, RunDirectory
@@ -92,7 +93,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
     arrival, one row a policy and part, and ``cost_groups.csv`` by side, day and instrument; ``headline.csv``, ``.md``
     and ``.txt`` the table to show, ``metrics.csv`` its tidy form; ``selection.json`` which checkpoints were chosen,
     which were left out and why, and the noise of their validation; ``evidence.json`` what else could have been chosen,
-    and ``candidates.csv`` the checkpoints that were judged for that (`rlwb.experiment.evidence`).
+    and ``candidates.csv`` the checkpoints that were judged for that (`rlwb.experiment.evidence`); ``player.json`` the
+    numbers by which the report plays the best checkpoint (`rlwb.experiment.player`).
 
     Parameters
     ----------
@@ -211,6 +213,8 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
         results = [with_objective(bench, test, one) for one in results]
         others = [with_objective(bench, test, one) for one in others]
     write_results(folder, results)
+    best = checkpoint_policy(bench, selection.chosen[0].path, origin=ours)
+    write_player(folder / PLAYER, bench, best, test, results[0])
     if config.simulator.name == "market":  # another market may fill where the ceiling thinks that nothing fills
         refuse_the_impossible([*results, *others], baseline_result(bench, "hindsight", Hindsight(bench.engine), test))
     lost = sorted({*damaged, *(one.path.name for one in selection.excluded if one.is_damaged and one.path)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.evidence import evidence_table
 from rlwb.experiment.orders import load_orders
 from rlwb.experiment.origin import WARNING, judged_on
+from rlwb.experiment.player import PLAYER, Player
 from rlwb.experiment.power import read_power
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stability import read_stability, stability_sentences, write_stability
@@ -36,7 +38,10 @@ from rlwb.market.findings import KINDS, counted
 from rlwb.reading import read_bytes, read_json, read_table
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from rlwb.evaluation import PolicyResult
+    from rlwb.evaluation.verdict import Verdict
 
 CAPTIONS = {
     "learning_curves": "Learning. Rings mark the chosen checkpoints: they should lie on a plateau late in the training."
@@ -68,6 +73,9 @@ CAPTIONS = {
 
 Figures appear in this order, others after them.
 """
+
+#: Columns of the training's log that are what the learner reports of its updates.
+_LEARNT = re.compile("loss|entropy|clip|kl|grad|^q$|epsilon")
 
 #: Column of a file to its title, where that is not the column's name without its underscores.
 _TITLES = {
@@ -214,7 +222,7 @@ def iteration_table(run: RunDirectory, *, most: int = 60) -> pd.DataFrame:
     table = pd.DataFrame({title: train[name] for name, title in metrics.items()})
     for name, title in metrics.items():
         table[f"validation {title}"] = validation.get(name, np.nan)
-    learnt = [name for name in train if re.search("loss|entropy|clip|kl|grad|^q$|epsilon", name)]
+    learnt = [name for name in train if _LEARNT.search(name)]
     table[[*learnt, "seconds"]] = train[[*learnt, "seconds"]]
     rows = np.unique(np.linspace(0, len(table) - 1, min(most, len(table))).round().astype(int))
     return table.iloc[rows].round(3).rename(columns=run.config.execution.rules.name_pa) + 0.0
@@ -493,9 +501,22 @@ def write_report(run: RunDirectory) -> Path:
     if verdict is not None:
         write_json(run.path / VERDICT, verdict.as_dict())
     figures = {path.stem: {"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)}
+    number, player = _number(config, verdict), _player(run)
+    method = f"{label(config.algorithm)}, seed {config.seed}"
+    gain = "" if number is None else f" {number['effect']} bp"
+    gain += f" [{number['lo']}, {number['hi']}]" if number is not None and number["lo"] else ""
     page = render(
         "report.html",
-        title=f"{run.path.name}: {label(config.algorithm)}, seed {config.seed}",
+        title=f"{run.path.name}:{gain} {method}",
+        name=run.path.name,
+        method=label(config.algorithm),
+        number=number,
+        player=player,
+        player_data=_as_script(player),
+        learning=figures.get("learning_curves"),
+        training=list(_training(run)),
+        iterations=cells(iteration_table(run).reset_index()) if (run.metrics / "train.csv").exists() else None,
+        notebooks=sorted(path.name for path in run.notebooks.glob("[!.]*.ipynb")),
         market=Path(source).name if source else f"the market {config.market.name}",
         seed=config.seed,
         started=_time(manifest.get("started"))[:16],
@@ -504,7 +525,7 @@ def write_report(run: RunDirectory) -> Path:
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
         headline=_with_twin(run, _json(run.backtest / "headline.json", _Headline)),
         has_costs=rules.have_costs,
-        figures=[figure for name, figure in figures.items() if name != "cost_parts"],
+        figures=[figure for name, figure in figures.items() if name not in ("cost_parts", "learning_curves")],
         stability=stability_sentences(run),
         stress=_stress(run),
         cost_figure=figures.get("cost_parts"),
@@ -528,6 +549,60 @@ def write_report(run: RunDirectory) -> Path:
     )
     write_text(run.report, page)
     return run.report
+
+
+def _number(config: RunConfig, verdict: Verdict | None) -> dict[str, Any] | None:
+    """Return the gain as the page shows it first, and where it and its interval lie on a line; None without one."""
+    if verdict is None or not np.isfinite(verdict.ends[0]):
+        return None
+    effect, lo, hi = verdict.ends
+    after = ", after costs" if config.execution.rules.have_costs else ""
+    what = ", by the objective" if config.judged_by == "objective" else after
+    told: dict[str, Any] = {"effect": f"{effect:+z.2f}", "what": what, "lo": "", "hi": ""}
+    if np.isfinite([lo, hi]).all():
+        low, high = min(lo, 0.0), max(hi, 0.0)
+        ends = {"left": lo, "at": effect, "right": hi, "zero": 0.0}
+        told |= {name: round(12.0 + 328.0 * (one - low) / max(high - low, 1e-9), 1) for name, one in ends.items()}
+        told |= {"lo": f"{lo:z.2f}", "hi": f"{hi:z.2f}"}
+    return told
+
+
+def _player(run: RunDirectory) -> dict[str, Any]:
+    """Return what the page plays the policy by; a reason where it does not, as for backtests of earlier versions."""
+    if run.config.split.rolling is not None:
+        return {"refused": "Each window has a policy of its own, which the window's page plays."}
+    found = _json(run.backtest / PLAYER, Player)
+    reason = f"There is no backtest/{PLAYER}, which backtests write since pages can play; make this run's anew."
+    return {"refused": reason} if found is None else found
+
+
+def _as_script(value: Mapping[str, Any]) -> Markup:
+    """Return a value as JSON that can stand in a page: no text in it ends the script."""
+    from markupsafe import Markup
+
+    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+
+
+def _training(run: RunDirectory) -> Iterator[dict[str, str]]:
+    """Yield what the learner reported by iteration, and its speed, each as a line in a small picture and in words."""
+    path = run.metrics / "train.csv"
+    if not path.exists():
+        return
+    log = read_table(path, "iteration", numbers=["iteration", "seconds"], is_numeric=True)
+    shown = {name: log[name] for name in log if _LEARNT.search(name)}
+    if "transitions" in log:
+        shown["steps a second"] = log["transitions"] / log["seconds"].where(log["seconds"] > 0)
+    for name, column in shown.items():
+        known = column.to_numpy(np.float64)
+        known = known[np.isfinite(known)]
+        if not len(known):
+            continue
+        low, high = float(known.min()), float(known.max())
+        x = np.linspace(2.0, 238.0, len(known))
+        y = 66.0 - 60.0 * (known - low) / (high - low if high > low else 1.0)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        ends = f"from {known[0]:.4g} to {known[-1]:.4g}, between {low:.4g} and {high:.4g}"
+        yield {"path": f"M{points}", "told": f"{name.replace('_', ' ')}: {ends}"}
 
 
 def _stress(run: RunDirectory) -> dict[str, Any] | None:
