@@ -23,6 +23,29 @@ class Actor(Protocol):
         """Return one action a row; `noise` are uniform numbers to explore with, None asks for the best action."""
 
 
+class Expectation(NamedTuple):
+    """The expectation of a policy at each of N decisions; None where it has no notion of a part.
+
+    A policy that has one tells it by a method ``expectation(obs)``, for people to see why it acts: nothing acts by it.
+
+    Attributes
+    ----------
+    waiting : float64 of shape (N,), bp
+        By how much the price is expected to be worse for the order later than in the step to come: what waiting costs.
+    threshold : float64 of shape (N,), bp
+        What waiting may cost at most before the policy trades.
+    chances : float64 of shape (N, A)
+        The chance of each action.
+    values : float64 of shape (N, A)
+        What each action is expected to earn from here on, in units of the reward.
+    """
+
+    waiting: np.ndarray | None = None
+    threshold: np.ndarray | None = None
+    chances: np.ndarray | None = None
+    values: np.ndarray | None = None
+
+
 class Cut(NamedTuple):
     """The ends of episodes that were cut off from outside, for example by a time limit, though they were not over.
 

@@ -54,7 +54,8 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.policy": BASE | PRIMITIVES | {"rlwb.market"},
     "rlwb.trainer": BASE | PRIMITIVES | {"rlwb.env"},
     "rlwb.conformance": BASE | PRIMITIVES | {"rlwb.env", "rlwb.market", "rlwb.execution", "rlwb.trainer"},
-    "rlwb.evaluation": BASE | {"rlwb.parts", "rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
+    "rlwb.evaluation": BASE
+    | {"rlwb.learner", "rlwb.reward", "rlwb.parts", "rlwb.reading", "rlwb.execution", "rlwb.market", "rlwb.policy"},
     "rlwb.certificate": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
     "rlwb.experiment": EXPERIMENT | {"rlwb.tracking", "rlwb.conformance"},

@@ -164,7 +164,7 @@ class PolicyResult:
     @property
     def title(self) -> str:
         """Name in sentences, with those settings by which a part is told apart that are not its defaults."""
-        return _title(self.policy)
+        return policy_title(self.policy)
 
     @property
     def display_name(self) -> str:
@@ -173,7 +173,8 @@ class PolicyResult:
 
 
 @functools.cache
-def _title(policy: str) -> str:
+def policy_title(policy: str) -> str:
+    """Return the name of a policy in sentences, of a rule with those settings that are not its defaults."""
     if policy in _DISPLAY_NAMES:
         return _DISPLAY_NAMES[policy]
     name, *settings = re.split(r"-(?=\w+=)", policy)

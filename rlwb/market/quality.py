@@ -21,9 +21,10 @@ from rlwb.market.dataset.stored import Stored
 from rlwb.market.findings import KINDS, LISTED_ALWAYS, Finding, Report, counted
 from rlwb.market.schema import TRADE_PRICES
 from rlwb.market.sessions import Sessions, join_sessions
+from rlwb.market.soundness import coverage
 from rlwb.market.source import Reading, refuse_unused
 
-__all__ = ["KINDS", "Finding", "Quality", "Window", "check_bars", "repair_bars", "spoil_bars"]
+__all__ = ["KINDS", "Finding", "Quality", "Window", "check_bars", "repair_bars", "sessions_quality", "spoil_bars"]
 
 #: Kinds whose bars are wrong beyond repair, and that a run would use as they are.
 DROPPED = ("outlier", "high_low")
@@ -143,6 +144,27 @@ def check_bars(
         raise ConfigError(f"{source} is no data set, so it needs a calendar: --calendar (calendar= in Python).")
     with imported(source, calendar=calendar, progress=progress, **reading) as done:
         return _check(done.directory, str(source), limit, None, progress)
+
+
+def sessions_quality(sessions: Sessions, source: str = "sessions") -> Quality:
+    """Return what is known of loaded sessions in the form of a check: coverage, and what loading them found."""
+    close, volume = sessions.fields["close"], sessions.fields["volume"]
+    priced = np.isfinite(close) & sessions.in_session
+    columns = {
+        "instrument": sessions.instruments,
+        "day": sessions.dates,
+        "length": sessions.num_ticks,
+        "priced": priced.sum(axis=1),
+        "zeros": (priced & (volume == 0)).sum(axis=1),
+    }
+    share, zeros = coverage(pd.DataFrame(columns))
+    days, bars = share.columns.to_numpy().astype("datetime64[D]"), int(priced.sum())
+    found = sessions.report
+    rows = found.totals.get("bars_read", bars)
+    instruments = tuple(map(str, share.index))
+    return Quality(
+        source, sessions.calendar, bars, rows, found, instruments, days, share.to_numpy(float), zeros.to_numpy(float)
+    )
 
 
 def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, progress: Progress | None) -> Quality:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rlwb.batch import count_rows
-from rlwb.learner import Cut
+from rlwb.learner import Cut, Expectation
 from rlwb.policy.heads import QNetwork, mask_values
 from rlwb.policy.learner import (
     NetworkLearner,
@@ -151,6 +151,15 @@ class DQN(NetworkLearner):
         if self.network.start is not None:
             chance = self.network.start(obs, allowed)
         return explore(best, chance[:rows].cpu().numpy(), np.asarray(noise), self.settings.epsilon(self.updates))
+
+    @torch.no_grad()
+    def expectation(self, obs: Any) -> Expectation:
+        """Return what waiting is expected to cost, and the values of the actions that may be chosen."""
+        found, filled = super().expectation(obs), fill_up(obs)
+        _, value = self.greedy(filled)
+        allowed = self.network.allowed(filled)
+        may = value if allowed is None else value.masked_fill(~allowed, torch.nan)
+        return found._replace(values=(self.scale or 1.0) * may[: count_rows(obs)].double().cpu().numpy())
 
     def learn(
         self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None

@@ -15,12 +15,12 @@ from torch import nn
 
 from rlwb.batch import count_rows, take_rows
 from rlwb.errors import CheckpointError, ConfigError, InterpreterError, RlwbError
-from rlwb.learner import Learner
+from rlwb.learner import Expectation, Learner
 from rlwb.policy.adam import Adam
 from rlwb.policy.encoder import MarketEncoder
 from rlwb.policy.episodes import last_rows
 from rlwb.policy.gru import ALIGN
-from rlwb.policy.network import device_of
+from rlwb.policy.network import Network, device_of
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +100,13 @@ class NetworkLearner(Learner):
     def device(self) -> torch.device:
         """Where the network is."""
         return device_of(self.network)
+
+    @torch.no_grad()
+    def expectation(self, obs: Any) -> Expectation:
+        """Return what the network expects waiting to cost, where one of its parts forecasts prices."""
+        found = [one.waiting(obs) for one in self.network.modules() if isinstance(one, Network)]
+        waiting = next((one for one in found if one is not None), None)
+        return Expectation(None if waiting is None else waiting.double().cpu().numpy())
 
     def _set_learning_rate(self) -> None:
         """Let the rate fall in a line to 0 within ``decay_updates``; it depends on `updates` alone."""

@@ -85,6 +85,13 @@ class Network(nn.Module, ABC):
         """
         return None
 
+    def waiting(self, obs: Any) -> torch.Tensor | None:
+        """Return what the network expects waiting to cost, bp of shape (N,); None where it forecasts no prices.
+
+        See `rlwb.learner.Expectation`.
+        """
+        return None
+
     def today(self, obs: Any) -> torch.Tensor:
         """Return the session's features so far, float32 of shape (N, T, C), 0 from the current tick on."""
         if "session" not in obs:

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from rlwb.batch import count_rows, take_rows
-from rlwb.learner import Cut
+from rlwb.learner import Cut, Expectation
 from rlwb.objective import Mean, Objective
 from rlwb.policy.bounded import BoundedActorCritic
 from rlwb.policy.episodes import check_episodes, dial_settings, gae, merge_statistics, shuffled
 from rlwb.policy.episodes import cut as cut_rows
-from rlwb.policy.heads import ActorCritic
+from rlwb.policy.heads import ActorCritic, Categorical
 from rlwb.policy.learner import (
     NetworkLearner,
     check_answers,
@@ -170,6 +170,15 @@ class PPO(NetworkLearner):
         best, scores = (part[:rows] for part in self.greedy(fill_up(obs)))
         check_answers(scores)
         return best.cpu().numpy() if noise is None else self.network.distribution(scores).draw(noise)
+
+    @torch.no_grad()
+    def expectation(self, obs: Any) -> Expectation:
+        """Return what waiting is expected to cost, and the chances of actions that are choices."""
+        found = super().expectation(obs)
+        _, scores = self.greedy(fill_up(obs))
+        if not isinstance(self.network.distribution(scores), Categorical):
+            return found
+        return found._replace(chances=scores[: count_rows(obs)].double().softmax(dim=1).cpu().numpy())
 
     def learn(
         self, obs: Any, action: np.ndarray, reward: np.ndarray, done: np.ndarray, cut: Cut | None = None

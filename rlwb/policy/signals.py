@@ -241,11 +241,19 @@ class Signals(Network):
         """Return the forecasts of states (…, H), of shape (…, 2), in basis points of a sale."""
         return (self._regressors(states)[..., None, :, :] * self.coefficients).sum(dim=(-2, -1))
 
+    def waiting(self, obs: Any) -> torch.Tensor:
+        """Return the forecast of all later steps in the direction of the order, bp of shape (N,)."""
+        return self._side(obs)[:, 0] * self.forecasts(self.market(obs))[:, 0]
+
+    def _side(self, obs: Any) -> torch.Tensor:
+        """Return 1 for a sale and -1 for a purchase, of shape (N, 1)."""
+        return 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
+
     def forward(self, obs: Any) -> torch.Tensor:
         states = self.tensor(obs["market_states"]) if "market_states" in obs else self.market(obs)
         _, _, step, steps = order_numbers(obs, self.device)
         active = states[:, -2:-1].clamp(-_MOST / _PER_DEVIATION, _MOST / _PER_DEVIATION)
-        side = 1.0 - 2.0 * self.tensor(obs["acquiring"]).float()[:, None]
+        side = self._side(obs)
         signed = side * self.forecasts(states) / self.unit
         moved = side * (states[:, -3:-2] - states[:, -4:-3]) / self.usual_move
         calm = torch.exp(-0.5 * _PER_DEVIATION * active)

@@ -6,7 +6,11 @@ import io
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
 
 from rlwb.experiment.notebook import is_attended
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 #: The panels of each cell that was run, with the execution that made them.
 _OPEN: dict[str, tuple[str, list[Panel]]] = {}
+_CELL = "padding:1px 8px;text-align:right"
 
 
 class Panel(ABC):
@@ -81,6 +86,15 @@ def live(figure: Figure) -> Any:
     return canvas
 
 
+def put(canvas: Any, figure: Figure) -> None:
+    """Let a canvas show another figure; the one before goes, with its callbacks."""
+    figure.set_canvas(canvas)
+    canvas.figure = figure
+    figure.set_dpi(canvas.device_pixel_ratio * figure.dpi)
+    canvas.manager.resize(*figure.bbox.size)
+    canvas.draw_idle()
+
+
 def close_tree(widget: Widget) -> None:
     """Close a widget and all that it holds: children, layouts, styles and toolbars."""
     for one in list(_tree(widget)):
@@ -128,3 +142,26 @@ def _asked() -> Mapping[str, Any]:
 
     kernel = getattr(get_ipython(), "kernel", None)
     return {} if kernel is None else kernel.get_parent("shell")
+
+
+def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) -> str:
+    """Return a table for an HTML widget, numbers to four digits, with one row `marked`."""
+    names = (table.index.name or "", *table.columns)
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(one))}</th>' for one in names)
+    rows = []
+    for place, (name, *values) in enumerate(table.itertuples()):
+        look = ' style="background:var(--jp-warn-color3,#fdf0d0);font-weight:bold"' if place == marked else ""
+        cells = "".join(f'<td style="{_CELL}">{escape(_shown(one))}</td>' for one in values)
+        rows.append(f'<tr{look}><th scope="row" style="{_CELL}">{escape(str(name))}</th>{cells}</tr>')
+    return (
+        f'<table style="font-size:smaller;line-height:1.4;margin:8px 0"><caption style="text-align:left;'
+        f'font-weight:bold">{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+        "</table>"
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return "" if number != number else f"{number:z.4g}" if abs(number) < 1e4 else f"{number:,.0f}"
+    return str(value)

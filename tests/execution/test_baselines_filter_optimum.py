@@ -327,3 +327,17 @@ def test_deviations_of_the_law_are_those_of_its_variances_and_of_what_is_known()
     assert own[1] == pytest.approx(law.decay**2 * law.stationary + law.transient[0, 0])
     assert (error[1:] < own[1:]).all()
     assert found["return of the martingale"] ** 2 == pytest.approx(law.efficient[0])
+
+
+def test_it_trades_where_waiting_is_expected_to_cost() -> None:
+    policy = made()
+    orders = orders_of(policy.engine)
+    state = ExecutionState.start(policy.engine, orders)
+    while not state.done.all():
+        known = state.known
+        told, traded = policy.expectation(known), policy.act(known) > 0
+        assert told.waiting is not None
+        foreseen = np.isfinite(told.waiting)
+        assert foreseen.all() == (not known.is_last_step.all())
+        np.testing.assert_array_equal(traded[foreseen], told.waiting[foreseen] > 0)
+        state = state.after(*policy.engine.step(orders, state.now, np.zeros(len(known))))

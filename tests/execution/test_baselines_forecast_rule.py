@@ -333,3 +333,21 @@ def test_it_beats_twap_where_there_is_a_signal_and_nothing_where_there_is_none()
     assert gains[1.0, "none"] > 8
     assert abs(gains[1.0, "shuffled"]) < gains[1.0, "none"]
     assert abs(gains[0.0, "none"]) < 4
+
+
+def test_it_trades_where_waiting_is_expected_to_cost_more_than_the_threshold_in_basis_points() -> None:
+    """By the unit of what is seen; in the last step, where nothing is foreseen, there is no threshold."""
+    engine = walks(np.random.default_rng(5).normal(0, 0.01, (40, 4)))
+    policy = fitted(engine)
+    state = ExecutionState.start(engine, every(engine, (1, -1)))
+    while not state.done.all():
+        known = state.known
+        told, traded = policy.expectation(known), policy.act(known) > 0
+        unit = 1e4 * policy.observe(known.session, known.tick)[1]
+        np.testing.assert_allclose(told.waiting, known.side * policy.forecast(known.session, known.tick)[0] * unit)
+        assert told.waiting is not None
+        assert told.threshold is not None
+        foreseen = np.isfinite(told.threshold)
+        assert foreseen.all() == (not known.is_last_step.all())
+        np.testing.assert_array_equal(traded[foreseen], (told.waiting > told.threshold)[foreseen])
+        state = state.after(*engine.step(every(engine, (1, -1)), state.now, np.zeros(len(known))))

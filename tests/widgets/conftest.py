@@ -41,5 +41,5 @@ def alive() -> dict[str, int]:
     gc.collect()
     widgets = list(registry._instances.values())
     watchers = sum(len(found) for one in widgets for by in one._trait_notifiers.values() for found in by.values())
-    figures = sum(issubclass(type(one), Figure) for one in gc.get_objects())
+    figures = sum(issubclass(type(one), Figure) for one in gc.get_objects())  # some objects warn when they are asked
     return {"widgets": len(widgets), "watchers": watchers, "figures": figures, "pyplot": len(plt.get_fignums())}

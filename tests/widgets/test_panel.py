@@ -42,7 +42,7 @@ def test_a_cell_that_is_run_again_leaves_nothing_of_the_run_before(cell: Cell) -
     cell.run(show)
     once = alive()
     assert once["widgets"] > 0
-    for _ in range(5):
+    for _ in range(2):
         first = shown[0]
         shown.clear()
         cell.run(show)

@@ -14,6 +14,7 @@ from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import ExecutionRules
 from rlwb.execution.state import Known
+from rlwb.learner import Expectation
 from rlwb.market.synthetic import SyntheticSettings, TickLaw, tick_law
 from rlwb.parts import Part
 
@@ -332,6 +333,27 @@ class FilterOptimum(Baseline):
         is_open = (known.tick > 0) & (self._before[row] >= 0)
         start = np.where(is_open, self._opening[row] * night, 0.0)
         return filtered(start, today, self._gains.gain[row], decay, known.tick)
+
+    def expectation(self, obs: Known) -> Expectation:
+        """Return what waiting is expected to cost each order: what the part that is left costs later, less now.
+
+        What it costs later counts that the policy goes on to choose well, so that it trades once waiting costs more
+        than nothing; with a penalty, once it costs more than the penalty on the first share.
+        """
+        waiting = np.full(len(obs), np.nan)
+        if self.law.stationary == 0:
+            return Expectation(np.zeros(len(obs)), None)
+        estimate, cell = obs.side * self.estimate(obs), self.engine.cell
+        steps = cell[np.minimum(obs.tick, len(cell) - 1)] - cell[obs.start]
+        for row, step in enumerate(steps.tolist()):
+            plan = self._plan(int(obs.start[row]), int(obs.end[row]), int(self._row[obs.session[row]]))
+            if step < len(plan.level) - 1:
+                shares, points = plan.waiting.shape[1:]
+                place = (estimate[row] / plan.reach[step] + 1.0) * (points - 1) / 2.0
+                later = np.array([_between(plan.waiting[step, one], place) for one in range(shares)])
+                held = obs.position[row] / obs.amount[row]
+                waiting[row] = _between(later, held * (shares - 1)) - plan.level[step] * estimate[row]
+        return Expectation(waiting, np.where(np.isnan(waiting), np.nan, 0.0))
 
     def check(self, orders: OrderBatch) -> None:
         for name in _FORMS:

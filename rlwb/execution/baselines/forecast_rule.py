@@ -16,6 +16,7 @@ from rlwb.execution.engine import Engine
 from rlwb.execution.order import OrderBatch
 from rlwb.execution.rules import valid_prices
 from rlwb.execution.state import Known
+from rlwb.learner import Expectation
 from rlwb.seeds import Stream, generator
 
 #: Sessions that ``shuffled`` looks back at most.
@@ -141,6 +142,15 @@ class ForecastRule(Baseline):
         even = engine.even_share(obs, obs)
         share = np.where(self._abstains(forecast, error), even, go)
         return obs.position * np.where(even >= 1.0, 1.0, share)
+
+    def expectation(self, obs: Known) -> Expectation:
+        """Return what waiting is expected to cost each order, and what it may cost at most."""
+        cell, unit = self.engine.cell, 1e4 * self.observe(obs.session, obs.tick)[1]
+        left = cell[obs.end - 1] - cell[np.minimum(obs.tick, len(cell) - 1)]
+        threshold = self.thresholds[np.clip(left, 0, len(self.thresholds) - 1)]
+        # In the last step, after which nothing is foreseen, all is asked for whatever the forecast.
+        threshold = np.where(self.engine.even_share(obs, obs) >= 1.0, np.nan, threshold)
+        return Expectation(obs.side * self.forecast(obs.session, obs.tick)[0] * unit, threshold * unit)
 
     def forecast(
         self, session: np.ndarray, tick: np.ndarray, without: np.ndarray | None = None

@@ -1,0 +1,176 @@
+"""The order explorer: an order by several policies, step by step, and why each did what it did."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlwb.evaluation.playback import OrderView, Playback
+from rlwb.evaluation.playback_plots import MOST, OrderFigure
+from rlwb.experiment.explore import judged_runs, run_playback
+from rlwb.experiment.run import RunDirectory
+from rlwb.widgets.panel import Panel, live, put, table_html
+
+if TYPE_CHECKING:
+    from ipywidgets import Widget
+    from matplotlib.figure import Figure
+
+
+class OrderExplorer(Panel):
+    """Prices, fills, inventory, expectations, chances of actions and rewards of an order, with a slider over its steps.
+
+    Instrument, day, order and policies are chosen from lists; of a run, other runs beside it too. A click into the
+    left part of the picture goes to the step there.
+
+    Parameters
+    ----------
+    source
+        The directory of a run with a backtest, or of several, or a `rlwb.evaluation.playback.Playback`.
+    policies
+        Side by side, at most four; of a run by default its best checkpoint, its best simple rule and TWAP.
+    order_id
+        By default the order with the median PA of the first policy.
+
+    Attributes
+    ----------
+    view
+        The state, a `rlwb.evaluation.playback.OrderView`.
+
+    Raises
+    ------
+    CheckpointError
+        When there is no run with a backtest, or no such policy.
+    OrderError
+        When there is no such order, or the run's simulator keeps no ticks.
+    """
+
+    def __init__(
+        self,
+        source: Playback | str | os.PathLike[str],
+        *,
+        policies: Sequence[str] = (),
+        order_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.runs: dict[str, RunDirectory] = {}
+        self.run = ""
+        if isinstance(source, Playback):
+            self.view = OrderView(source, policies, order_id)
+        else:
+            path = Path(source)
+            self.runs = judged_runs(path)
+            self.run = path.resolve().name if path.resolve().name in self.runs else next(iter(self.runs))
+            self._open(policies, order_id)
+
+    def _open(self, policies: Sequence[str] = (), order_id: str | None = None) -> None:
+        self.view = OrderView(run_playback(self.runs[self.run]), policies, order_id)
+
+    def choose_run(self, name: str) -> None:
+        """Show another run, from its typical order on."""
+        self.run = name
+        self._open()
+
+    def figure(self) -> Figure:
+        return self._drawn(told=True).figure
+
+    def _drawn(self, *, told: bool = False) -> OrderFigure:
+        plays = self.view.played()
+        return OrderFigure(plays, [one.policy for one in plays].index(self.view.read), self.view.step, told=told)
+
+    def build(self) -> Widget:
+        import ipywidgets as w
+
+        wide = w.Layout(width="19em")
+        self._controls: dict[str, Any] = {
+            **({"run": w.Dropdown(description="Run", layout=wide)} if self.runs else {}),
+            "instrument": w.Dropdown(description="Instrument", layout=wide),
+            "day": w.Dropdown(description="Day", layout=wide),
+            "order": w.Dropdown(description="Order", layout=w.Layout(width="30em")),
+            "policies": w.SelectMultiple(description="Policies", rows=4, layout=w.Layout(width="30em")),
+            "read": w.Dropdown(description="Details of", layout=w.Layout(width="30em")),
+            "step": w.SelectionSlider(description="Step", options=["-"], layout=w.Layout(width="60em")),
+        }
+        self._order = self._drawn()
+        self._canvas, self._why, self._audit = live(self._order.figure), w.HTML(), w.HTML()
+        self._filling = False
+        self._fill()
+        self._show()
+        for name, control in self._controls.items():
+            control.observe(
+                lambda change, name=name: self._chosen(name, change["new"]), "index" if name == "step" else "value"
+            )
+        lists = [self._controls[name] for name in ("run", "instrument", "day") if name in self._controls]
+        chosen = [self._controls[name] for name in ("order", "policies", "read")]
+        head = w.HBox([w.VBox(lists), w.VBox(chosen)], layout=w.Layout(flex_flow="row wrap"))
+        return w.VBox([head, self._controls["step"], self._why, self._canvas, self._audit])
+
+    def _chosen(self, name: str, value: Any) -> None:
+        """Take what a control was set to, by a person and not by `_fill`."""
+        if self._filling or value is None:
+            return
+        if name == "step":
+            self.view.move(value)
+            self._mark()
+            return
+        if name == "policies" and not value:
+            return
+        choose = {"run": self.choose_run}.get(name) or getattr(self.view, f"choose_{name}")
+        choose(value[:MOST] if name == "policies" else value)
+        self._fill()
+        self._order = self._drawn()
+        put(self._canvas, self._order.figure)
+        self._show()
+
+    def _fill(self) -> None:
+        """Let the controls offer what the view has, and show what is chosen."""
+        view, playback = self.view, self.view.playback
+        orders = playback.orders(view.instrument, view.day)
+        offered: dict[str, tuple[Any, Any]] = {
+            "run": (list(self.runs), self.run or None),
+            "instrument": (playback.instruments(), view.instrument),
+            "day": (playback.days(view.instrument), view.day),
+            "order": ([(playback.label(one, view.read), one) for one in orders], view.order_id),
+            "policies": (list(playback.policies), view.policies),
+            "read": (list(view.policies), view.read),
+        }
+        self._filling = True
+        for name, control in self._controls.items():
+            if name != "step":
+                control.options, control.value = offered[name]
+        self._controls["step"].options = view.steps()
+        self._controls["step"].index = view.step
+        self._filling = False
+
+    def _show(self) -> None:
+        """Listen to clicks into the picture, which is new, and tell of the step."""
+        self._canvas.mpl_connect("button_press_event", self._clicked)
+        self._tell()
+
+    def _clicked(self, event: Any) -> None:
+        if event.inaxes in self._order.left:
+            self._controls["step"].index = self.view.step_at(event.xdata)
+
+    def _mark(self) -> None:
+        """Go to the view's step in the picture."""
+        self._order.move(self.view.step)
+        self._canvas.draw_idle()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Write what happened in the step and why, and the audit of it."""
+        view, reading = self.view, self.view.reading()
+        lines = "".join(f"<li>{escape(one)}</li>" for one in view.why())
+        time = escape(view.steps()[view.step])
+        self._why.value = f'<div role="status" aria-live="polite"><b>{time}</b><ul style="margin:0">{lines}</ul></div>'
+        bars = reading.table(view.step)
+        tables = [table_html(reading.table(), f"{reading.policy}, step by step", marked=view.step)]
+        tables += [table_html(bars, f"the bars of {time}")] if len(bars) else []
+        self._audit.value = "".join(tables)
+
+    def close(self) -> None:
+        super().close()
+        for name in ("_controls", "_canvas", "_why", "_audit", "_order"):
+            self.__dict__.pop(name, None)

@@ -1,0 +1,98 @@
+"""The order explorer, driven by its controls as a browser does."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import ipywidgets
+import pytest
+
+from rlwb.widgets import OrderExplorer
+from rlwb.widgets.panel import _tree
+from tests.evaluation.test_playback import playback
+from tests.widgets.conftest import Cell, alive
+
+CONTROLS = ["Instrument", "Day", "Order", "Policies", "Details of", "Step"]
+
+
+def controls(widget: ipywidgets.Widget) -> dict[str, Any]:
+    """Return what keyboards reach, by its description, in the sequence of the page."""
+    kinds = (ipywidgets.Dropdown, ipywidgets.SelectMultiple, ipywidgets.SelectionSlider)
+    return {one.description: one for one in _tree(widget) if isinstance(one, kinds)}
+
+
+def text(widget: ipywidgets.Widget) -> str:
+    return " ".join(one.value for one in _tree(widget) if isinstance(one, ipywidgets.HTML))
+
+
+def test_the_slider_says_why(cell: Cell) -> None:
+    explorer = OrderExplorer(playback())
+    found = controls(explorer.widget)
+    assert list(found) == CONTROLS
+    assert found["Step"].options == ("09:30", "09:32", "09:34")
+    assert "halves waits" in text(explorer.widget)
+    drawn, span = explorer._order, explorer._order.left[0].patches[0]
+    found["Step"].index = 1
+    assert explorer.view.step == 1
+    assert explorer._order is drawn, "a step draws nothing anew"
+    assert span.get_x() == 1.5
+    said = text(explorer.widget)
+    assert "halves trades 50 %" in said
+    assert "waiting to cost 9.0 bp" in said
+    assert said.count('font-weight:bold">') >= 1
+
+
+def test_lists_and_clicks_choose(cell: Cell) -> None:
+    explorer = OrderExplorer(playback())
+    found = controls(explorer.widget)
+    found["Step"].index = 2
+    found["Day"].value = "2024-01-02"
+    assert explorer.view.step == 2
+    assert [label for label, _ in found["Order"].options] == ["buy 40 09:30-09:36"]
+    found["Day"].value = "2024-01-01"
+    assert len(found["Order"].options) == 2
+    found["Order"].value = found["Order"].options[1][1]
+    assert explorer.view.reading().side == -1
+    found["Policies"].value = ("twap",)
+    assert found["Details of"].options == ("twap",)
+    assert "halves" not in text(explorer.widget)
+    explorer._clicked(SimpleNamespace(inaxes=explorer._order.left[1], xdata=0.2))
+    assert explorer.view.step == found["Step"].index == 0
+    explorer._clicked(SimpleNamespace(inaxes=None, xdata=5.0))
+    assert explorer.view.step == 0
+    found["Policies"].value = ()
+    assert explorer.view.policies == ("twap",)
+
+
+def test_orders_and_reruns_leave_nothing_behind(cell: Cell) -> None:
+    book, shown = playback(), []
+
+    def show() -> None:
+        shown[:] = [OrderExplorer(book)]
+        shown[0]._repr_mimebundle_()
+
+    cell.run(show)
+    once = alive()
+    found = controls(shown[0].widget)
+    for day in ("2024-01-02", "2024-01-01"):
+        found["Day"].value = day
+        found["Step"].index = 1
+    assert alive() == once, "an order that is chosen takes the place of the one before"
+    del found
+    cell.run(show)
+    assert alive() == once, "and so does a cell that is run again"
+
+
+def test_headless_it_is_a_picture_that_says_why(cell: Cell) -> None:
+    cell.attended = False
+    explorer = OrderExplorer(playback())
+    assert set(explorer._repr_mimebundle_()) == {"text/plain", "image/png"}
+    assert explorer._widget is None
+    words = [one.get_text() for one in explorer.figure().findobj(match=lambda one: hasattr(one, "get_text"))]
+    assert any(explorer.view.why()[0] in one for one in words)
+
+
+@pytest.mark.parametrize("policies", [("twap",), ("twap", "halves")])
+def test_policies_may_be_named(cell: Cell, policies: tuple[str, ...]) -> None:
+    assert OrderExplorer(playback(), policies=policies).view.policies == policies
