@@ -102,7 +102,9 @@ class Played:
         if np.isnan(row["waiting"]) and self.chances is None and self.values is None:
             told.append("It tells no expectation.")
         if not np.isnan(row["came"]):
-            told.append(f"In hindsight, waiting would {_costs(row['came'])}.")
+            came = "cost" if row["came"] >= 0 else "gained"
+            waited = "waiting" if row["asked"] <= _NOTHING else "waiting would have"
+            told.append(f"In hindsight {waited} {came} {_bp(abs(row['came']))}.")
         return " ".join(told)
 
     def table(self, step: int | None = None) -> pd.DataFrame:

@@ -195,5 +195,5 @@ def _name_times(axis: Axes, times: Sequence[str]) -> None:
 def ring(figure: Figure, x: float, y: float) -> Line2D:
     """Mark a point of a figure's first axes by a ring, which can be moved; return it."""
     look = {"markersize": 15, "markerfacecolor": "none", "markeredgecolor": style.INK, "markeredgewidth": 1.8}
-    (mark,) = figure.axes[0].plot([x], [y], marker="o", linestyle="", zorder=6, **look)
+    (mark,) = figure.axes[0].plot([x], [y], marker="o", linestyle="", zorder=6, clip_on=False, **look)
     return mark

@@ -69,12 +69,12 @@ class RunPolicies(Mapping[str, Any]):
         return len(self._found)
 
 
-def run_playback(run: RunDirectory) -> Playback:
+def run_playback(run: RunDirectory, bench: Workbench | None = None) -> Playback:
     """Return a run's test orders, to be executed again by the policies of its backtest.
 
-    The best checkpoint, the best simple rule and TWAP come first.
+    The best checkpoint, the best simple rule and TWAP come first. `bench` are the run's parts where they are made.
     """
-    results, bench = read_results(run), workbench(run)
+    results, bench = read_results(run), bench or workbench(run)
     orders = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
     names = dict.fromkeys([*_usual(results), *(one.policy for one in results if one.kind not in _NO_POLICY)])
     return Playback(bench.simulator, orders, RunPolicies(run, bench, list(names)), bench.reward, results)

@@ -11,6 +11,7 @@ from rlwb.evaluation import plots
 from rlwb.evaluation.playback_plots import ring
 from rlwb.experiment.explore import CheckpointView
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.workbench import Workbench
 from rlwb.widgets.orders import OrderExplorer
 from rlwb.widgets.panel import Panel, live, put, table_html
 
@@ -29,6 +30,8 @@ class CheckpointExplorer(Panel):
     ----------
     run_dir
         The directory of a run with a backtest.
+    bench
+        The parts of the run, where they are made already (`rlwb.experiment.orders.workbench`).
 
     Attributes
     ----------
@@ -41,8 +44,9 @@ class CheckpointExplorer(Panel):
         When the run has no backtest, or judged no checkpoint.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str]) -> None:
+    def __init__(self, run_dir: str | os.PathLike[str], *, bench: Workbench | None = None) -> None:
         super().__init__()
+        self._bench = bench
         self.run = RunDirectory.open(Path(run_dir))
         self.view = CheckpointView(self.run)
         self.orders: OrderExplorer | None = None
@@ -114,7 +118,7 @@ class CheckpointExplorer(Panel):
             return
         beside = [self.view.chosen, *(["twap"] if "twap" in self.view.results else [])]
         self._close_orders()
-        self.orders = OrderExplorer(self.run.path, policies=beside, order_id=order_id)
+        self.orders = OrderExplorer(self.run.path, policies=beside, order_id=order_id, bench=self._bench)
         self._below.children = (self.orders.widget,)
 
     def _close_orders(self) -> None:

@@ -90,7 +90,9 @@ class MarketExplorer(Panel):
         self._ring.set_data([x], [y])
         self._calendar.draw_idle()
         put(self._below, view.figure())
-        self._found.value = table_html(view.findings(), f"findings; here: {view.instrument} on {view.day}")
+        found = view.findings()
+        caption = f"findings; here: {view.instrument} on {view.day}" if len(found) else "Nothing was found."
+        self._found.value = table_html(found, caption)
 
     def close(self) -> None:
         super().close()

@@ -12,6 +12,7 @@ from rlwb.evaluation.playback import OrderView, Playback
 from rlwb.evaluation.playback_plots import MOST, OrderFigure
 from rlwb.experiment.explore import judged_runs, run_playback
 from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.workbench import Workbench
 from rlwb.widgets.panel import Panel, live, put, table_html
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class OrderExplorer(Panel):
         Side by side, at most four; of a run by default its best checkpoint, its best simple rule and TWAP.
     order_id
         By default the order with the median PA of the first policy.
+    bench
+        The parts of the run, where they are made already (`rlwb.experiment.orders.workbench`).
 
     Attributes
     ----------
@@ -53,6 +56,7 @@ class OrderExplorer(Panel):
         *,
         policies: Sequence[str] = (),
         order_id: str | None = None,
+        bench: Workbench | None = None,
     ) -> None:
         super().__init__()
         self.runs: dict[str, RunDirectory] = {}
@@ -63,10 +67,10 @@ class OrderExplorer(Panel):
             path = Path(source)
             self.runs = judged_runs(path)
             self.run = path.resolve().name if path.resolve().name in self.runs else next(iter(self.runs))
-            self._open(policies, order_id)
+            self._open(policies, order_id, bench)
 
-    def _open(self, policies: Sequence[str] = (), order_id: str | None = None) -> None:
-        self.view = OrderView(run_playback(self.runs[self.run]), policies, order_id)
+    def _open(self, policies: Sequence[str] = (), order_id: str | None = None, bench: Workbench | None = None) -> None:
+        self.view = OrderView(run_playback(self.runs[self.run], bench), policies, order_id)
 
     def choose_run(self, name: str) -> None:
         """Show another run, from its typical order on."""

@@ -145,8 +145,8 @@ def _asked() -> Mapping[str, Any]:
 
 
 def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) -> str:
-    """Return a table for an HTML widget, numbers to four digits, with one row `marked`."""
-    names = (table.index.name or "", *table.columns)
+    """Return a table for an HTML widget, numbers to five digits, with one row `marked`."""
+    names = (table.index.name or "", *table.columns) if len(table) else ()
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(one))}</th>' for one in names)
     rows = []
     for place, (name, *values) in enumerate(table.itertuples()):
@@ -163,5 +163,5 @@ def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) 
 def _shown(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        return "" if number != number else f"{number:z.4g}" if abs(number) < 1e4 else f"{number:,.0f}"
+        return "" if number != number else f"{number:z.5g}" if abs(number) < 1e4 else f"{number:,.0f}"
     return str(value)

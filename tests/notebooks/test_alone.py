@@ -31,7 +31,9 @@ def test_g15_quickstart(tmp_path: Path) -> None:
     text = printed(book)
     assert "PA 0.00 bp, filled 100%" in text, "TWAP by hand"
     assert "95 % interval [" in text
-    assert len(shown(book, "image/png")) == 5
+    assert len(shown(book, "image/png")) == 6
+    beside = shown(book, "text/html")[-1]
+    assert [name in beside for name in ("signal 1", "signal 0", "the test says")] == [True] * 3
 
     # K19: a run with the same settings gives its last policy the same interval.
     sizes = {f"market.{name}": value for name, value in MARKET.items()}
@@ -154,7 +156,7 @@ def test_g15_data(tmp_path: Path) -> None:
     assert "dropped  6 bars: named by a check" in text
     missing = 3 + 6 + 5  # zeros, bars that were left out, minutes that were taken away
     assert f"{missing} of 1,920 prices are missing, 17 differ" in text, "of the stale stretch, but its first"
-    assert len(shown(book, "image/png")) == 4
+    assert len(shown(book, "image/png")) == 5
 
 
 def test_g15_data_of_ones_own(tmp_path: Path) -> None:
