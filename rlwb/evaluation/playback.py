@@ -367,14 +367,13 @@ class OrderView:
 
     Attributes
     ----------
-    instrument, day, order_id, policies, read, step
-        What is chosen; `read` is the policy whose actions, rewards and audit are shown.
+    instrument, day, order_id, policies, step
+        What is chosen.
     """
 
     def __init__(self, playback: Playback, policies: Sequence[str] = (), order_id: str | None = None) -> None:
         self.playback = playback
-        self.policies = tuple(policies or list(playback.policies)[:3])
-        self.read = self.policies[0]
+        self.policies = tuple(dict.fromkeys(policies or list(playback.policies)[:3]))
         self.step = 0
         self.choose_order(order_id or playback.typical(self.read))
         self.move(self.first_wait())
@@ -396,15 +395,14 @@ class OrderView:
         self.move(self.step)
 
     def choose_policies(self, policies: Sequence[str]) -> None:
-        """Lay policies side by side; none leaves what there is."""
-        if policies:
-            self.policies = tuple(policies)
-            self.read = self.read if self.read in policies else self.policies[0]
-            self.move(self.step)
+        """Lay policies side by side, each once; none leaves what there is."""
+        self.policies = tuple(dict.fromkeys(policies)) or self.policies
+        self.move(self.step)
 
-    def choose_read(self, policy: str) -> None:
-        """Read the actions, rewards and audit of one of the policies side by side."""
-        self.read = policy
+    @property
+    def read(self) -> str:
+        """The first of the policies, whose actions, rewards and audit are shown."""
+        return self.policies[0]
 
     def move(self, step: int) -> None:
         """Go to a step, at most the last."""

@@ -18,10 +18,7 @@ _LOOKS = (
     (style.BLUE, "o", "solid"),
     (style.VERMILION, "v", (0, (5, 2))),
     (style.GREEN, "^", (0, (1, 1.2))),
-    (style.PURPLE, "s", (0, (5, 1.5, 1, 1.5))),
 )
-#: Policies that are laid side by side at most.
-MOST = len(_LOOKS)
 _PARTS = (style.SKY, style.ORANGE, style.PURPLE, style.GREEN, style.GREY)
 
 
@@ -31,9 +28,7 @@ class OrderFigure:
     Parameters
     ----------
     plays
-        The same order by each policy, at most `MOST`.
-    read
-        Which of them the panels on the right are of.
+        The same order by each policy, at most three; the panels on the right are of the first.
     step
         The step that is marked.
     told
@@ -45,9 +40,9 @@ class OrderFigure:
         The figure, whose layout stays as it was first drawn.
     """
 
-    def __init__(self, plays: Sequence[Played], read: int = 0, step: int = 0, *, told: bool = False) -> None:
-        self.plays = list(plays[:MOST])
-        self._reading = self.plays[min(read, len(self.plays) - 1)]
+    def __init__(self, plays: Sequence[Played], step: int = 0, *, told: bool = False) -> None:
+        self.plays = list(plays[: len(_LOOKS)])
+        self._reading = self.plays[0]
         self._told = told
         self.figure: Figure = style.styled(self._draw)()
         self.move(step)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlwb.evaluation.playback import OrderView, Playback
-from rlwb.evaluation.playback_plots import MOST, OrderFigure
+from rlwb.evaluation.playback_plots import OrderFigure
+from rlwb.evaluation.results import policy_title
 from rlwb.experiment.explore import judged_runs, run_playback
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
@@ -18,6 +19,9 @@ from rlwb.widgets.panel import Panel, live, put, table_html
 if TYPE_CHECKING:
     from ipywidgets import Widget
     from matplotlib.figure import Figure
+
+#: The lists of the policies side by side.
+_BESIDE = ("Policy", "Beside", "And")
 
 
 class OrderExplorer(Panel):
@@ -31,7 +35,7 @@ class OrderExplorer(Panel):
     source
         The directory of a run with a backtest, or of several, or a `rlwb.evaluation.playback.Playback`.
     policies
-        Side by side, at most four; of a run by default its best checkpoint, its best simple rule and TWAP.
+        Side by side, at most three; of a run by default its best checkpoint, its best simple rule and TWAP.
     order_id
         By default the order with the median PA of the first policy.
     bench
@@ -82,7 +86,7 @@ class OrderExplorer(Panel):
 
     def _drawn(self, *, told: bool = False) -> OrderFigure:
         plays = self.view.played()
-        return OrderFigure(plays, [one.policy for one in plays].index(self.view.read), self.view.step, told=told)
+        return OrderFigure(plays, self.view.step, told=told)
 
     def build(self) -> Widget:
         import ipywidgets as w
@@ -93,8 +97,7 @@ class OrderExplorer(Panel):
             "instrument": w.Dropdown(description="Instrument", layout=wide),
             "day": w.Dropdown(description="Day", layout=wide),
             "order": w.Dropdown(description="Order", layout=w.Layout(width="30em")),
-            "policies": w.SelectMultiple(description="Policies", rows=4, layout=w.Layout(width="30em")),
-            "read": w.Dropdown(description="Details of", layout=w.Layout(width="30em")),
+            **{name: w.Dropdown(description=name, layout=w.Layout(width="30em")) for name in _BESIDE},
             "step": w.SelectionSlider(description="Step", options=["-"], layout=w.Layout(width="60em")),
         }
         self._order = self._drawn()
@@ -107,7 +110,7 @@ class OrderExplorer(Panel):
                 lambda change, name=name: self._chosen(name, change["new"]), "index" if name == "step" else "value"
             )
         lists = [self._controls[name] for name in ("run", "instrument", "day") if name in self._controls]
-        chosen = [self._controls[name] for name in ("order", "policies", "read")]
+        chosen = [self._controls[name] for name in ("order", *_BESIDE)]
         head = w.HBox([w.VBox(lists), w.VBox(chosen)], layout=w.Layout(flex_flow="row wrap"))
         return w.VBox([head, self._controls["step"], self._why, self._canvas, self._audit])
 
@@ -119,10 +122,11 @@ class OrderExplorer(Panel):
             self.view.move(value)
             self._mark()
             return
-        if name == "policies" and not value:
-            return
-        choose = {"run": self.choose_run}.get(name) or getattr(self.view, f"choose_{name}")
-        choose(value[:MOST] if name == "policies" else value)
+        if name in _BESIDE:
+            self.view.choose_policies([one for place in _BESIDE if (one := self._controls[place].value)])
+        else:
+            choose = self.choose_run if name == "run" else getattr(self.view, f"choose_{name}")
+            choose(value)
         self._fill()
         self._order = self._drawn()
         put(self._canvas, self._order.figure)
@@ -137,9 +141,11 @@ class OrderExplorer(Panel):
             "instrument": (playback.instruments(), view.instrument),
             "day": (playback.days(view.instrument), view.day),
             "order": ([(playback.label(one, view.read), one) for one in orders], view.order_id),
-            "policies": (list(playback.policies), view.policies),
-            "read": (list(view.policies), view.read),
         }
+        for place, name in enumerate(_BESIDE):
+            nobody = [] if place == 0 else [("none", "")]
+            named = [(policy_title(one), one) for one in playback.policies]
+            offered[name] = [*nobody, *named], view.policies[place] if place < len(view.policies) else ""
         self._filling = True
         for name, control in self._controls.items():
             if name != "step":

@@ -97,8 +97,9 @@ def test_the_state_follows_what_is_chosen() -> None:
     view.choose_policies([])
     assert view.policies == ("twap",), "none leaves what there is"
     assert [view.step_at(place) for place in (-0.4, 1.4, 1.6, 5.4)] == [0, 0, 1, 2]
-    view.choose_policies(["halves", "twap"])
-    view.choose_read("halves")
+    view.choose_policies(["halves", "twap", "halves"])
+    assert view.policies == ("halves", "twap"), "each once"
+    assert view.read == "halves"
     assert view.first_wait() == 0
     assert len(view.why()) == 2
     view.choose_instrument("AAA")

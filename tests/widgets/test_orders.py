@@ -13,12 +13,12 @@ from rlwb.widgets.panel import _tree
 from tests.evaluation.test_playback import playback
 from tests.widgets.conftest import Cell, alive
 
-CONTROLS = ["Instrument", "Day", "Order", "Policies", "Details of", "Step"]
+CONTROLS = ["Instrument", "Day", "Order", "Policy", "Beside", "And", "Step"]
 
 
 def controls(widget: ipywidgets.Widget) -> dict[str, Any]:
     """Return what keyboards reach, by its description, in the sequence of the page."""
-    kinds = (ipywidgets.Dropdown, ipywidgets.SelectMultiple, ipywidgets.SelectionSlider)
+    kinds = (ipywidgets.Dropdown, ipywidgets.SelectionSlider)
     return {one.description: one for one in _tree(widget) if isinstance(one, kinds)}
 
 
@@ -54,15 +54,17 @@ def test_lists_and_clicks_choose(cell: Cell) -> None:
     assert len(found["Order"].options) == 2
     found["Order"].value = found["Order"].options[1][1]
     assert explorer.view.reading().side == -1
-    found["Policies"].value = ("twap",)
-    assert found["Details of"].options == ("twap",)
+    found["Policy"].value = "twap"
+    assert explorer.view.policies == ("twap",), "each once"
+    assert found["Beside"].value == found["And"].value == ""
     assert "halves" not in text(explorer.widget)
     explorer._clicked(SimpleNamespace(inaxes=explorer._order.left[1], xdata=0.2))
     assert explorer.view.step == found["Step"].index == 0
     explorer._clicked(SimpleNamespace(inaxes=None, xdata=5.0))
     assert explorer.view.step == 0
-    found["Policies"].value = ()
-    assert explorer.view.policies == ("twap",)
+    found["And"].value = "halves"
+    assert explorer.view.policies == ("twap", "halves")
+    assert found["Beside"].value == "halves"
 
 
 def test_orders_and_reruns_leave_nothing_behind(cell: Cell) -> None:
