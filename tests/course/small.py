@@ -7,7 +7,7 @@ from typing import Any
 SMALL: dict[str, dict[str, Any]] = {
     "01_orders": {"days": 10, "instruments": 3},
     "02_reinforcement_learning": {"iterations": 2, "trading_iterations": 2, "trading_days": 20},
-    "03_simulator": {},
+    "03_simulator": {"days": 3, "instruments": 2},
     "04_interpreters": {},
     "05_rewards": {},
     "06_ppo": {},
