@@ -60,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.tracking": BASE | PARTS | {"rlwb.reading", "rlwb.learner", "rlwb.env", "rlwb.trainer"},
     "rlwb.experiment": EXPERIMENT | {"rlwb.tracking", "rlwb.conformance"},
     "rlwb.study": EXPERIMENT | {"rlwb.tracking", "rlwb.experiment"},
-    "rlwb.course": BASE | {"rlwb.values", "rlwb.market", "rlwb.experiment"},
+    "rlwb.course": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_course": {"rlwb.course"},
     "rlwb.interop": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.widgets": EXPERIMENT | {"rlwb.experiment"},

@@ -154,7 +154,8 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise TimeoutError(f"it takes longer than {seconds:g} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Again and again: an exception within a callback of the garbage collector is swallowed.
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
     finally:

@@ -167,7 +167,7 @@ def limit_cells(seconds: float) -> None:
 
     events = get_ipython().events
     signal.signal(signal.SIGALRM, stop)
-    events.register("pre_run_cell", lambda *_: signal.setitimer(signal.ITIMER_REAL, seconds))
+    events.register("pre_run_cell", lambda *_: signal.setitimer(signal.ITIMER_REAL, seconds, seconds))
     events.register("post_run_cell", lambda *_: signal.setitimer(signal.ITIMER_REAL, 0))
 
 

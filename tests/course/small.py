@@ -8,7 +8,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "01_orders": {"days": 10, "instruments": 3},
     "02_reinforcement_learning": {"iterations": 2, "trading_iterations": 2, "trading_days": 20},
     "03_simulator": {"days": 3, "instruments": 2},
-    "04_interpreters": {},
+    "04_interpreters": {"days": 20, "instruments": 2, "iterations": 1},
     "05_rewards": {},
     "06_ppo": {},
     "07_dqn": {"tries": 2000, "iterations": 4, "episodes": 100},

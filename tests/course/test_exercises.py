@@ -11,13 +11,23 @@ import pytest
 
 from benchmarks.course import answers_of, wrong_answers
 from rlwb.cli import main
-from rlwb.course import Case, Exercises, case, close, outcome, small_market
+from rlwb.course import Case, Exercises, Lab, case, close, outcome, small_market
 from rlwb.course import books as course_books
 from rlwb.course.books import cells_of, source_of, start
 from rlwb.course.exercises import course_notebooks, time_limit
 from rlwb.course.grade import grade
 from rlwb.errors import ConfigError, DataError
-from rlwb.execution import Direction, Engine, Order, OrderExecution
+from rlwb.execution import (
+    TWAP,
+    CategoricalActionInterpreter,
+    CurrentStepStateInterpreter,
+    Direction,
+    Engine,
+    Order,
+    OrderExecution,
+    PAPenaltyReward,
+)
+from rlwb.policy import PPO
 
 
 @pytest.mark.parametrize(
@@ -186,3 +196,21 @@ def test_a_small_market_is_computed_by_hand() -> None:
         small_market(np.zeros((1, 1, 1)))
     with pytest.raises(DataError):
         small_market([1.0] * 169)
+
+
+def test_a_lab_trains_on_earlier_days_and_judges_on_later_ones() -> None:
+    lab = Lab(2, 20, seed=1)
+    days = {name: orders.table["date"] for name, orders in lab.orders.items()}
+    assert days["train"].max() < days["valid"].min() <= days["valid"].max() < days["test"].min()
+    assert set(lab.market.dates[lab.learning]) == set(days["train"].to_numpy().astype("datetime64[D]"))
+    twap = lab.judge("TWAP", TWAP(lab.desk.engine))
+    assert len(twap.pa) == len(lab.orders["test"])
+    assert np.abs(twap.pa).max() < 1e-6
+    acts, sees = CategoricalActionInterpreter(4), CurrentStepStateInterpreter(lab.desk.engine.max_step)
+    policy = PPO(lab.network(acts.shares, "mlp"), seed=1)
+    history = lab.train(policy, sees, acts, PAPenaltyReward(), iterations=2, episodes=20)
+    assert [row["iteration"] for row in history.validation] == [1, 2]
+    learnt = lab.judge("learnt", policy, sees, acts)
+    assert learnt.inventory is not None
+    assert learnt.inventory[:, 0] == pytest.approx(1)
+    assert learnt.inventory[:, -1] == pytest.approx(0)
