@@ -127,7 +127,8 @@ class OrderFigure:
         price, held, waiting, pa = self._left
         ticks, made = one.ticks, one.decisions
         done = ticks[ticks["filled"] > 0]
-        label = f"{style.readable(one.name)}: PA {style.number(one.pa, 'z.1f')} bp"
+        earned = f"PA {style.number(one.pa, 'z.1f')} bp" if np.isfinite(one.pa) else "no PA"
+        label = f"{style.readable(one.name)}: {earned}"
         size = 10 + 700 * done["filled"] / one.amount
         place = done["tick"] - one.start
         price.scatter(place, done["price"], s=size, color=color, marker=marker, alpha=0.6, label=label, zorder=3)

@@ -150,7 +150,7 @@ def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) 
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(one))}</th>' for one in names)
     rows = []
     for place, (name, *values) in enumerate(table.itertuples()):
-        look = ' style="background:var(--jp-warn-color3,#fdf0d0);font-weight:bold"' if place == marked else ""
+        look = ' style="background:#fdf0d0;color:#222;font-weight:bold"' if place == marked else ""
         cells = "".join(f'<td style="{_CELL}">{escape(_shown(one))}</td>' for one in values)
         rows.append(f'<tr{look}><th scope="row" style="{_CELL}">{escape(str(name))}</th>{cells}</tr>')
     return (

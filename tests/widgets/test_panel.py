@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import ipywidgets
+import nbformat
 from matplotlib.figure import Figure
+from nbconvert import HTMLExporter
 
 from rlwb.widgets.panel import Panel, live
 from tests.widgets.conftest import Cell, alive
@@ -70,3 +72,13 @@ def test_headless_and_without_ipywidgets_there_is_a_figure_alone(cell: Cell, mon
     cell.attended = True
     monkeypatch.setattr("rlwb.widgets.panel._has_ipywidgets", lambda: False)
     assert set(Turned()._repr_mimebundle_()) == {"text/plain", "image/png"}
+
+
+def test_a_page_exported_from_a_notebook_has_the_figure(cell: Cell) -> None:
+    shown = Turned()._repr_mimebundle_()
+    assert VIEW in shown
+    output = nbformat.v4.new_output("display_data", data=shown)
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
+    page, _ = HTMLExporter().from_notebook_node(book)
+    assert f'src="data:image/png;base64,{shown["image/png"][:40]}' in page
+    assert shown[VIEW]["model_id"] not in page
