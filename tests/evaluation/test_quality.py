@@ -27,7 +27,8 @@ def test_it_has_its_pictures_in_itself(page: str) -> None:
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
     assert len(pictures) == 4
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
 
 
 def test_it_names_every_finding_and_escapes_names(page: str) -> None:

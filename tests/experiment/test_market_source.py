@@ -78,7 +78,8 @@ def test_k16_the_page_has_the_calendar_that_the_data_set_brought(stored: Path, t
     make_orders(run, settings)
     assert run.config.market.settings["calendar"] is None, "as it was asked for"
     page = html.unescape(write_report(run).read_text())
-    shown = parse_yaml(page.partition("<summary>Configuration</summary><pre>")[2].partition("</pre>")[0], "page")
+    told = page.partition('<summary>Configuration</summary><pre tabindex="0">')[2]
+    shown = parse_yaml(told.partition("</pre>")[0], "page")
     found = shown["market"]["calendar"]
     assert (
         Calendar(**{key: tuple(map(tuple, one)) if key == "segments" else one for key, one in found.items()}) == CLOCK

@@ -175,7 +175,8 @@ def test_pages_and_tables_are_written(tmp_path: Path) -> None:
     page = (folder / "runs.html").read_text()
     assert page.count("data:image/png") == 2, "intervals and learning curves"
     assert f'href="{(paths[0] / "report.html").as_uri()}"' in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     assert len(pd.read_csv(folder / "runs.csv")) == 3
     known = json.loads((folder / "runs.json").read_text())
     assert [one["run"] for one in known["runs"]] == ["a", "b"]
