@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from rlwb.errors import ConfigError, RlwbError
+from rlwb.experiment.control import standing
 from rlwb.experiment.layers import leaves, value_at
 from rlwb.experiment.run import RunDirectory, last_iteration, short_path
 from rlwb.files import strict_json
@@ -116,7 +117,7 @@ class Board:
         seconds = [value for _, value in self._table(run.metrics / "train.csv").get("seconds", []) if value is not None]
         stages = status["stages"]
         return {
-            "state": run.state,
+            "state": standing(run),
             "stage": next((name for name, one in stages.items() if one.get("state") == "running"), None),
             "error": (status.get("failure") or {}).get("error") if run.state == "failed" else None,
             "iteration": last_iteration(run.checkpoints),

@@ -15,7 +15,6 @@ from rlwb.widgets.panel import Panel
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
-    from matplotlib.figure import Figure
 
 #: What ends the first words of a meaning.
 _CLAUSE = r"[.:;](\s|$)"
@@ -27,7 +26,7 @@ class ConfigurationForm(Panel):
     """A form of all parameters of a run: what each takes and means, beside it what is wrong, below it the file so far.
 
     A part that is chosen by name brings its settings. *Save* writes what differs from the defaults, *Load* reads such a
-    file. Elsewhere than in a notebook's front end it is a picture of that file.
+    file. Elsewhere than in a notebook's front end it is the text of that file.
 
     Parameters
     ----------
@@ -46,11 +45,9 @@ class ConfigurationForm(Panel):
         self._inputs: dict[str, tuple[Any, Any]] = {}
         self._is_showing = False
 
-    def figure(self) -> Figure:
-        from rlwb.evaluation import style
-
-        text = self.state.text() or "All parameters are at their defaults."
-        return style.styled(style.note_figure)("What differs from the defaults", text)
+    def static(self) -> dict[str, Any]:
+        text = self.state.text() or "# all parameters are at their defaults\n"
+        return {"text/plain": text, "text/markdown": f"```yaml\n{text}```"}
 
     def build(self) -> Widget:
         from ipywidgets import HTML, Accordion, Button, HBox, Layout, Text, VBox
@@ -155,7 +152,7 @@ class ConfigurationForm(Panel):
             where.value = said
 
     def _show_text(self) -> None:
-        text = self.state.text() or "# all parameters are at their defaults\n"
+        text = self.static()["text/plain"]
         self._text.value = f"<pre style='line-height: 1.35'>{escape(text)}</pre>"
 
     def _do(self, work: Any, how: str) -> None:

@@ -42,9 +42,13 @@ class Panel(ABC):
                 panels = []
             _OPEN[place] = execution, [*panels, self]
 
-    @abstractmethod
     def figure(self) -> Figure:
         """Return the static form, a figure of its own at each call."""
+        raise NotImplementedError
+
+    def static(self) -> dict[str, Any]:
+        """Return what stands for the widget elsewhere, by MIME type: the figure, where text does not tell more."""
+        return {"text/plain": f"<{type(self).__name__}>", "image/png": _png(self.figure())}
 
     @abstractmethod
     def build(self) -> Widget:
@@ -65,7 +69,7 @@ class Panel(ABC):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return what a notebook shows of the panel."""
-        bundle = {"text/plain": f"<{type(self).__name__}>", "image/png": _png(self.figure())}
+        bundle = self.static()
         if is_live():
             bundle |= self.widget._repr_mimebundle_() or {}
         return bundle

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rlwb.errors import ConfigError
+from rlwb.experiment.control import ask
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.watch import serve_board
 from tests.experiment.fakes import config
@@ -80,6 +81,13 @@ def test_the_list_says_how_far_each_run_is(address: str) -> None:
     assert (own["state"], own["stage"], own["test"]) == ("interrupted", "train", None), "no process holds it"
     assert own["seconds"] == 1.0
     assert set(found["figures"]) == {"train/pa", "train/loss", "train/seconds", "val/pa"}
+
+
+def test_a_run_that_is_asked_to_pause_is_shown_as_that(address: str, runs: Path) -> None:
+    run = RunDirectory(runs / "seed-1")
+    with run.lock():
+        ask(run, "pause")
+        assert "pausing" in [one["state"] for one in told(f"{address}/runs")["runs"]]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def test_a_cell_that_is_run_again_leaves_nothing_of_the_form_before(cell: Cell) 
     assert alive() == before
 
 
-def test_headless_it_is_a_picture_of_the_file(cell: Cell) -> None:
+def test_headless_it_is_the_text_of_the_file(cell: Cell) -> None:
     cell.attended = False
-    assert ConfigurationForm()._repr_mimebundle_().keys() == {"text/plain", "image/png"}
+    form = ConfigurationForm()
+    form.state.set("seed", "7")
+    assert form._repr_mimebundle_() == {"text/plain": "seed: 7\n", "text/markdown": "```yaml\nseed: 7\n```"}
