@@ -26,11 +26,16 @@ def seed_points(
     level, name
         The intervals' coverage, and what the metric is called.
     """
-    title = f"Test {name} by seed"
     if not points:
-        return style.note_figure(title, "No training has a result yet.")
+        return style.note_figure(f"Test {name} by seed", "No training has a result yet.")
+    first = next((group for group in points if table.loc[group, "kind"] in ("checkpoint", "last")), next(iter(points)))
+    row = table.loc[first]
+    whose = "" if row["kind"] == "checkpoint" and len(points) == 1 else f"{style.readable(str(row['title']))}: "
+    seeds = style.counted(len(points[first]), "seed")
+    title = f"{whose}{style.estimate(f'test {name}', row['mean'], row['mean_lo'], row['mean_hi'])} over {seeds}"
+    title = title if whose else title[0].upper() + title[1:]
     subtitle = f"circles: seeds; line: mean and {100 * level:g} % interval; diamond: interquartile mean"
-    figure, (axis,) = style.canvas(title, subtitle, height=1.5 + 0.36 * len(points))
+    figure, (axis,) = style.canvas(title, subtitle, height=0.9 + 0.36 * len(points))
     for at, (group, values) in enumerate(points.items()):
         row = table.loc[group]
         is_trained = row["kind"] in ("checkpoint", "last")
@@ -41,9 +46,9 @@ def seed_points(
         if is_trained:
             look = {"color": color, "markerfacecolor": "none", "markersize": 6, "alpha": 0.9}
             axis.plot(values, np.full(len(values), at), "o", **look)
-            axis.plot(row["iqm"], at, "D", color=style.ORANGE, markersize=5.5, markeredgecolor="white", zorder=4)
+            axis.plot(row["iqm"], at, "D", color=style.ORANGE, markersize=5.5, markeredgecolor=style.PAPER, zorder=4)
         axis.plot([row["mean"]] * 2, [at - 0.28, at + 0.28], color=color, linewidth=1.8, zorder=3)
-    axis.set_xlabel(f"mean {name}, bp")
+    axis.set_xlabel(f"mean test {name}, bp")
     style.name_rows(axis, [str(table.loc[group, "title"]) for group in points])
     return figure
 
@@ -57,22 +62,22 @@ def learning_curves_of_seeds(curves: Mapping[str, Sequence[pd.Series]], *, name:
     curves
         For each setting its trainings' values, basis points, by iteration.
     """
-    title = "Learning curves by seed"
-    if not any(curves.values()):
-        return style.note_figure(title, "No training was validated yet.")
-    figure, (axis,) = style.canvas(title, "0 is the benchmark; thin: seeds, thick: their mean", height=4.0)
-    for (setting, trainings), (color, _) in zip(curves.items(), _colors(len(curves)), strict=True):
-        for one in trainings:
-            axis.plot(one, color=color, linewidth=0.7, alpha=0.35)
-        together = pd.concat(list(trainings), axis=1)
-        whole = together.dropna(how="all").mean(axis=1)
-        axis.plot(whole, color=color, linewidth=2.2, label=style.readable(setting))
+    together = {name: pd.concat(list(some), axis=1).dropna(how="all") for name, some in curves.items() if some}
+    if not any(map(len, together.values())):
+        return style.note_figure("Learning curves by seed", "No training was validated yet.")
+    ends = {name: one.mean(axis=1).iloc[-1] for name, one in together.items() if len(one)}
+    best = max(ends, key=lambda one: ends[one])
+    whose = f"{style.readable(best)}: " if len(curves) > 1 else ""
+    told = style.estimate(f"validation {name}", ends[best])
+    title = f"{whose}{told} at the end, mean of {style.counted(len(curves[best]), 'seed')}"
+    title = title if whose else title[0].upper() + title[1:]
+    figure, (axis,) = style.canvas(title, "0 is the benchmark; thin: seeds, thick: their mean")
+    for (setting, one), (color, marker) in zip(together.items(), style.points(len(together)), strict=True):
+        axis.plot(one, color=color, linewidth=0.7, alpha=0.35)
+        look = {"color": color, "linewidth": 2.2, "marker": marker, "markersize": 4, "markevery": 0.2}
+        axis.plot(one.mean(axis=1), label=style.readable(setting), **look)
     axis.set_xlabel("iteration")
     axis.set_ylabel(f"validation {name}, bp")
     style.zero_line(axis)
     style.whole_ticks(axis)
     return figure
-
-
-def _colors(count: int) -> list[tuple[str, str]]:
-    return [style.POINTS[number % len(style.POINTS)] for number in range(count)]

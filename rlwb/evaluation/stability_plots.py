@@ -23,20 +23,26 @@ def stability_groups(table: pd.DataFrame, *, level: float) -> Figure:
     level
         The intervals' coverage.
     """
-    title = "Net PA by groups of orders"
     parts = [rows for _, rows in table.groupby("by", sort=False) if len(rows) > 1]
     if not parts:
-        return style.note_figure(title, "All orders are of one group.")
+        return style.note_figure("Net PA by groups of orders", "All orders are of one group.")
     kept = [rows.loc[rows["p"].fillna(1.0).nsmallest(_MOST).index].sort_index() for rows in parts]
     rows = pd.concat(kept)
-    shown = f"orange: differs from the rest by an adjusted p of at most 0.05; lines: {100 * level:g} % intervals"
-    figure, (axes,) = style.canvas(title, shown, height=1.3 + 0.19 * len(rows))
+    different = int((table["p_adjusted"] <= 0.05).sum())
+    low, high = (style.number(end, "z.1f") for end in (rows["judged"].min(), rows["judged"].max()))
+    title = f"Net PA from {low} to {high} bp by group; {different} of {style.counted(len(table), 'group')} differ"
+    shown = (
+        "orange diamonds: differ from all other orders by an adjusted p of at most 0.05; "
+        f"lines: {100 * level:g} % intervals"
+    )
+    figure, (axes,) = style.canvas(title, shown, height=0.8 + 0.19 * len(rows))
     for place, row in enumerate(rows.itertuples()):
-        color = style.ORANGE if row.p_adjusted <= 0.05 else style.BLUE
+        color, marker = (style.ORANGE, "D") if row.p_adjusted <= 0.05 else (style.BLUE, "o")
         if np.isfinite(row.judged_lo):
             axes.plot([row.judged_lo, row.judged_hi], [place, place], color=color, linewidth=3.5, alpha=0.35)
-        axes.plot(row.judged, place, "o", color=color, markersize=4, zorder=3)
-    style.name_rows(axes, [f"{row.by}: {row.group}" for row in rows.itertuples()])
+        axes.plot(row.judged, place, marker, color=color, markersize=4, zorder=3)
+    longest = 22 if style.is_narrow() else 44
+    style.name_rows(axes, [f"{row.by}: {row.group}" for row in rows.itertuples()], longest=longest)
     axes.tick_params(axis="y", labelsize=7)
     borders = np.cumsum([len(one) for one in kept])[:-1]
     for border in borders:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -40,30 +40,35 @@ def stress_map(table: pd.DataFrame, titles: Mapping[str, str], families: Mapping
     families
         Family of each condition, in the sequence of the rows.
     """
-    title = "Net PA over TWAP under every condition"
     some = table[(table["metric"] == "net_over_twap") & table["policy"].isin(titles)]
     if some.empty:
-        return style.note_figure(title, "No condition was played yet.")
+        return style.note_figure("Net PA over TWAP under every condition", "No condition was played yet.")
     grid = some.pivot(index="condition", columns="policy", values="estimate")
     shown = [name for name in families if name in grid.index]
     values = grid.reindex(index=shown, columns=[*titles]).to_numpy(dtype=float)
-    figure, (axes,) = style.canvas(
-        title, "bp an order; empty: not to be had under that condition", height=1.6 + 0.17 * len(shown)
+    first, of_first = next(iter(titles.values())), values[:, 0][np.isfinite(values[:, 0])]
+    title = f"Net PA over TWAP of {style.readable(first)}: "
+    title += (
+        f"{style.number(of_first.min(), 'z.1f')} to {style.number(of_first.max(), 'z.1f')} bp under "
+        f"{style.counted(len(of_first), 'condition')}"
+        if len(of_first)
+        else "0 conditions"
     )
+    subtitle = "bp an order, by colour and number; empty: not to be had under that condition"
+    figure, (axes,) = style.canvas(title, subtitle, height=0.6 + 0.17 * len(shown))
     far = max(float(np.nanquantile(np.abs(values), 0.98)), 1e-6) if np.isfinite(values).any() else 1.0
     axes.imshow(values, cmap="RdBu", norm=TwoSlopeNorm(0.0, -far, far), aspect="auto", interpolation="nearest")
     for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
         value = values[row, column]
-        color = "white" if abs(value) > 0.7 * far else style.INK
+        color = "white" if abs(value) > 0.7 * far else "black"  # on the map's own colours
         axes.text(column, row, style.number(value, "z.1f"), ha="center", va="center", fontsize=5.5, color=color)
-    axes.set_xticks(
-        range(len(titles)), [style.readable(one, longest=24) for one in titles.values()], rotation=35, ha="right"
-    )
-    axes.set_yticks(range(len(shown)), shown, fontsize=6.5)
+    axes.set_xticks(range(len(titles)), [style.readable(one, longest=24) for one in titles.values()], rotation=90)
+    axes.set_yticks(range(len(shown)), [style.readable(one) for one in shown], fontsize=6.5)
+    axes.set(xlabel="policy", ylabel="condition")
     own = [families[name] for name in shown]
     for row in range(1, len(own)):
         if own[row] != own[row - 1]:
-            axes.axhline(row - 0.5, color="white", linewidth=1.6)
+            axes.axhline(row - 0.5, color=style.PAPER, linewidth=1.6)
     axes.grid(visible=False)
     return figure
 
@@ -79,22 +84,31 @@ def stress_curves(table: pd.DataFrame, titles: Mapping[str, str], base: str) -> 
     base
         Name of the condition that changes nothing, which is a point of the curves that begin there.
     """
-    title = "Net PA against what changes"
     means = table[(table["metric"] == "pa_net") & table["policy"].isin(titles)]
     points = means.groupby("family")["level"].nunique()
     drawn = [name for name, (_, start) in CURVES.items() if points.get(name, 0) > (1 if start is None else 0)]
     if not drawn:
-        return style.note_figure(title, "No condition with a level was played yet.")
-    rows = -(-len(drawn) // 3)
-    figure = Figure(figsize=(7.2, 0.9 + 2.1 * rows), layout="constrained")
-    grid = figure.subplots(rows, 3, squeeze=False).ravel()
-    figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+        return style.note_figure("Net PA against what changes", "No condition with a level was played yet.")
+    name, text = next(iter(titles.items()))
+    played = means[(means["policy"] == name) & means["family"].isin(drawn)]["estimate"].dropna()
+    ends = " to ".join(style.number(end, "z.1f") for end in (played.min(), played.max()))
+    title = f"Net PA of {style.readable(text)}: {ends} bp over {style.counted(len(played), 'level')} of what changes"
+    columns = style.fitting(3)
+    rows = -(-len(drawn) // columns)
+    figure, grid = style.canvas(
+        title,
+        "mean of all orders by the level of each change",
+        rows=rows,
+        columns=columns,
+        height=2.1 * rows,
+        share_x=False,
+    )
     for axes, family in zip(grid, drawn, strict=False):
         label, start = CURVES[family]
         own = means[means["family"] == family]
         if start is not None:
             own = pd.concat([means[means["condition"] == base].assign(level=start), own])
-        for (name, text), (color, marker) in zip(titles.items(), _looks(len(titles)), strict=True):
+        for (name, text), (color, marker) in zip(titles.items(), style.points(len(titles)), strict=True):
             curve = own[own["policy"] == name].sort_values("level")
             text = style.readable(text, longest=24)
             axes.plot(
@@ -103,6 +117,7 @@ def stress_curves(table: pd.DataFrame, titles: Mapping[str, str], base: str) -> 
         if family in _LOGARITHMIC:
             axes.set_xscale("log")
             levels = sorted(own["level"].dropna().unique())
+            levels = levels[:: max(1, -(-len(levels) // 5))]
             axes.set_xticks(levels, [f"{one:g}" for one in levels])
             axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(label, fontsize=7.5)
@@ -110,10 +125,6 @@ def stress_curves(table: pd.DataFrame, titles: Mapping[str, str], base: str) -> 
         style.zero_line(axes)
     for axes in grid[len(drawn) :]:
         axes.set_axis_off()
-    for axes in grid[::3]:
+    for axes in grid[::columns]:
         axes.set_ylabel("net PA, bp", fontsize=7.5)
     return figure
-
-
-def _looks(count: int) -> Sequence[tuple[str, str]]:
-    return [style.POINTS[number % len(style.POINTS)] for number in range(count)]

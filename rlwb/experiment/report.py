@@ -19,7 +19,7 @@ from rlwb.execution.attribution import COST_COLUMNS, IMPACT_OFF, REACTION, react
 from rlwb.execution.generate import OWN_VOLUME
 from rlwb.execution.rules import BASIS_POINTS, BENCHMARKS
 from rlwb.experiment.audit import read_audit, summary_of
-from rlwb.experiment.backtest import find_policy, read_frontier, read_results, read_summary
+from rlwb.experiment.backtest import find_policy, interval_of, read_frontier, read_results, read_summary
 from rlwb.experiment.config import RunConfig, label
 from rlwb.experiment.evidence import evidence_table
 from rlwb.experiment.orders import load_orders
@@ -471,7 +471,7 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     figures = {
         "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
         **({"frontier": plots.frontier(read_frontier(run))} if (run.backtest / "frontier.csv").exists() else {}),
-        **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
+        **plots.order_figures(results, **interval_of(config)),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),
     }
     if (groups := read_stability(run)) is not None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from rlwb.experiment.backtest import read_frontier, read_results, write_costs, write_headline, write_results
+from rlwb.experiment.backtest import (
+    interval_of,
+    read_frontier,
+    read_results,
+    write_costs,
+    write_headline,
+    write_results,
+)
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.ledger import LOOK, told_looks
 from rlwb.experiment.orders import workbench
@@ -121,7 +128,7 @@ def rolling_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
             pd.read_csv(run.backtest / "windows.csv", dtype={"window": str}), is_net=rules.have_costs
         ),
         "frontier": plots.frontier(read_frontier(run)),
-        **plots.order_figures(results, level=config.backtest.confidence, seed=config.seed),
+        **plots.order_figures(results, **interval_of(config)),
     }
     return {name: plots.rename(figure, rules.name_judged) for name, figure in figures.items()}
 
