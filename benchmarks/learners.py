@@ -37,6 +37,7 @@ from benchmarks.measure import context
 from benchmarks.quality import Clock
 from benchmarks.scale import save
 from benchmarks.table import RESULTS
+from rlwb.evaluation import style
 from rlwb.evaluation.seeds import interquartile_mean
 from rlwb.experiment.backtest import backtest_policies, checkpoint_policy, play
 from rlwb.experiment.config import RunConfig, baseline_labels, parse_assignments
@@ -252,12 +253,23 @@ def _noise(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw PA against seconds of training and against training days, to `path` with the endings .png and .svg."""
+    with style.theme("light", width=1200):
+        save(_drawn(rows), path)
+
+
+@style.styled
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
     table, days = (pd.DataFrame([row for row in rows if row["part"] == part]) for part in ("table", "days"))
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    colors = {name: f"C{number}" for number, name in enumerate(METHODS)}
-    colors |= dict(zip((RULE, ATTAINABLE, KNOWING), ("0.55", "0.3", "0.0"), strict=True))
-    for method, color in colors.items():
+    means = table.groupby("method")["pa"].mean() if len(table) else pd.Series(dtype=float)
+    trained = means[means.index.isin(METHODS)]
+    title = "0 trainings" if trained.empty else f"{trained.idxmax()}: mean test PA {trained.max():.1f} bp"
+    if ATTAINABLE in means:
+        title += f"; {ATTAINABLE} {means[ATTAINABLE]:.1f} bp"
+    subtitle = "left: median and middle half of trainings; right: mean over market and training seeds"
+    figure, (left, right) = style.canvas(title, subtitle, columns=2, height=4.0, share_x=False)
+    looks = dict(zip((*METHODS, RULE, ATTAINABLE, KNOWING), style.points(len(METHODS) + 3), strict=True))
+    for method, (color, marker) in looks.items():
+        is_trained = method in METHODS
         if len(table):
             own = table[table["method"] == method]
             points = [point for curve in own["curve"].dropna() for point in curve if point[3] is not None]
@@ -266,23 +278,17 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
                 lo, middle, hi = (each["pa"].quantile(one) for one in (0.25, 0.5, 0.75))
                 seconds = each["seconds"].median()
                 left.fill_between(seconds, lo, hi, color=color, alpha=0.15, linewidth=0)
-                left.plot(seconds, middle, ".-", color=color, label=method)
+                left.plot(seconds, middle, color=color, marker=marker, markersize=3, label=method)
             elif len(own):
                 left.axhline(own["pa"].mean(), color=color, linestyle="--", linewidth=1.2, label=method)
         if len(days) and (days["method"] == method).any():
             mean = days[days["method"] == method].groupby("days")["pa"].mean()
-            right.plot(mean, ".-" if method in METHODS else "--", color=color, label=method)
-    left.set(xlabel="seconds of training, on one core", ylabel="PA on test orders, bp")
-    left.set_title("Median and middle half of trainings", fontsize=10)
-    right.set(xlabel="training days, as a factor of the default's 144", ylabel="PA on test orders, bp")
+            right.plot(mean, "-" if is_trained else "--", color=color, marker=marker, markersize=3, label=method)
+    left.set(xlabel="time of training on one core, s", ylabel="PA on test orders, bp")
+    right.set(xlabel="training days, times the default's 144", ylabel="PA on test orders, bp")
     right.set_xscale("log", base=2)
-    right.set_title("Mean over market and training seeds", fontsize=10)
     right.set_xticks(FACTORS, [f"{one:g}" for one in FACTORS])
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(frameon=False, fontsize=8)
-    save(figure, path)
+    return figure
 
 
 def ordered(rows: Iterable[Mapping[str, Any]]) -> list[Row]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.figures import NOTHING, PEER, spread
 from benchmarks.scale import save
+from rlwb.evaluation import style
 
 #: Share of the best validation PA that counts as quality.
 SHARE = 0.95
@@ -160,42 +162,40 @@ def _row(name: str, ours: Sequence[Times], curves: Sequence[Points], side: Side,
     }
 
 
-_COLOURS = {"default": "#1b5e8c", "published": "#c4541a", "rlwb": "#5b8c2a"}
-
-
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw the curves of the three rows to `path` with the endings .png and .svg.
 
     Filled marks are measured. An open one stands where the peer's time to the target was extrapolated, with an arrow
     where it is a lower bound.
     """
+    with style.theme("light", width=900):
+        save(_drawn(rows), path)
+
+
+@style.styled
+def _drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
     each, published, same = rows
-    figure = Figure(figsize=(8, 4.6), layout="constrained")
-    axis = figure.subplots()
+    title = f"{SHARE:.0%} of the best validation PA after {each['rlwb']:.1f} s; the peer after {each['peer']:,.0f} s"
+    figure, (axis,) = style.canvas(f"{title} ({each['peer_is']})", each["machine"], height=4.2)
     for number, points in enumerate(each["rlwb_points"]):
         label = f"rlwb run, {each['rounds']} seeds" if number == 0 else None
-        _line(axis, points, "-", _COLOURS["default"], label)
-    for row, key, words in ((published, "published", "the peer's schedule"), (same, "rlwb", "rlwb's schedule")):
-        _line(axis, row["rlwb_points"][0], "--", _COLOURS[key], f"rlwb by {words}")
-        _line(axis, row["peer_points"], "o-", _COLOURS[key], f"peer by {words}")
+        _line(axis, points, "-", style.BLUE, label)
+    schedules = ((published, style.VERMILION, "o-", "the peer's"), (same, style.GREEN, "s-", "rlwb's"))
+    for row, color, look, words in schedules:
+        _line(axis, row["rlwb_points"][0], "--", color, f"rlwb by {words} schedule")
+        _line(axis, row["peer_points"], look, color, f"peer by {words} schedule")
         if row["peer_is"] in ("extrapolated", "at least"):
             mark = {"marker": "o" if row["peer_is"] == "extrapolated" else ">", "mfc": "none", "ls": "none"}
-            label = f"peer by {words}, {row['peer_is']}"
-            axis.plot([row["peer"]], [row["target_bp"]], color=_COLOURS[key], ms=9, label=label, **mark)
-    axis.axhline(each["target_bp"], color="0.4", lw=0.8, ls=":")
-    axis.annotate(
-        f"{SHARE:.0%} of the best", (0.01, each["target_bp"]), xycoords=("axes fraction", "data"), va="bottom"
-    )
-    axis.set_xscale("log")
-    axis.set_xlabel("seconds of training, with rlwb's validations and without the peer's")
-    axis.set_ylabel("validation PA, bp")
-    axis.grid(alpha=0.3, which="both")
-    axis.legend(frameon=False, fontsize=8)
-    axis.set_title(each["machine"], fontsize=9)
-    save(figure, path)
+            label = f"peer by {words} schedule, {row['peer_is']}"
+            axis.plot([row["peer"]], [row["target_bp"]], color=color, ms=9, label=label, **mark)
+    axis.axhline(each["target_bp"], color=style.GREY, lw=0.8, ls=":", label=f"{SHARE:.0%} of the best")
+    axis.set(xscale="log", ylabel="validation PA, bp")
+    axis.set_xlabel("time of training, with rlwb's validations and without the peer's, s")
+    style.plain_log(axis.xaxis)
+    return figure
 
 
-def _line(axis: Any, points: Points, style: str, colour: str, label: str | None) -> None:
+def _line(axis: Axes, points: Points, dash: str, color: str, label: str | None) -> None:
     if points:
         xy = [[point[name] for point in points] for name in ("seconds", "pa")]
-        axis.plot(*xy, style, color=colour, lw=1.2, ms=4, label=label)
+        axis.plot(*xy, dash, color=color, lw=1.2, ms=4, label=label)

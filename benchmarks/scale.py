@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from benchmarks.measure import context, peak_memory, run_job
 from benchmarks.table import RESULTS
 from rlwb.env import NativeVectorEnv
+from rlwb.evaluation import style
+from rlwb.evaluation.plots import save_figure
 from rlwb.execution import (
     CategoricalActionInterpreter,
     Engine,
@@ -28,7 +30,7 @@ from rlwb.execution import (
     PAPenaltyReward,
     generate_orders,
 )
-from rlwb.files import atomic_path, write_json
+from rlwb.files import write_json
 from rlwb.market import MarketFeatures
 from rlwb.market.synthetic import SyntheticSettings, synthetic_sessions
 from rlwb.policy import PPO, ActorCritic, PPOSettings, Recurrent, make_network
@@ -168,31 +170,38 @@ def measure_iterations() -> dict[str, float]:
 
 def plot(results: dict[str, Any], path: Path) -> None:
     """Draw time and memory against orders, to `path` with the endings .png and .svg."""
-    figure = Figure(figsize=(12, 6.5), layout="constrained")
-    axes = figure.subplots(2, len(_TITLES), sharex=True)
-    for column, (job, title) in enumerate(_TITLES.items()):
+    with style.theme("light", width=1200):
+        save(_drawn(results), path)
+
+
+@style.styled
+def _drawn(results: dict[str, Any]) -> Figure:
+    engine = [point for point in results["points"] if point["job"] == "engine"]
+    most = max(engine or results["points"], key=lambda one: (one["orders"], one["ticks"]))
+    needed = f"{most['seconds']:.1f} s, {most['memory']:,.0f} MB more"
+    title = f"{_TITLES[most['job']]}: {most['orders']:,} orders of {most['ticks']} ticks in {needed}"
+    figure, axes = style.canvas(title, results["machine"], rows=2, columns=len(_TITLES), height=5.5)
+    for column, (job, name) in enumerate(_TITLES.items()):
+        above, below = axes[column], axes[column + len(_TITLES)]
         points = [point for point in results["points"] if point["job"] == job]
-        for ticks in sorted({point["ticks"] for point in points}):
+        lengths = sorted({point["ticks"] for point in points})
+        for ticks, (color, marker) in zip(lengths, style.points(len(lengths)), strict=True):
             line = [point for point in points if point["ticks"] == ticks]
-            counts = [point["orders"] for point in line]
-            axes[0, column].loglog(counts, [point["seconds"] for point in line], "o-", label=f"{ticks} ticks")
-            axes[1, column].loglog(counts, [max(point["memory"], 0.1) for point in line], "o-", label=f"{ticks} ticks")
-        axes[0, column].set_title(title)
-        axes[1, column].set_xlabel("orders")
-    axes[0, 0].set_ylabel("seconds")
-    axes[1, 0].set_ylabel("memory added, MB")
-    axes[0, 0].legend(frameon=False)
-    for axis in axes.flat:
-        axis.grid(alpha=0.3)
-    figure.suptitle(f"Cost of orders and ticks: {results['machine']}", fontsize=10)
-    save(figure, path)
+            counts, look = [point["orders"] for point in line], {"color": color, "marker": marker, "markersize": 4}
+            above.loglog(counts, [point["seconds"] for point in line], label=f"{ticks} ticks", **look)
+            below.loglog(counts, [max(point["memory"], 0.1) for point in line], **look)
+        above.set_title(name, fontsize=9, fontweight="normal")
+        below.set_xlabel("orders, count")
+        for axis in (above.yaxis, below.yaxis, below.xaxis):
+            style.plain_log(axis)
+    axes[0].set_ylabel("time, s")
+    axes[len(_TITLES)].set_ylabel("memory added, MB")
+    return figure
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure beside `path` with the endings .png and .svg."""
-    for suffix in (".png", ".svg"):
-        with atomic_path(path.with_suffix(suffix)) as temporary:
-            figure.savefig(temporary, dpi=130)
+    save_figure(figure, path.with_suffix(""))
 
 
 def main() -> None:

@@ -985,8 +985,8 @@ def finding_days(quality: Quality) -> Figure:
     dated = {kind: dates for kind, dates in dated.items() if dates}
     subtitle = "blue dots: notes; red diamonds: faults; larger: more on that day"
     found = sum(quality.found.counts[kind] for kind in dated)
-    title = f"{style.counted(found, 'finding')} of {style.counted(len(dated), 'kind')} that has a day"
-    figure, (axis,) = style.canvas(title, subtitle, height=1.0 + 0.26 * max(1, len(dated)))
+    title = f"{style.counted(found, 'finding')} with a day, of {style.counted(len(dated), 'kind')}"
+    figure, (axis,) = style.canvas(title, subtitle, height=1.4 + 0.26 * max(1, len(dated)))
     for row, (kind, dates) in enumerate(dated.items()):
         days, count = np.unique(np.array(dates, dtype="datetime64[D]"), return_counts=True)
         color, marker = (style.VERMILION, "D") if KINDS[kind].severity == "fault" else (style.BLUE, "o")

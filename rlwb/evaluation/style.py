@@ -237,7 +237,8 @@ class Plot(Figure):
         for axes in self.axes:
             if (grid := axes.get_subplotspec()) is not None:
                 rows, columns = grid.get_gridspec().get_geometry()
-                for label, room in ((axes.xaxis.label, width / columns - 1.2), (axes.yaxis.label, self.body / rows)):
+                across = width / columns - (0.7 if columns > 1 else 1.2)
+                for label, room in ((axes.xaxis.label, across), (axes.yaxis.label, self.body / rows)):
                     label.set_text(wrapped(label.get_text().replace("\n", " "), max(room, 1.2), label))
         for text in self.findobj(Text):
             text.set_parse_math(False)
@@ -364,7 +365,7 @@ def plain_log(axis: Axis) -> None:
     """Name decades of a logarithmic axis in plain numbers, and 2 and 5 between them where it spans few."""
     low, high = sorted(axis.get_view_interval())
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 50 * low else (1.0,), numticks=6))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -430,7 +431,7 @@ class Clock:
         nice = next((n for n in (1, 2, 5, 10, 15, 30, 60, 120, 180, 240) if count * step / n <= most), 360)
         shown: list[int] = []
         for tick in np.flatnonzero((minutes % nice == 0) | self.is_first | (np.arange(count) == 0)):
-            if shown and self.at[tick] - self.at[shown[-1]] < 0.6 * self.at[-1] / most:
+            if shown and self.at[tick] - self.at[shown[-1]] < 0.7 * self.at[-1] / most:
                 if not self.is_first[tick]:
                     continue
                 shown.pop()

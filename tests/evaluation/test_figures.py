@@ -35,7 +35,7 @@ PLACES |= {
 def drawn_texts(figure):
     """Return the texts that are seen with their boxes, in pixels of the figure."""
     canvas = FigureCanvasAgg(figure)
-    canvas.draw()
+    figure.draw_without_rendering()
     shown = [*figure.texts, *(text for one in figure.legends for text in one.get_texts())]
     for axes in figure.axes:
         shown += axes.texts
