@@ -50,6 +50,21 @@ def encoded(content: bytes | Figure) -> str:
     """Return a PNG, or a figure drawn as one, in base64 as pages hold it."""
     if not isinstance(content, bytes):
         stream = io.BytesIO()
-        content.savefig(stream, format="png", metadata={"Software": None})
+        words = getattr(content, "alt", None)  # of a `rlwb.evaluation.style.Plot`
+        content.savefig(stream, format="png", metadata={"Software": None, "Description": words})
         content = stream.getvalue()
     return base64.b64encode(content).decode("ascii")
+
+
+def words_of(picture: bytes) -> str:
+    """Return a PNG in words, as `rlwb.evaluation.plots.save_figure` and `encoded` write it into one; empty without."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(picture)) as image:
+            return str(image.info.get("Description", ""))
+    except OSError:  # no picture that can be read, which the page shows as it is
+        return ""
+
+
+_TEMPLATES.globals["words"] = lambda data: words_of(base64.b64decode(data))

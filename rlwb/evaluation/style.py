@@ -18,9 +18,11 @@ from cycler import cycler
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -180,7 +182,7 @@ def settings(own: Theme | None = None) -> dict[str, Any]:
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Run a drawing function in the theme, put the legend of its first axes under the figure, and lay out its words.
 
-    No text is read as a formula.
+    No text is read as a formula. A figure that is no `Plot` keeps its size.
     """
 
     @functools.wraps(draw)
@@ -189,6 +191,9 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
             figure = draw(*args, **kwargs)
             if isinstance(figure, Plot):
                 figure.lay_out()
+            else:
+                _put_legend(figure)
+                _as_text(figure)
             return figure
 
     return wrapper
@@ -212,6 +217,7 @@ class Plot(Figure):
         bold = {"fontsize": 10.5, "fontweight": "bold", "color": self.theme.INK, "gid": "title"}
         small = {"fontsize": 8.5, "color": self.theme.MUTED, "gid": "subtitle"}
         self._header = [self.text(0, 1, "", va="top", linespacing=1.3, **look) for look in (bold, small)]
+        self._tops = [0.0, 0.0, 0.0]  # of title, subtitle and axes, in inches from the top
         for text in self._header:
             text.set_in_layout(False)
 
@@ -222,45 +228,31 @@ class Plot(Figure):
 
     def _lay_out(self) -> None:
         width, above = self.get_figwidth(), _MARGIN
-        below, places = self._legend(), []
-        for text, words in zip(self._header, (self.title, self.subtitle), strict=True):
+        below = _put_legend(self)
+        for number, words in enumerate((self.title, self.subtitle)):
+            text = self._header[number]
             text.set_text("\n".join(wrapped(line, width - 2 * _MARGIN, text) for line in words.splitlines()))
-            places.append(above)
-            above += _height(text) + 0.03
-        whole = self.body + above + below
-        self.set_figheight(whole)
-        for text, place in zip(self._header, places, strict=True):
-            text.set_position((_MARGIN / width, 1 - place / whole))
-        if (engine := self.get_layout_engine()) is not None:
-            side = 0.5 * _MARGIN / width
-            engine.set(rect=(side, 0, 1 - 2 * side, 1 - above / whole))
+            self._tops[number] = above
+            above += len(text.get_text().splitlines()) * 1.3 * text.get_fontsize() / 72 + 0.03
+        self._tops[-1] = above
+        self.set_figheight(self.body + above + below)
         for axes in self.axes:
             if (grid := axes.get_subplotspec()) is not None:
                 rows, columns = grid.get_gridspec().get_geometry()
                 across = width / columns - (0.7 if columns > 1 else 1.2)
                 for label, room in ((axes.xaxis.label, across), (axes.yaxis.label, self.body / rows)):
                     label.set_text(wrapped(label.get_text().replace("\n", " "), max(room, 1.2), label))
-        for text in self.findobj(Text):
-            text.set_parse_math(False)
+        _as_text(self)
 
-    def _legend(self) -> float:
-        """Put the legend of the first axes that have one under the figure, and return its height in inches."""
-        for former in list(self.legends):
-            former.remove()
-        named = next((found for axes in self.axes if (found := axes.get_legend_handles_labels())[0]), None)
-        if named is None:
-            return 0.0
-        handles, labels = named
-        size = mpl.rcParams["legend.fontsize"]
-        room, handle = self.get_figwidth() - 0.2, 4.8 * size / 72  # the handle and the spaces around it
-        probe = Text(fontsize=size, fontfamily=mpl.rcParams["font.family"])
-        widest = max(_width_of(label, probe) for label in labels) + handle
-        columns = max(1, min(len(labels), 4, int(room / widest)))
-        labels = [wrapped(label, room - handle, probe) for label in labels]
-        made = self.legend(handles, labels, loc="outside lower center", ncols=columns)
-        for text in made.get_texts():
-            text.set_parse_math(False)
-        return made.get_window_extent(RendererAgg(1, 1, self.dpi)).height / self.dpi + 0.1
+    def draw(self, renderer: RendererBase) -> None:
+        """Draw the figure, with title and subtitle at its top whatever size it was given."""
+        width, height = self.get_size_inches()
+        for text, top in zip(self._header, self._tops, strict=False):
+            text.set_position((_MARGIN / width, 1 - top / height))
+        if isinstance(engine := self.get_layout_engine(), ConstrainedLayoutEngine):
+            side = 0.5 * _MARGIN / width
+            engine.set(rect=(side, 0, 1 - 2 * side, 1 - self._tops[-1] / height))
+        super().draw(renderer)
 
     @property
     def alt(self) -> str:
@@ -287,8 +279,29 @@ def _width_of(words: str, look: Text) -> float:
     return float(_ruler().get_text_width_height_descent(words, font, ismath=False)[0]) / 72
 
 
-def _height(text: Text) -> float:
-    return len(text.get_text().splitlines()) * 1.3 * text.get_fontsize() / 72
+def _as_text(figure: Figure) -> None:
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+
+
+def _put_legend(figure: Figure) -> float:
+    """Put the legend of the first axes that have one under the figure, and return its height in inches."""
+    for former in list(figure.legends):
+        former.remove()
+    named = next((found for axes in figure.axes if (found := axes.get_legend_handles_labels())[0]), None)
+    if named is None:
+        return 0.0
+    handles, labels = named
+    size = mpl.rcParams["legend.fontsize"]
+    room, handle = figure.get_figwidth() - 0.2, 4.8 * size / 72  # the handle and the spaces around it
+    probe = Text(fontsize=size, fontfamily=mpl.rcParams["font.family"])
+    widest = max(_width_of(label, probe) for label in labels) + handle
+    columns = max(1, min(len(labels), 4, int(room / widest)))
+    labels = [wrapped(label, room - handle, probe) for label in labels]
+    made = figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    for text in made.get_texts():
+        text.set_parse_math(False)
+    return float(made.get_window_extent(RendererAgg(1, 1, figure.dpi)).height / figure.dpi + 0.1)
 
 
 def wrapped(words: str, room: float, look: Text) -> str:
@@ -309,10 +322,9 @@ def wrapped(words: str, room: float, look: Text) -> str:
 
 def alt_of(path: str | os.PathLike[str]) -> str:
     """Return what `rlwb.evaluation.plots.save_figure` wrote into a PNG as the text in its place; empty without."""
-    from PIL import Image
+    from rlwb.evaluation.page import words_of
 
-    with Image.open(path) as image:
-        return str(image.info.get("Description", ""))
+    return words_of(Path(path).read_bytes())
 
 
 def canvas(
@@ -343,6 +355,7 @@ def is_narrow() -> bool:
     return _width.get() < 0.7 * WIDTH
 
 
+@styled
 def note_figure(title: str, note: str) -> Figure:
     """Return a figure that says why there is nothing to draw."""
     figure, (axes,) = canvas(title, height=1.7)

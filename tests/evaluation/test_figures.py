@@ -1,5 +1,6 @@
 """Every figure function: axes have units, titles figures, and no text lies on another or is cut."""
 
+import html
 import inspect
 import io
 import itertools
@@ -9,15 +10,18 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from benchmarks.pictures import IMAGES, PAGE, SHOWN, described
 from rlwb.errors import ConfigError
 from rlwb.evaluation import decision_plots, plots, seed_plots, stability_plots, stress_plots, style
+from rlwb.evaluation.page import words_of
+from rlwb.evaluation.quality import quality_page
 from rlwb.execution import ExecutionRules
 from rlwb.market import Calendar
 from rlwb.study import search_plots
-from tests.evaluation.figures import DRAWN, LUNCH, NIGHT, ODD, over_midnight, sessions, ticks
+from tests.evaluation.figures import DRAWN, LUNCH, NIGHT, ODD, over_midnight, quality, sessions, ticks
 
 MODULES = (plots, seed_plots, stability_plots, stress_plots, decision_plots, search_plots)
 
@@ -275,3 +279,31 @@ def test_the_blocks_of_the_page_run(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["learning.png", "learning.svg"]
     assert names["figure"].alt.startswith("Highest validation PA 9.0 bp; ")
     assert style.THEMES["mine"].BLUE == "#003F88"
+
+
+def test_a_figure_that_is_made_smaller_keeps_its_title_over_the_axes():
+    figure = DRAWN["learning_curves_of_seeds"]()
+    figure.set_size_inches(7.2, 3.0)
+    assert faults(figure) == []
+    top = max(axes.get_window_extent().y1 for axes in figure.axes)
+    assert top < min(text.get_window_extent().y0 for text in figure.texts)
+
+
+def test_a_figure_of_another_layout_has_its_legend_and_no_formula():
+    @style.styled
+    def draw():
+        figure = Figure(layout="constrained")
+        figure.add_subplot().plot([0, 1], label="$a$ and $b$")
+        return figure
+
+    figure = draw()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["$a$ and $b$"]
+    assert faults(figure) == []
+
+
+def test_pages_say_in_words_what_a_picture_shows():
+    found = quality(["A", "B"], 10)
+    page = quality_page(found)
+    assert plots.coverage_calendar(found).alt in html.unescape(page)
+    assert page.count('alt="') == page.count("<img") == 3
+    assert words_of(b"no picture") == ""
