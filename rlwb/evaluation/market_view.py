@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from rlwb.errors import DataError
 from rlwb.evaluation import plots, style
 from rlwb.market import Sessions
+from rlwb.market.findings import counted
 from rlwb.market.quality import KINDS, Quality, sessions_quality
 
 #: What can be shown beside the calendar.
@@ -131,6 +132,6 @@ class MarketView:
             about = KINDS[kind]
             listed = found.listed.get(kind, ())
             here = sum(one.instrument == self.instrument and one.date == self.day for one in listed)
-            rows[kind] = (about.severity, f"{count:,} {about.unit}", here or "", about.text, about.advice)
+            rows[kind] = (about.severity, counted(count, about.unit), here or "", about.text, about.advice)
         columns = ["severity", "found", "here", "what it is", "what to do"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("kind")

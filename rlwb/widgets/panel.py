@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: The panels of each cell that was run, with the execution that made them.
 _OPEN: dict[str, tuple[str, list[Panel]]] = {}
-_CELL = "padding:1px 8px;text-align:right"
+_CELL = "padding:1px 8px;text-align:"
 
 
 class Panel(ABC):
@@ -151,12 +151,18 @@ def _asked() -> Mapping[str, Any]:
 def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) -> str:
     """Return a table for an HTML widget, numbers to five digits, with one row `marked`."""
     names = (table.index.name or "", *table.columns) if len(table) else ()
-    head = "".join(f'<th scope="col" style="{_CELL}">{escape(str(one))}</th>' for one in names)
+    sides = ["left", *("left" if table[one].dtype == object else "right" for one in table)]
+    head = "".join(
+        f'<th scope="col" style="{_CELL}{side}">{escape(str(one))}</th>'
+        for one, side in zip(names, sides, strict=False)
+    )
     rows = []
     for place, (name, *values) in enumerate(table.itertuples()):
         look = ' style="background:#fdf0d0;color:#222;font-weight:bold"' if place == marked else ""
-        cells = "".join(f'<td style="{_CELL}">{escape(_shown(one))}</td>' for one in values)
-        rows.append(f'<tr{look}><th scope="row" style="{_CELL}">{escape(str(name))}</th>{cells}</tr>')
+        cells = "".join(
+            f'<td style="{_CELL}{side}">{escape(_shown(one))}</td>' for one, side in zip(values, sides[1:], strict=True)
+        )
+        rows.append(f'<tr{look}><th scope="row" style="{_CELL}left">{escape(str(name))}</th>{cells}</tr>')
     return (
         f'<table style="font-size:smaller;line-height:1.4;margin:8px 0"><caption style="text-align:left;'
         f'font-weight:bold">{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
