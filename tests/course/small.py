@@ -12,9 +12,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "05_rewards": {"days": 20, "instruments": 2, "iterations": 1},
     "06_ppo": {"days": 20, "instruments": 2, "iterations": 2},
     "07_dqn": {"tries": 2000, "iterations": 4, "episodes": 100},
-    "08_distillation": {"updates": 20, "repetitions": 2, "iterations": 3},
+    "08_distillation": {"updates": 20, "repetitions": 2, "iterations": 3, "episodes": 50},
     "09_impact": {"iterations": 3, "episodes": 100},
-    "10_realism": {"instruments": 6, "days": 60, "iterations": 4},
+    "10_realism": {"instruments": 6, "days": 60, "iterations": 4, "episodes": 100},
     "11_evaluation": {"repetitions": 400, "policies": 20},
     "12_your_own": {"days": 60, "iterations": 2, "episodes": 50},
 }
