@@ -14,12 +14,13 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from rlwb.evaluation import style
 from rlwb.evaluation.playback import Played
 
+#: Colour of the theme, marker and dash of each policy, and colours of the parts of a reward.
 _LOOKS = (
-    (style.BLUE, "o", "solid"),
-    (style.VERMILION, "v", (0, (5, 2))),
-    (style.GREEN, "^", (0, (1, 1.2))),
+    ("BLUE", "o", "solid"),
+    ("VERMILION", "v", (0, (5, 2))),
+    ("GREEN", "^", (0, (1, 1.2))),
 )
-_PARTS = (style.SKY, style.ORANGE, style.PURPLE, style.GREEN, style.GREY)
+_PARTS = ("SKY", "ORANGE", "PURPLE", "GREEN", "GREY")
 
 
 class OrderFigure:
@@ -93,15 +94,15 @@ class OrderFigure:
         price.axhline(reading.benchmark, color=style.INK, linewidth=0.9, linestyle=style.DASHED, label=label)
         came = max((one.decisions for one in self.plays), key=len)
         for (color, marker, dash), one in zip(_LOOKS, self.plays, strict=False):
-            self._of_policy(one, color, marker, dash)
+            self._of_policy(one, getattr(style, color), marker, dash)
         places = (came["first"] + came["stop"] - 1) / 2 - reading.start
         waiting.plot(places, came["came"], "x", color=style.INK, markersize=5)
         legend = "dotted: the policy trades above it; ×: in hindsight"
-        waiting.text(0.005, 0.98, legend, transform=waiting.transAxes, va="top", fontsize=7.5, color=style.GREY)
+        waiting.text(0.005, 0.98, legend, transform=waiting.transAxes, va="top", fontsize=7.5, color=style.MUTED)
         style.zero_line(waiting)
         style.zero_line(pa)
-        price.set_ylabel("price")
-        held.set(ylabel="amount left", ylim=(-0.04, 1.06))
+        price.set_ylabel("price, \ncurrency a share")
+        held.set(ylabel="amount left, %", ylim=(-0.04, 1.06))
         held.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         waiting.set_ylabel("expected cost\nof waiting, bp")
         pa.set_ylabel("PA so far, bp")
@@ -113,7 +114,7 @@ class OrderFigure:
         self._spans = [
             axis.axvspan(0, 1, color=style.ORANGE, alpha=0.22, linewidth=0, zorder=0.5) for axis in self._left
         ]
-        self._veil: Rectangle = price.axvspan(0, length + 1, color="white", alpha=0.5, linewidth=0, zorder=2.5)
+        self._veil: Rectangle = price.axvspan(0, length + 1, color=style.PAPER, alpha=0.5, linewidth=0, zorder=2.5)
         price.set_xlim(-0.5, length - 0.5)
         self._draw_choice()
         self._draw_rewards(rewards)
@@ -149,7 +150,7 @@ class OrderFigure:
         if numbers is None:
             axis.set_axis_off()
             text = "chooses amounts by a rule:\nno chances or values of actions"
-            axis.text(0.5, 0.5, text, ha="center", va="center", color=style.GREY, transform=axis.transAxes)
+            axis.text(0.5, 0.5, text, ha="center", va="center", color=style.MUTED, transform=axis.transAxes)
             return
         self._bars = list(axis.barh(range(len(one.actions)), numbers[0], color=style.GREY, height=0.7))
         axis.set_yticks(range(len(one.actions)), one.actions)
@@ -159,7 +160,7 @@ class OrderFigure:
         if one.chances is not None:
             axis.set(xlim=(0, 1), xticks=[0, 0.5, 1])
             axis.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-            axis.set_xlabel("chance; blue: taken")
+            axis.set_xlabel("chance, %; blue: taken")
         else:
             low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
             axis.set_xlim(min(low, 0.0), max(high, 0.0) or 1.0)
@@ -169,13 +170,15 @@ class OrderFigure:
         one = self._reading
         axis.set_title("Reward by part", pad=24)
         count = max(len(each.decisions) for each in self.plays)
-        axis.set(xlabel="step", ylabel="reward", xlim=(-0.6, count - 0.4))
+        axis.set(xlabel="step", ylabel="reward (no unit)", xlim=(-0.6, count - 0.4))
         parts = [name for name in one.steps if name.startswith("reward_")] or ["reward"]
         above, below = np.zeros(len(one.steps)), np.zeros(len(one.steps))
         for color, name in zip(_PARTS, parts, strict=False):
             values = one.steps[name].to_numpy(dtype=np.float64)
             base = np.where(values >= 0, above, below)
-            axis.bar(range(len(values)), values, bottom=base, color=color, label=name.removeprefix("reward_"))
+            axis.bar(
+                range(len(values)), values, bottom=base, color=getattr(style, color), label=name.removeprefix("reward_")
+            )
             above, below = above + np.maximum(values, 0.0), below + np.minimum(values, 0.0)
         self._at = axis.axvspan(-0.5, 0.5, color=style.ORANGE, alpha=0.22, linewidth=0, zorder=0.5)
         style.zero_line(axis)

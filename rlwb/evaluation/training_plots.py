@@ -11,9 +11,6 @@ from matplotlib.figure import Figure
 from rlwb.evaluation import style
 from rlwb.evaluation.results import PA_TITLES
 
-#: Colours of lines that stand beside one another; beyond them no loss is drawn.
-_COLORS = (style.VERMILION, style.ORANGE, style.PURPLE, style.GREEN)
-
 
 @style.styled
 def training_progress(train: pd.DataFrame, validation: pd.DataFrame, *, judged_by: str = "pa") -> Figure:
@@ -50,11 +47,13 @@ def training_progress(train: pd.DataFrame, validation: pd.DataFrame, *, judged_b
         style.zero_line(axis)
     if losses:
         axis = next(free)
-        for color, (name, one) in zip(_COLORS, losses.items(), strict=False):
+        # Beyond these no loss is drawn.
+        colors = (style.VERMILION, style.ORANGE, style.PURPLE, style.GREEN)
+        for color, (name, one) in zip(colors, losses.items(), strict=False):
             axis.plot(one, color=color, linewidth=1.2, label=str(name).replace("_", " "))
         values = np.concatenate([one.to_numpy() for one in losses.values()])
         axis.set_ylim(*style.robust_limits(values))
-        axis.set_ylabel("loss")
+        axis.set_ylabel("loss (no unit)")
         if axis is not axes[0]:
             axis.legend(loc="upper right", fontsize=7)
     if len(entropy):

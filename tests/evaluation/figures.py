@@ -9,7 +9,16 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rlwb.evaluation import PolicyResult, comparison, decision_plots, plots, seed_plots, stability_plots, stress_plots
+from rlwb.evaluation import (
+    PolicyResult,
+    comparison,
+    decision_plots,
+    plots,
+    seed_plots,
+    stability_plots,
+    stress_plots,
+    training_plots,
+)
 from rlwb.evaluation.costs import TOTAL
 from rlwb.market import Calendar, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market.findings import KINDS, Finding, Report
@@ -245,6 +254,9 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "frontier": lambda: plots.frontier(frontier_rows([*FRONT, ("hindsight", "hindsight (ceiling)", "ceiling")])),
     "method_intervals": lambda: plots.method_intervals(comparison(METHODS, resamples=200)),
     "learning_curves": lambda: plots.learning_curves(log(60), log(60).iloc[4::5], chosen=[40, 50]),
+    "training_progress": lambda: training_plots.training_progress(
+        log(60).assign(loss=0.1, entropy=1.0, transitions=100, seconds=0.5), log(60).iloc[4::5]
+    ),
     "validation_against_test": lambda: plots.validation_against_test(
         summarise(USUAL, resamples=200), expected_shrinkage=0.5
     ),

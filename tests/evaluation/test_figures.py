@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from benchmarks.pictures import IMAGES, PAGE, SHOWN, described
 from rlwb.errors import ConfigError
-from rlwb.evaluation import decision_plots, plots, seed_plots, stability_plots, stress_plots, style
+from rlwb.evaluation import decision_plots, plots, seed_plots, stability_plots, stress_plots, style, training_plots
 from rlwb.evaluation.page import words_of
 from rlwb.evaluation.quality import quality_page
 from rlwb.execution import ExecutionRules
@@ -23,10 +23,12 @@ from rlwb.market import Calendar
 from rlwb.study import search_plots
 from tests.evaluation.figures import DRAWN, LUNCH, NIGHT, ODD, over_midnight, quality, sessions, ticks
 
-MODULES = (plots, seed_plots, stability_plots, stress_plots, decision_plots, search_plots)
+MODULES = (plots, seed_plots, stability_plots, stress_plots, decision_plots, training_plots, search_plots)
 
 #: How a label ends that has a unit, or says that there is none; and labels of places, which need none.
-UNIT = re.compile(r"(bp|%|ms|shares|count|number|a share|bars|standard deviations|of a bar|\(no unit\)|\(1 is all\))$")
+UNIT = re.compile(
+    r"(bp|%|ms|nats|steps/s|shares|count|number|a share|bars|standard deviations|of a bar|\(no unit\)|\(1 is all\))$"
+)
 UNIT_INSIDE = re.compile(r"(, bp |\(1 is all\)|\btimes\b|parts of equal count|\(how many\)|, bp of )")
 PLACES = {"day", "test day", "time of day", "day and time of day", "iteration", "steps done", "policy", "condition"}
 PLACES |= {

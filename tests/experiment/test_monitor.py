@@ -90,7 +90,7 @@ def test_while_a_teacher_is_trained_its_figures_are_shown(tmp_path: Path) -> Non
 def test_the_curves_are_those_that_were_logged(tmp_path: Path) -> None:
     state = read_training(begun(tmp_path / "run"))
     figure = training_progress(state.train, state.validation)
-    assert [axis.get_ylabel() for axis in figure.axes] == ["PA, bp", "loss", "entropy, nats", "steps/s"]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["PA, bp", "loss (no unit)", "entropy, nats", "steps/s"]
     validated = figure.axes[0].lines[1]
     assert list(validated.get_xdata()) == [1, 3]
     assert list(validated.get_ydata()) == [3.0, 2.0]
