@@ -46,7 +46,7 @@ def second(run: RunDirectory, config: RunConfig) -> None:
     for iteration in range(len(list(run.checkpoints.iterdir())) + 1, config.train.iterations + 1):
         print(f"iteration {iteration} of {config.train.iterations}")
         (run.checkpoints / f"{iteration}.pt").write_text(str(config.algorithm.settings["learning_rate"]))
-    (run.metrics / "train.csv").write_text("iteration\n")
+    (run.metrics / "train.csv").write_text("iteration,pa,reward,seconds\n")
 
 
 PARAMETERS = {1: 'run_dir = "runs/x"\nseed = None', 2: 'run_dir = "runs/x"\niterations = None'}
