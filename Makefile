@@ -28,8 +28,9 @@ style: $(VENV)/.installed ## style and types alone
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-browser: $(EXTRAS)/.installed ## notebooks in JupyterLab, in Chromium; leaves pictures in build/browser
-	$(EXTRAS)/bin/python -m pytest tests/browser $(ARGS)
+browser: $(EXTRAS)/.installed ## notebooks and pages in Chromium, and whether all can read them; leaves pictures in build/browser
+	$(BIN)/python -m pytest tests/browser $(ARGS)
+	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest tests/extras/test_accessibility.py)
 	@echo "pictures: $(CURDIR)/build/browser"
 
 lab: $(VENV)/.installed ## JupyterLab on notebooks/

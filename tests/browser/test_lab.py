@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
+from rlwb.experiment.compare import do_stages
+from rlwb.experiment.run import RunDirectory, last_iteration
+from rlwb.experiment.stages import ORDERS
 from tests.browser.lab import Lab, jupyterlab
 from tests.browser.tools import chromium, needs_browser, new_page, picture
+from tests.notebooks.small import small_config
 
 pytestmark = needs_browser
+#: Milliseconds to wait for what a kernel or a process does.
+SLOW = 120_000
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +37,84 @@ def errors(outputs: list[list[dict[str, Any]]]) -> list[str]:
     return [f"{one['ename']}: {one['evalue']}" for cell in outputs for one in cell if one["output_type"] == "error"]
 
 
+CONTROLS = """panel => [...panel.querySelectorAll(
+  'button:not([disabled]), select:not([disabled]), input:not([disabled]), [role=slider]:not([disabled]), a[href]')]
+  .filter(one => one.checkVisibility({visibilityProperty: true}) && one.tabIndex >= 0)
+  .map((one, number) => { one.dataset.control = number; return one.ariaLabel || one.title || one.innerText; })"""
+
+
+DRAWN = """() => [...document.querySelectorAll('.jp-OutputArea canvas')].some(one =>
+  one.width && one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(Boolean))"""
+
+
+def reached_by_tab(page: Any, panel: Any) -> tuple[set[str], set[str]]:
+    """Return the controls of a widget, and those that Tab reaches from the first of them, by number and name."""
+    named = [f"{number} {name}" for number, name in enumerate(panel.evaluate(CONTROLS))]
+    panel.locator("[data-control='0']").focus()
+    reached = set()
+    for _ in named:
+        number = page.evaluate("document.activeElement?.dataset.control")
+        reached |= {named[int(number)]} if number is not None else set()
+        page.keyboard.press("Tab")
+    return set(named), reached
+
+
+ITERATION = """done => {
+  const text = document.querySelector('.jp-OutputArea .widget-vbox').innerText;
+  return Number(/iteration ([0-9,]+) of/.exec(text)?.[1].replaceAll(',', '')) > done;
+}"""
+
+
 def test_the_quickstart_runs_from_its_first_cell_to_its_last(lab: Lab, page: Any) -> None:
+    from playwright.sync_api import expect
+
     lab.open(page, "00_quickstart.ipynb", days=20, instruments=4, iterations=3, episodes_per_iteration=80)
     outputs = lab.run_all(page)
     assert errors(outputs) == []
     assert page.locator(".jp-RenderedImage img").count() >= 5
     assert page.get_by_text("95 % interval").count() >= 1
     picture(page.locator(".jp-RenderedImage img").last, "quickstart")
+
+    panel = page.locator(".jp-OutputArea .widget-vbox").first
+    told = panel.get_by_role("status")
+    before = told.inner_text()
+    panel.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    expect(told).not_to_have_text(before, timeout=SLOW)
+    expect(told).to_contain_text(panel.locator(".widget-readout").inner_text(), timeout=SLOW)
+    page.wait_for_function(DRAWN)
+    panel.evaluate("panel => panel.scrollIntoView()")
+    picture(page, "explorer")
+    controls, reached = reached_by_tab(page, panel)
+    assert len(controls) == 6
+    assert reached == controls
+
+
+def test_a_training_is_stopped_and_started_by_buttons(lab: Lab, page: Any) -> None:
+    from playwright.sync_api import expect
+
+    run = RunDirectory.create(lab.folder / "run", small_config(train__iterations=1000))
+    do_stages(run, run.config, lambda line: None, stages=(ORDERS,))
+    lab.open(page, "02_training.ipynb", run_dir=str(run.path))
+    assert errors(lab.run_all(page)) == []
+    panel = page.locator(".jp-OutputArea .widget-vbox").first
+    start, stop = (panel.get_by_role("button", name=name, exact=True) for name in ("Start", "Stop"))
+    controls, reached = reached_by_tab(page, panel)
+    assert len(controls) == 2, "Pause and Stop, while it trains"
+    assert reached == controls
+    panel.scroll_into_view_if_needed()
+    picture(page, "training")
+    stop.click()
+    expect(start).to_be_enabled(timeout=SLOW)
+    done = last_iteration(run.checkpoints)
+    assert 0 < done < 1000
+    assert run.state == "interrupted"
+    start.focus()
+    page.keyboard.press("Enter")
+    expect(stop).to_be_enabled(timeout=SLOW)
+    page.wait_for_function(ITERATION, arg=done)
+    stop.click()
+    expect(start).to_be_enabled(timeout=SLOW)
+    assert done < last_iteration(run.checkpoints) < 1000
+    panel.scroll_into_view_if_needed()
+    picture(page, "training-stopped")

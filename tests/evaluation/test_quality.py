@@ -27,6 +27,7 @@ def test_it_has_its_pictures_in_itself(page: str) -> None:
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
     assert len(pictures) == 4
     assert all(base64.b64decode(picture).startswith(b"\x89PNG") for picture in pictures)
+    assert len(set(re.findall(r'<img alt="([^"]+)"', page))) == 4, "each says what it shows"
     assert "http:" not in page
     assert "https:" not in page
 
