@@ -53,7 +53,9 @@ class Lab:
         """Open a copy of a notebook in a page, its parameters set to values as papermill sets them."""
         book = parameterize_notebook(load_notebook_node(str(NOTEBOOKS / name)), values)
         nbformat.write(book, self.folder / name)
-        page.goto(f"{self.address}/lab/tree/{name}?token={self.token}", wait_until="domcontentloaded")
+        # In a workspace of its own, where no notebook that was open before is open again.
+        place = f"{self.address}/lab/workspaces/{Path(name).stem}/tree/{name}"
+        page.goto(f"{place}?token={self.token}", wait_until="domcontentloaded")
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel")
         page.evaluate(READY)

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from rlwb.experiment.compare import do_stages
-from rlwb.experiment.run import RunDirectory, last_iteration
-from rlwb.experiment.stages import ORDERS
 from tests.browser.lab import Lab, jupyterlab
 from tests.browser.tools import chromium, needs_browser, new_page, picture
-from tests.notebooks.small import small_config
 
 pytestmark = needs_browser
 #: Milliseconds to wait for what a kernel or a process does.
@@ -43,8 +39,12 @@ CONTROLS = """panel => [...panel.querySelectorAll(
   .map((one, number) => { one.dataset.control = number; return one.ariaLabel || one.title || one.innerText; })"""
 
 
-DRAWN = """() => [...document.querySelectorAll('.jp-OutputArea canvas')].some(one =>
-  one.width && one.getContext('2d').getImageData(0, 0, one.width, one.height).data.some(Boolean))"""
+CANVAS = "() => document.querySelector('.jp-OutputArea canvas').toDataURL()"
+DRAWN = """before => {
+  const canvas = document.querySelector('.jp-OutputArea canvas');
+  return canvas.width && canvas.toDataURL() !== before
+    && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean);
+}"""
 
 
 def reached_by_tab(page: Any, panel: Any) -> tuple[set[str], set[str]]:
@@ -59,12 +59,6 @@ def reached_by_tab(page: Any, panel: Any) -> tuple[set[str], set[str]]:
     return set(named), reached
 
 
-ITERATION = """done => {
-  const text = document.querySelector('.jp-OutputArea .widget-vbox').innerText;
-  return Number(/iteration ([0-9,]+) of/.exec(text)?.[1].replaceAll(',', '')) > done;
-}"""
-
-
 def test_the_quickstart_runs_from_its_first_cell_to_its_last(lab: Lab, page: Any) -> None:
     from playwright.sync_api import expect
 
@@ -77,44 +71,15 @@ def test_the_quickstart_runs_from_its_first_cell_to_its_last(lab: Lab, page: Any
 
     panel = page.locator(".jp-OutputArea .widget-vbox").first
     told = panel.get_by_role("status")
-    before = told.inner_text()
+    page.wait_for_function(DRAWN, arg="")
+    before, drawn = told.inner_text(), page.evaluate(CANVAS)
     panel.get_by_role("slider").focus()
     page.keyboard.press("ArrowRight")
     expect(told).not_to_have_text(before, timeout=SLOW)
     expect(told).to_contain_text(panel.locator(".widget-readout").inner_text(), timeout=SLOW)
-    page.wait_for_function(DRAWN)
+    page.wait_for_function(DRAWN, arg=drawn)
     panel.evaluate("panel => panel.scrollIntoView()")
     picture(page, "explorer")
     controls, reached = reached_by_tab(page, panel)
-    assert len(controls) == 6
+    assert len(controls) == 7, "instrument, day, order, three policies, step"
     assert reached == controls
-
-
-def test_a_training_is_stopped_and_started_by_buttons(lab: Lab, page: Any) -> None:
-    from playwright.sync_api import expect
-
-    run = RunDirectory.create(lab.folder / "run", small_config(train__iterations=1000))
-    do_stages(run, run.config, lambda line: None, stages=(ORDERS,))
-    lab.open(page, "02_training.ipynb", run_dir=str(run.path))
-    assert errors(lab.run_all(page)) == []
-    panel = page.locator(".jp-OutputArea .widget-vbox").first
-    start, stop = (panel.get_by_role("button", name=name, exact=True) for name in ("Start", "Stop"))
-    controls, reached = reached_by_tab(page, panel)
-    assert len(controls) == 2, "Pause and Stop, while it trains"
-    assert reached == controls
-    panel.scroll_into_view_if_needed()
-    picture(page, "training")
-    stop.click()
-    expect(start).to_be_enabled(timeout=SLOW)
-    done = last_iteration(run.checkpoints)
-    assert 0 < done < 1000
-    assert run.state == "interrupted"
-    start.focus()
-    page.keyboard.press("Enter")
-    expect(stop).to_be_enabled(timeout=SLOW)
-    page.wait_for_function(ITERATION, arg=done)
-    stop.click()
-    expect(start).to_be_enabled(timeout=SLOW)
-    assert done < last_iteration(run.checkpoints) < 1000
-    panel.scroll_into_view_if_needed()
-    picture(page, "training-stopped")

@@ -30,8 +30,9 @@ def test_the_report_opens_from_its_file_without_a_network(
     page.goto(commanded[0].report.as_uri())
     assert page.get_by_text("TWAP").count()
     images = page.locator("img")
-    assert images.count() == 10
+    assert images.count() == len(list(commanded[0].figures.glob("*.png")))
     assert all(image.evaluate("image => image.complete && image.naturalWidth > 0") for image in images.all())
+    assert all(len(image.get_attribute("alt") or "") > 20 for image in images.all()), "said in words too"
     assert page.evaluate("document.documentElement.scrollWidth") == width, "nothing to scroll sideways"
     assert complaints == []
     picture(page, f"report-{width}-{scheme}", full_page=width == 1300)
