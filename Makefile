@@ -7,7 +7,7 @@ ARGS ?=
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods trust course
+.PHONY: help run compare test lab env bench bench-scale bench-quality bench-search bench-sweep certificate frontier bench-data bench-drift bench-serving bench-ray soak faults agreement qlib-strategy check-power impact-fit fuzz kills mutants size schema lock supply clean bench-outside learners methods trust course docs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,10 @@ course: $(VENV)/.installed ## every notebook of the course, and which answers it
 
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
+
+docs: $(EXTRAS)/.installed ## the site: pages, API, notebooks and examples, in build/docs; a warning is an error
+	MPLBACKEND=Agg $(EXTRAS)/bin/python -m sphinx -c docs -b html -W --keep-going -q $(ARGS) . build/docs
+	@echo build/docs/index.html
 
 schema: $(VENV)/.installed ## write docs/config.schema.json anew, after a setting or its docstring changed
 	$(BIN)/rlwb config --schema > docs/config.schema.json

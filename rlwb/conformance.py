@@ -324,6 +324,34 @@ def check_reward(make: Callable[[Stage], Reward[Any]]) -> None:
         _alone(reward, parts, {row: reward.parts(one.outcome) for row, one in _each(state)})
 
 
+def check_baseline(make: Callable[[Stage], Any]) -> None:
+    """Check a baseline: ``fit(orders)`` and ``act(known)``, which returns amounts.
+
+    Fitted on the orders of the first two days, it must answer finite numbers of shape (N,) that are at least 0, the
+    same when asked again and, up to rounding, for each order in any batch. No change of later bars may move an answer.
+    """
+    on = stage()
+
+    def fitted(each: Stage) -> Any:
+        baseline = make(each)
+        dates = each.sessions.dates
+        baseline.fit(each.orders[np.flatnonzero(dates[each.orders.session] < np.unique(dates)[2])])
+        return baseline
+
+    baseline = fitted(on)
+    for state in _open(on):
+        amounts = np.asarray(baseline.act(state.known))
+        shape = amounts.shape == (len(state),)
+        _require(shape, baseline, f"the amounts have shape {amounts.shape}, not ({len(state)},)")
+        _require(np.isfinite(amounts).all() and (amounts >= 0).all(), baseline, "an amount is below 0 or not finite")
+        _require(_equal(amounts, np.asarray(baseline.act(state.known))), baseline, "acting twice gave two answers")
+        alone = np.concatenate([np.asarray(baseline.act(one.known)) for _, one in _each(state)])
+        same = np.allclose(amounts, alone, rtol=1e-9)
+        _require(same, baseline, "an order's amount depends on which orders are beside it")
+    parts = (KnownStateInterpreter(), AmountActionInterpreter())
+    _look_ahead(on, baseline, lambda each: (*parts, fitted(each)))
+
+
 def check_policy(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] | None = None) -> None:
     """Check a policy: ``act(obs, noise)`` of five actions on the observations of `sees`.
 

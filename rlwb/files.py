@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -22,6 +23,8 @@ except ImportError:
 
 #: The name of a temporary file or folder, ``.<stem>.<8 digits>.rlwb-new<suffix>``, or of a folder on its way out.
 _TEMPORARY = re.compile(r"\.(?P<stem>.*)\.[0-9a-f]{8}\.rlwb-(new(\..*)?|old)")
+#: What a file system says that has no locks.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _NEW, _OLD = ".rlwb-new", ".rlwb-old"
 #: Folders that this process has swept.
 _swept: set[Path] = set()
@@ -81,13 +84,24 @@ def _held(path: Path, flags: int, lock: int = fcntl.LOCK_EX) -> int:
     while True:
         handle = os.open(path, flags, 0o666)
         try:
-            fcntl.flock(handle, lock)
+            _lock(handle, lock, path)
             if os.fstat(handle).st_nlink:  # else another has removed it just now
                 return handle
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)
+
+
+def _lock(handle: int, lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, lock)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        raise RlwbError(
+            f"the disk of {path.parent} has no locks, which rlwb holds its files by; choose a folder on another."
+        ) from None
 
 
 def is_temporary(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 _MB = 2**20
@@ -36,7 +37,8 @@ def peak_memory(*, children: bool = False) -> str:
     except ImportError:
         return "unknown"
     who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
-    return f"{resource.getrusage(who).ru_maxrss / 1024:,.0f} MB"
+    unit = _MB if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
+    return f"{resource.getrusage(who).ru_maxrss / unit:,.0f} MB"
 
 
 def _figures() -> dict[str, Any]:

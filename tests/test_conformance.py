@@ -13,6 +13,7 @@ from rlwb.conformance import (
     ConformanceError,
     Stage,
     check_action_interpreter,
+    check_baseline,
     check_learner,
     check_policy,
     check_reward,
@@ -22,6 +23,7 @@ from rlwb.conformance import (
 )
 from rlwb.errors import InterpreterError
 from rlwb.execution import (
+    Baseline,
     CategoricalActionInterpreter,
     CurrentStepStateInterpreter,
     ExecutionState,
@@ -36,6 +38,7 @@ from rlwb.execution import (
 )
 from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
+from rlwb.parts import make
 from rlwb.policy import DQN, MLP, PPO, ActorCritic, Informed, QNetwork, Recurrent, make_network
 from rlwb.reward import Reward
 
@@ -169,6 +172,32 @@ class Moody:
         return self.rng.integers(0, 5, len(obs["position"]))
 
 
+class Foresight(Baseline):
+    """Buys by what the day will close at."""
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        return np.mod(self.engine.sessions.fields["close"][obs.session, -1] * 1e3, 1.0) * obs.position
+
+
+class Herd(Baseline):
+    """Trades more, the more orders there are."""
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        return obs.position * len(obs) / 100
+
+
+class Short(Baseline):
+    """Trades against its order."""
+
+    def act(self, obs: Known, noise: np.ndarray | None = None) -> np.ndarray:
+        return -self.even(obs)
+
+
+@pytest.mark.parametrize("name", ["twap", "vwap", "pov", "almgren_chriss", "bertsimas_lo", "forecast"])
+def test_built_in_baselines_conform(name: str) -> None:
+    check_baseline(lambda stage: make("baseline", {"name": name}, engine=stage.engine))
+
+
 @pytest.mark.parametrize(
     ("check", "make", "named"),
     [
@@ -179,6 +208,9 @@ class Moody:
         (check_action_interpreter, lambda stage: Greedy(), "Greedy.*position"),
         (check_reward, lambda stage: Endless(), "Endless"),
         (check_policy, lambda stage: Moody(), "Moody.*noise"),
+        (check_baseline, lambda stage: Foresight(stage.engine), "Foresight.*from tick"),
+        (check_baseline, lambda stage: Herd(stage.engine), "Herd.*beside"),
+        (check_baseline, lambda stage: Short(stage.engine), "Short.*below 0"),
     ],
 )
 def test_a_broken_promise_is_named(check: Callable[..., None], make: Callable[[Stage], Any], named: str) -> None:

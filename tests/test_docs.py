@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rlwb.cli import app
+from rlwb.cli import app, main
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import SLOTS, Layer, RunConfig, parse_assignments
 from rlwb.experiment.orders import make_orders
@@ -95,6 +95,43 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=of)
+def test_the_names_of_the_library_on_a_page_are_there(page: Path) -> None:
+    for dotted in re.findall(r"`(rlwb(?:\.\w+){2,})(?:\(|`)", page.read_text(encoding="utf-8")):
+        module, rest = ROOT, dotted.split(".")
+        while rest and (module / rest[0]).is_dir():
+            module /= rest.pop(0)
+        file = module / "__init__.py"
+        if rest and (module / f"{rest[0]}.py").is_file():
+            file = module / f"{rest.pop(0)}.py"
+        if rest:
+            assert re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")), f"{dotted}: {file} has no {rest[0]}"
+
+
+FILES_OF_FAILURES = {
+    "short.csv": "instrument,datetime,open,high,low,close\nAAA,2024-03-04 09:35,10,10,10,10\n",
+    "night.csv": "instrument,datetime,open,high,low,close,volume\nAAA,2024-03-04 20:35,10,10,10,10,100\n",
+    "taken/notes.txt": "",
+}
+
+
+def test_each_failure_says_what_its_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES_OF_FAILURES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    shown = [block.splitlines() for block in blocks("docs/failures.md", "console")]
+    assert len(shown) >= 10
+    for command, message in shown:
+        with pytest.raises(SystemExit) as left:
+            main(command.removeprefix("$ rlwb ").split())
+        assert left.value.code == 2, command
+        said = capsys.readouterr().err.strip().replace(str(tmp_path), "…")
+        assert said == message or (message.endswith("…") and said.startswith(message[:-1])), said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of)
 def test_what_a_page_sets_is_a_parameter(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for line in re.findall(r"^.*--set.*$", text, re.MULTILINE):
@@ -125,13 +162,20 @@ def test_every_page_is_in_the_index() -> None:
     assert {str(path.relative_to(docs)) for path in docs.rglob("*.md")} <= named | {"index.md"}
 
 
+def test_the_checks_of_the_page_on_extending_pass(tmp_path: Path) -> None:
+    shutil.copytree(PARTS / "parts", tmp_path / "parts")
+    (checks,) = (code for code in blocks("docs/extending.md", "python") if "check_simulator(" in code)
+    run_script(checks, tmp_path)
+
+
 @pytest.mark.parametrize("path", sorted((PARTS / "parts").glob("*.py")), ids=lambda path: path.name)
 def test_the_parts_of_the_page_are_the_files_that_the_tests_run(path: Path) -> None:
-    assert path.read_text() in blocks("docs/parts.md", "python")
+    assert path.read_text() in blocks("docs/extending.md", "python")
+    assert len([line for line in path.read_text().splitlines() if line.strip()]) < 30
 
 
 def test_the_configuration_of_the_page_is_the_one_that_the_tests_run() -> None:
-    assert (PARTS / "mine.yaml").read_text() in blocks("docs/parts.md", "yaml")
+    assert (PARTS / "mine.yaml").read_text() in blocks("docs/extending.md", "yaml")
 
 
 def test_the_features_of_their_page_pass_the_look_ahead_test(tmp_path: Path) -> None:
@@ -192,5 +236,5 @@ def test_k28_a_user_finds_an_answer_to_each_of_twenty_questions() -> None:
     asked = " ".join(question for question, _ in rows).lower()
     for word in ("orders", "network", "actions", "gpu", "limit", "qlib", "crash", "dates", "column"):
         assert word in asked
-    for page in ("orders.md", "parts.md", "actions.md", "gpu.md", "volume-limit.md"):
+    for page in ("orders.md", "extending.md", "actions.md", "gpu.md", "volume-limit.md"):
         assert any(page in answer for _, answer in rows), page

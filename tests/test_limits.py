@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,15 @@ def test_k18_a_system_without_locks_is_told_in_one_sentence() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "rlwb: rlwb runs on Linux and macOS; on Windows use it under WSL (wsl --install).\n"
+
+
+def test_the_most_memory_is_in_the_units_of_each_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = SimpleNamespace(ru_maxrss=3 * 2**20)
+    monkeypatch.setattr(resource, "getrusage", lambda who: used)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert peak_memory() == "3,072 MB"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert peak_memory() == "3 MB"
 
 
 def test_the_most_memory_is_told() -> None:

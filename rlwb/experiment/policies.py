@@ -197,8 +197,10 @@ def parse_policies(assignments: list[str] | tuple[str, ...]) -> dict[str, str]:
         name, equals, source = text.partition("=")
         if not equals or not source:
             raise ConfigError(f"--policy {text!r} is not NAME=SPEC; for example mine=mine.zip or mine=mine.py:policy.")
-        if name in found:
-            raise ConfigError(f"--policy names {name} twice; give each policy a name of its own.")
+        if name.casefold() in map(str.casefold, found):  # some disks make one file of both
+            raise ConfigError(
+                f"--policy names {name} twice; give each policy a name of its own, told apart by more than case."
+            )
         found[name] = source
     return found
 
@@ -210,7 +212,7 @@ def check_names(names: Mapping[str, Any], taken: list[str]) -> None:
             raise ConfigError(
                 f"the policy name {name!r} holds more than letters, digits, dots, - and _; choose another."
             )
-        if name in taken or _TAKEN.fullmatch(name):
+        if name.casefold() in map(str.casefold, taken) or _TAKEN.fullmatch(name):
             raise ConfigError(f"the run has a policy called {name} itself; choose another name.")
 
 

@@ -41,11 +41,6 @@ def config(tmp_path: Path) -> Path:
     return Path(shutil.copy(CONFIG, tmp_path))
 
 
-def test_each_is_a_file_of_under_forty_lines() -> None:
-    for path in PARTS.glob("*.py"):
-        assert len([line for line in path.read_text().splitlines() if line.strip()]) < 40, path.name
-
-
 def test_all_of_them_go_through_a_run_to_its_report_and_the_run_keeps_them(config: Path, tmp_path: Path) -> None:
     place = tmp_path / "run"
     words = [sys.executable, "-m", "rlwb.cli", "run", str(config), "--run-dir", str(place)]

@@ -101,6 +101,17 @@ def test_learners(tmp_path: Path) -> None:
     assert "make learners" in shown(book, "text/plain")[-1]
 
 
+def test_extending(tmp_path: Path) -> None:
+    small = {"days": 20, "instruments": 2, "iterations": 1, "episodes_per_iteration": 20}
+    book = by_hand(NOTEBOOKS / "14_extending.ipynb", tmp_path / "out.ipynb", run_dir=str(tmp_path / "own"), **small)
+    text = printed(book)
+    assert "damaged files are refused" in text
+    assert "range_of_day sees the future" in text
+    assert "Hurry" in shown(book, "text/html")[-1]
+    code = RunDirectory.open(tmp_path / "own" / "run").manifest["code"]
+    assert len({one["name"] for one in code}) == 9, "all of them took part"
+
+
 def test_risk_makes_a_run_of_its_own(tmp_path: Path) -> None:
     run = tmp_path / "run"
     small = {"market": {"name": "synthetic", **MARKET, "days": 40}, "iterations": 2}

@@ -1,5 +1,3 @@
-"""An algorithm: REINFORCE without a critic, one update per collect."""
-
 import numpy as np
 import torch
 
@@ -8,25 +6,23 @@ from rlwb.policy.learner import Learner
 
 
 class Reinforce(Learner):
-    """Raises the chance of the actions of orders that earned more than the mean."""
+    """An algorithm: REINFORCE without a critic, which raises the chance of what earned more than the mean."""
 
     figures = ("loss",)
     head = ActorCritic
 
     def __init__(self, network, learning_rate: float = 1e-2) -> None:
-        self.network = network
-        self.optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+        self.network, self.optimizer = network, torch.optim.Adam(network.parameters(), lr=learning_rate)
 
     @torch.no_grad()
     def act(self, obs, noise=None):
         chances = self.network(obs)[0].softmax(dim=1).numpy()
-        below = chances.cumsum(axis=1) < (0 if noise is None else noise[:, None])
-        return chances.argmax(axis=1) if noise is None else np.minimum(below.sum(axis=1), chances.shape[1] - 1)
+        return chances.argmax(1) if noise is None else (chances.cumsum(1)[:, :-1] < noise[:, None]).sum(1)
 
     def learn(self, obs, action, reward, done):
-        ends = np.flatnonzero(done)
-        earned = np.add.reduceat(reward, np.append(0, ends[:-1] + 1))
-        gain = np.repeat(earned - earned.mean(), np.diff(np.append(-1, ends))) / (earned.std() + 1e-9)
+        order = done.cumsum() - done  # which order a step belongs to
+        earned = np.bincount(order, reward)
+        gain = ((earned - earned.mean()) / (earned.std() + 1e-9))[order]
         chosen = self.network(obs)[0].log_softmax(dim=1)[np.arange(len(action)), action]
         loss = -(torch.as_tensor(gain) * chosen).mean()
         self.optimizer.zero_grad()

@@ -1,0 +1,100 @@
+"""The site of the docs: it is built without a warning, its pages hang together, and anybody can read it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The site, built once for tests that run side by side; a warning is an error."""
+    base = tmp_path_factory.getbasetemp()
+    folder: Path = (base if worker_id == "master" else base.parent) / "site"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").is_file():
+            words = [sys.executable, "-m", "sphinx", "-c", "docs", "-b", "html", "-W", "--keep-going", "-q"]
+            environment = {**os.environ, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"}
+            made = subprocess.run(
+                [*words, ".", str(folder / "html")], cwd=ROOT, env=environment, capture_output=True, text=True
+            )
+            assert made.returncode == 0, made.stderr[-4000:]
+            (folder / "done").touch()
+    return folder / "html"
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def test_pages_notebooks_names_and_examples_are_on_the_site(site: Path) -> None:
+    assert "docs/index.html" in text_of(site / "index.html")
+    for source in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/**/*.ipynb")):
+        assert (site / source.relative_to(ROOT).with_suffix(".html")).is_file(), source
+    assert 'id="rlwb.execution.Engine"' in text_of(site / "docs/api/execution.html")
+    for script in ROOT.glob("docs/examples/*.py"):
+        page = text_of(site / f"docs/gallery/{script.stem}.html")
+        assert "sphx-glr-script-out" in page or "sphx-glr-single-img" in page, "it was run"
+
+
+def test_links_lead_to_what_is_there(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if "_static" not in page.parts]
+    for page in pages:
+        for target, _ in re.findall(r'(?:href|src)="([^"#:?]+)(#[^"]*)?"', text_of(page)):
+            assert (page.parent / target).exists(), f"{page.relative_to(site)}: {target}"
+
+
+def test_pictures_have_words_in_their_place(site: Path) -> None:
+    for page in (site / "docs").rglob("*.html"):
+        for picture in re.findall(r"<img [^>]*>", text_of(page)):
+            if "_thumb." in picture:  # beside its title, and within the same link
+                continue
+            said = re.search(r'alt="([^"]*)"', picture)
+            assert said, picture
+            assert said[1], picture
+            assert not said[1].endswith(".png"), picture
+
+
+def test_a_program_finds_all_pages_as_text(site: Path) -> None:
+    lines = text_of(site / "llms.txt").splitlines()
+    linked = [re.search(r"\]\((.+)\)", line)[1] for line in lines if line.startswith("- [")]  # type: ignore[index]
+    assert {"docs/running.md", "docs/serving/index.md", "README.md", "notebooks/14_extending.html"} <= set(linked)
+    assert all((site / name).is_file() for name in linked)
+    whole = text_of(site / "llms-full.txt")
+    assert all(text_of(ROOT / name).strip() in whole for name in linked if name.endswith(".md"))
+
+
+PAGES = ("docs/index.html", "docs/extending.html", "docs/api/protocols.html", "docs/gallery/plot_3_judge.html")
+
+
+def test_no_fault_of_accessibility_in_light_or_dark_on_a_desk_or_a_phone(site: Path) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium on the PATH")
+    with sync_playwright() as browsers:
+        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for page, scheme, width in zip(PAGES, ("light", "dark", "dark", "light"), (1400, 400, 1400, 400), strict=True):
+            opened = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
+            opened.goto((site / page).as_uri())
+            found = Axe().run(opened).response["violations"]
+            told = [(one["id"], one["impact"], [node["target"] for node in one["nodes"][:3]]) for one in found]
+            assert not told, f"{page}, {scheme}, {width}: {json.dumps(told)}"
+            wide = opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{page} is {wide} pixels wider than a screen of {width}"
+            opened.close()
+        browser.close()
