@@ -115,7 +115,7 @@ def _navigate(app: Any, docname: str, source: list[str]) -> None:
             entries = [f"/{one}" for one in own]
     if docname == "docs/notebooks":
         folders = sorted({path.parent.relative_to(ROOT) for path in (ROOT / "notebooks").rglob("*.ipynb")})
-        entries = ["/docs/gallery/index", *(f"/{folder}/*" for folder in folders)]
+        entries += ["/docs/gallery/index", *(f"/{folder}/*" for folder in folders)]
     if entries:
         lines = "\n".join(entries)
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n:maxdepth: 1\n\n{lines}\n```\n"
