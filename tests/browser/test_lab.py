@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from rlwb.experiment.compare import do_stages
+from rlwb.experiment.control import ask
+from rlwb.experiment.run import RunDirectory, last_iteration
+from rlwb.experiment.stages import ORDERS
 from tests.browser.lab import Lab, jupyterlab
 from tests.browser.tools import chromium, needs_browser, new_page, picture
+from tests.notebooks.small import small_config
 
 pytestmark = needs_browser
 #: Milliseconds to wait for what a kernel or a process does.
@@ -59,6 +64,12 @@ def reached_by_tab(page: Any, panel: Any) -> tuple[set[str], set[str]]:
     return set(named), reached
 
 
+ITERATION = """done => {
+  const text = document.querySelector('.jp-OutputArea .widget-vbox').innerText;
+  return Number(/iteration ([0-9,]+) of/.exec(text)?.[1].replaceAll(',', '')) > done;
+}"""
+
+
 def test_the_quickstart_runs_from_its_first_cell_to_its_last(lab: Lab, page: Any) -> None:
     from playwright.sync_api import expect
 
@@ -83,3 +94,42 @@ def test_the_quickstart_runs_from_its_first_cell_to_its_last(lab: Lab, page: Any
     controls, reached = reached_by_tab(page, panel)
     assert len(controls) == 7, "instrument, day, order, three policies, step"
     assert reached == controls
+
+
+@pytest.fixture
+def run(lab: Lab) -> Iterator[RunDirectory]:
+    """A run with orders, of more iterations than anybody waits for; what trains it in the end is stopped."""
+    made = RunDirectory.create(lab.folder / "run", small_config(train__iterations=1000))
+    do_stages(made, made.config, lambda line: None, stages=(ORDERS,))
+    yield made
+    if made.state == "running":
+        ask(made, "stop")
+
+
+def test_a_training_is_stopped_and_started_by_buttons(lab: Lab, page: Any, run: RunDirectory) -> None:
+    from playwright.sync_api import expect
+
+    lab.open(page, "02_training.ipynb", run_dir=str(run.path))
+    assert errors(lab.run_all(page)) == []
+    panel = page.locator(".jp-OutputArea .widget-vbox").first
+    start, stop = (panel.locator("button", has_text=name) for name in ("Start", "Stop"))
+    expect(stop).to_be_enabled(timeout=SLOW)
+    controls, reached = reached_by_tab(page, panel)
+    assert len(controls) == 2, "Pause and Stop, while it trains"
+    assert reached == controls
+    panel.evaluate("panel => panel.scrollIntoView()")
+    picture(page, "training")
+    stop.click()
+    expect(start).to_be_enabled(timeout=SLOW)
+    done = last_iteration(run.checkpoints)
+    assert 0 < done < 1000
+    assert run.state == "interrupted"
+    start.focus()
+    page.keyboard.press("Enter")
+    expect(stop).to_be_enabled(timeout=SLOW)
+    page.wait_for_function(ITERATION, arg=done)
+    stop.click()
+    expect(start).to_be_enabled(timeout=SLOW)
+    assert done < last_iteration(run.checkpoints) < 1000
+    panel.evaluate("panel => panel.scrollIntoView()")
+    picture(page, "training-stopped")
