@@ -48,8 +48,8 @@ def less_than_a_share(answer):
     """Fills may be less than a share in all, and what is handed in stays as it was."""
     fills, prices = np.array([0.25, 0.0, 0.25]), np.array([4.0, np.nan, 6.0])
     close(answer(fills, prices), 5.0)
-    close(fills, [0.25, 0.0, 0.25], "fills")
-    close(prices, [4.0, np.nan, 6.0], "prices")
+    close(fills, [0.25, 0.0, 0.25], "the function changed fills, which it was given: it")
+    close(prices, [4.0, np.nan, 6.0], "the function changed prices, which it was given: it")
 
 
 @case("even_schedule")

@@ -23,7 +23,7 @@ def the_next_reward_alone(answer):
     rewards = np.array([3.0, -1.0, 2.0])
     close(answer(rewards, 0.0), [3.0, -1.0, 2.0])
     answer(rewards, 0.5)
-    close(rewards, [3.0, -1.0, 2.0], "rewards")
+    close(rewards, [3.0, -1.0, 2.0], "the function changed rewards, which it was given: it")
 
 
 @case("discounted_returns")
@@ -50,8 +50,8 @@ def nothing_seen_after_an_end(answer):
     """A value that is missing after an end does no harm, and nothing that is handed in changes."""
     rewards, values = np.array([3.0, 1.0]), np.array([np.nan, 1.0])
     close(answer(rewards, values, np.array([True, False]), 0.9), [3.0, 1.9])
-    close(rewards, [3.0, 1.0], "rewards")
-    close(values, [np.nan, 1.0], "next_values")
+    close(rewards, [3.0, 1.0], "the function changed rewards, which it was given: it")
+    close(values, [np.nan, 1.0], "the function changed next_values, which it was given: it")
 
 
 @case("q_update")
@@ -73,7 +73,7 @@ def a_new_table(answer):
     """The given table stays as it is."""
     q = np.array([[1.0, 2.0, 3.0], [6.0, 5.0, 4.0], [0.0, 0.0, 0.0]])
     close(answer(q, 2, 2, -1.0, 1, False, 0.1, 1.0), [[1.0, 2.0, 3.0], [6.0, 5.0, 4.0], [0.0, 0.0, 0.5]])
-    close(q, [[1.0, 2.0, 3.0], [6.0, 5.0, 4.0], [0.0, 0.0, 0.0]], "the given table")
+    close(q, [[1.0, 2.0, 3.0], [6.0, 5.0, 4.0], [0.0, 0.0, 0.0]], "the function changed q, which it was given: it")
 
 
 @case("q_update")

@@ -26,7 +26,7 @@ def a_tick_that_nobody_trades(answer):
     """A tick without volume fills nothing, and its part is not moved to another."""
     volumes = np.array([0.0, 60.0, 30.0, 400.0])
     close(answer(80.0, volumes, 0.5), [0.0, 20.0, 15.0, 20.0])
-    close(volumes, [0.0, 60.0, 30.0, 400.0], "volumes")
+    close(volumes, [0.0, 60.0, 30.0, 400.0], "the function changed volumes, which it was given: it")
 
 
 @case("count_steps")
@@ -90,4 +90,4 @@ def each_order_has_its_own_last_step(answer):
     """Of two orders each has a last step of its own, and a state that is stepped from stays as it is."""
     states = worked(answer, [100, 200], orders=2)
     close(states[-1].known.position, [650.0, 0.0], "what is left")
-    close(states[0].known.position, [800.0, 400.0], "what was left before")
+    close(states[0].known.position, [800.0, 400.0], "the state that was stepped from has changed: what was left")

@@ -55,7 +55,8 @@ def to_the_end(answer):
 @case("TimeAndInventory")
 def the_space(answer):
     """The space has two numbers from 0 to 1."""
-    assert answer().observation_space == gym.spaces.Box(0, 1, (2,), np.float32), "it is another space"
+    found, wanted = answer().observation_space, gym.spaces.Box(0, 1, (2,), np.float32)
+    assert found == wanted, f"the space is {found}; {wanted} is needed"
 
 
 @case("TimeAndInventory")
@@ -76,7 +77,8 @@ def on_the_way(answer):
 @case("FourSpeeds")
 def the_choices(answer):
     """There are four choices."""
-    assert answer().action_space == gym.spaces.Discrete(4), "it is another space"
+    found, wanted = answer().action_space, gym.spaces.Discrete(4)
+    assert found == wanted, f"the space is {found}; {wanted} is needed"
 
 
 @case("FourSpeeds")

@@ -25,7 +25,7 @@ def ticks_without_a_fill(answer):
     """A tick without a fill earns 0, with a price or without, and what was not filled counts in the amount."""
     fills, prices = np.array([0.0, 25.0, 0.0]), np.array([np.nan, 8.0, 1.0])
     close(answer(fills, prices, 100.0, 10.0, 1), [0.0, 500.0, 0.0])
-    close(prices, [np.nan, 8.0, 1.0], "prices")
+    close(prices, [np.nan, 8.0, 1.0], "the function changed prices, which it was given: it")
 
 
 @case("speed_penalty")
@@ -39,7 +39,7 @@ def an_order_a_row(answer):
     """Each order has its own amount, and what was not filled costs nothing."""
     fills = np.array([[1.0, 1.0, 2.0], [3.0, 0.0, 0.0]])
     close(answer(fills, np.array([4.0, 6.0]), 8.0), [8.0 * 6 / 16, 2.0])
-    close(fills, [[1.0, 1.0, 2.0], [3.0, 0.0, 0.0]], "fills")
+    close(fills, [[1.0, 1.0, 2.0], [3.0, 0.0, 0.0]], "the function changed fills, which it was given: it")
 
 
 @case("speed_penalty")

@@ -13,7 +13,7 @@ def the_example(answer):
 
 @case("advantages")
 def the_critic_s_word(answer):
-    """With a weight of 0 it is the next reward and the discounted value behind it, less the value."""
+    """With a weight of 0 it is the next reward and the discounted next value, less the value."""
     close(answer(np.array([1.0, 2.0]), np.array([4.0, 8.0]), 0.5, 0.0), [1.0, -6.0])
 
 
@@ -22,8 +22,8 @@ def the_whole_return(answer):
     """With a weight of 1 it is the discounted return less the value, and nothing that is handed in changes."""
     rewards, values = np.array([4.0, 0.0, 0.0, 16.0]), np.array([1.0, 2.0, 3.0, 4.0])
     close(answer(rewards, values, 0.5, 1.0), [5.0, 2.0, 5.0, 12.0])
-    close(rewards, [4.0, 0.0, 0.0, 16.0], "rewards")
-    close(values, [1.0, 2.0, 3.0, 4.0], "values")
+    close(rewards, [4.0, 0.0, 0.0, 16.0], "the function changed rewards, which it was given: it")
+    close(values, [1.0, 2.0, 3.0, 4.0], "the function changed values, which it was given: it")
 
 
 @case("advantages")
@@ -39,7 +39,7 @@ def counted(answer, ratio, advantage, clip=0.2):
 
 @case("clipped_objective")
 def a_good_decision(answer):
-    """A good decision counts up to a ratio of 1.2, one that has become rarer as it is."""
+    """A good decision counts up to a ratio of 1.2; one that has become rarer counts in full."""
     close(counted(answer, [1.5], [10.0]), 12.0)
     close(counted(answer, [0.5], [10.0]), 5.0)
     close(counted(answer, [1.1], [10.0]), 11.0)
@@ -47,7 +47,7 @@ def a_good_decision(answer):
 
 @case("clipped_objective")
 def a_bad_decision(answer):
-    """A bad decision counts down to a ratio of 0.8, one that has become more probable as it is."""
+    """A bad decision counts down to a ratio of 0.8; one that has become more probable counts in full."""
     close(counted(answer, [0.5], [-10.0]), -8.0)
     close(counted(answer, [1.5], [-10.0]), -15.0)
 
@@ -78,4 +78,5 @@ def large_scores(answer):
     """Large scores do no harm; a certain action has the entropy 0, and the scores stay as they were."""
     scores = np.array([[1000.0, 1000.0, -1000.0], [2000.0, 0.0, 0.0]])
     close(answer(scores), [np.log(2), 0.0])
-    close(scores, [[1000.0, 1000.0, -1000.0], [2000.0, 0.0, 0.0]], "scores")
+    before = [[1000.0, 1000.0, -1000.0], [2000.0, 0.0, 0.0]]
+    close(scores, before, "the function changed scores, which it was given: it")
