@@ -76,7 +76,7 @@ def grows(answer):
     for number, item in enumerate("ab", start=1):
         buffer.add(item)
         assert len(buffer) == number, f"after {number} items the buffer has {len(buffer)}"
-    assert list(buffer.items()) == ["a", "b"], f"the items are {buffer.items()}"
+    assert list(buffer.items()) == ["a", "b"], f"the items are {buffer.items()}, not ['a', 'b']"
 
 
 @case("ReplayBuffer")
@@ -87,7 +87,7 @@ def forgets(answer):
         buffer.add(item)
         kept = list(range(max(0, item - 2), item + 1))
         assert list(buffer.items()) == kept, f"after adding {item} the items are {list(buffer.items())}, not {kept}"
-        assert len(buffer) == len(kept), f"the length is {len(buffer)}"
+        assert len(buffer) == len(kept), f"the length is {len(buffer)}, not {len(kept)}"
 
 
 @case("ReplayBuffer")
@@ -97,7 +97,7 @@ def draws(answer):
     for item in range(10):
         buffer.add(item)
     drawn = list(buffer.sample(4000, np.random.default_rng(1)))
-    assert len(drawn) == 4000, f"{len(drawn)} items were drawn"
+    assert len(drawn) == 4000, f"{len(drawn)} items were drawn, not 4000"
     share = [drawn.count(item) / 4000 for item in range(6, 10)]
     close(share, [0.25] * 4, "the share of an item", 0.03)
 
@@ -109,7 +109,7 @@ def draws_from_few(answer):
     for item in (5, 7):
         buffer.add(item)
     drawn = [int(item) for item in buffer.sample(400, np.random.default_rng(2))]
-    assert set(drawn) == {5, 7}, f"{sorted(set(drawn))} were drawn"
+    assert set(drawn) == {5, 7}, f"400 draws from 5 and 7 gave {sorted(set(drawn))}"
     close(drawn.count(5) / 400, 0.5, "the share of an item", 0.2)
 
 
@@ -121,5 +121,6 @@ def repeatable(answer):
         one.add(item)
     assert len(other) == 0, "what one buffer is given another has, too"
     first, again = (list(one.sample(20, np.random.default_rng(3))) for _ in range(2))
-    assert first == again, "the same generator draws other items"
-    assert first != list(one.sample(20, np.random.default_rng(4))), "another generator draws the same items"
+    assert first == again, "two generators of one seed draw different items; take all random numbers from rng"
+    other_seed = list(one.sample(20, np.random.default_rng(4)))
+    assert first != other_seed, "generators of two seeds draw the same items; take all random numbers from rng"

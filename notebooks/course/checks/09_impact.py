@@ -52,7 +52,7 @@ def is_optimal(answer):
     shares = np.asarray(answer(8, 0.4))
     close(shares.sum(), 1.0, "the sum of the shares")
     left = np.append(1.0, 1.0 - shares.cumsum())
-    close(left[:-2] + left[2:], 2 * np.cosh(0.4) * left[1:-1], "x before plus x after", 1e-8)
+    close(left[:-2] + left[2:], 2 * np.cosh(0.4) * left[1:-1], "the sum of what is left a tick before and after", 1e-8)
 
 
 @case("almgren_chriss")
