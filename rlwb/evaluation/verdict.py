@@ -305,7 +305,8 @@ def _effect(found: Evidence) -> str:
 
 
 def _gain(found: Evidence, ends: tuple[float, float, float]) -> str:
-    over = f" over {found.mark}" if found.is_compared or found.mark != "TWAP" else ""
+    to = "over" if ends[0] >= 0 else "to"
+    over = f" {to} {found.mark}" if found.is_compared or found.mark != "TWAP" else ""
     gain = f"{'gain' if ends[0] >= 0 else 'lose'} {abs(ends[0]):.2f} bp an order{over}{' after costs' * found.is_net}"
     return f"The chosen checkpoints {gain} on average{_span(found, *ends[1:])}"
 

@@ -236,7 +236,7 @@ def test_another_objective_is_what_the_answer_is_on(tmp_path: Path) -> None:
 
 def test_the_mark_to_beat_is_twap_on_the_same_orders(run: RunDirectory) -> None:
     page = answer(run, pa=(1.04, 0.11, 1.96), over_twap=(-0.31, -0.96, 0.31))
-    assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order over TWAP" in page
+    assert "This test does not show it.</strong> The chosen checkpoints lose 0.31 bp an order to TWAP" in page
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_under_costs_the_answer_is_after_them(tmp_path: Path) -> None:
     net = {"pa_net": (6.0, 5.0, 7.0), "net_over_twap": (-4.0, -6.0, -2.0)}
     page = answer(run, pa=(9.0, 8.0, 10.0), over_twap=(9.0, 8.0, 10.0), **net)
     assert (
-        "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order over TWAP" in page
+        "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order to TWAP" in page
     )
     assert "over TWAP after costs on average" in page
 
