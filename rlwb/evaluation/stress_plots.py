@@ -55,7 +55,7 @@ def stress_map(table: pd.DataFrame, titles: Mapping[str, str], families: Mapping
         else "0 conditions"
     )
     subtitle = "bp an order, by colour and number; empty: not to be had under that condition"
-    figure, (axes,) = style.canvas(title, subtitle, height=0.6 + 0.17 * len(shown))
+    figure, (axes,) = style.canvas(title, subtitle, height=2.0 + 0.17 * len(shown))
     far = max(float(np.nanquantile(np.abs(values), 0.98)), 1e-6) if np.isfinite(values).any() else 1.0
     axes.imshow(values, cmap="RdBu", norm=TwoSlopeNorm(0.0, -far, far), aspect="auto", interpolation="nearest")
     for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
