@@ -203,7 +203,10 @@ def _content(path: Path) -> bytes:
         lines = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
         return json.dumps([{**json.loads(line), "at": None, "backtest": None} for line in lines]).encode()
     if path.suffix == ".html":
-        return re.sub(_TIME, "", path.read_text().partition("<h2>How it was made</h2>")[0]).encode()
+        page = re.sub(
+            r'<h2 id="training">.*?(?=<h2 id="data">)', "", path.read_text(), flags=re.DOTALL
+        )  # steps a second
+        return re.sub(_TIME, "", page.partition('<h2 id="made">')[0]).encode()
     if path.suffix == ".ipynb":
         sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
         return "\n".join(source for source in sources if "run_dir = " not in source).encode()

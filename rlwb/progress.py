@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from rlwb.files import write_json
-
 Mode = Literal["bar", "lines", "none"]
 
 PROGRESS_ENV = "RLWB_PROGRESS"
@@ -119,6 +117,8 @@ class Progress:
         if self._file is not None and now - self._written >= _FILE_SECONDS:
             self._written = now
             numbers = {"done": self.done, "total": self.total, "each": self.each, "left": self.left}
+            from rlwb.files import write_json
+
             with suppress(OSError):  # of a full disk, which the work itself will tell
                 write_json(self._file, {"title": self.title, "unit": self.unit, **numbers, "figures": figures})
 

@@ -415,9 +415,10 @@ def wide(table: pd.DataFrame) -> pd.DataFrame:
     about = table.columns[: table.columns.get_loc("metric")]
     frame = table.drop_duplicates("policy")[about].reset_index(drop=True)
     columns: dict[str, np.ndarray] = {}
-    for metric in table["metric"].unique():
+    for metric in METRICS:
         rows = table[table["metric"] == metric]
-        columns |= {wide_name(metric, end): rows[column].to_numpy() for column, end in ends_of(metric).items()}
+        for column, end in ends_of(metric).items():
+            columns[wide_name(metric, end)] = rows[column].to_numpy() if len(rows) else np.full(len(frame), np.nan)
     return pd.concat([frame, pd.DataFrame(columns, index=frame.index)], axis=1)
 
 

@@ -13,7 +13,7 @@ from rlwb.experiment.explore import CheckpointView
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.widgets.orders import OrderExplorer
-from rlwb.widgets.panel import Panel, live, put, table_html
+from rlwb.widgets.panel import Panel, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -96,7 +96,7 @@ class CheckpointExplorer(Panel):
         self.view.choose(name)
         x, y = self.view.point()
         self._ring.set_data([x], [y])
-        self._canvas.draw_idle()
+        redraw(self._canvas)
         self._fill()
         if self.orders is not None:
             self._opened(self.orders.view.order_id)

@@ -12,7 +12,7 @@ from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 from rlwb.market.quality import Quality
-from rlwb.widgets.panel import Panel, live, put, table_html
+from rlwb.widgets.panel import Panel, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -88,7 +88,7 @@ class MarketExplorer(Panel):
         self._filling = False
         x, y = view.place()
         self._ring.set_data([x], [y])
-        self._calendar.draw_idle()
+        redraw(self._calendar)
         put(self._below, view.figure())
         found = view.findings()
         caption = f"findings; here: {view.instrument} on {view.day}" if len(found) else "Nothing was found."

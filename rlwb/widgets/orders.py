@@ -14,7 +14,7 @@ from rlwb.evaluation.results import policy_title
 from rlwb.experiment.explore import judged_runs, run_playback
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
-from rlwb.widgets.panel import Panel, live, put, table_html
+from rlwb.widgets.panel import Panel, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -166,7 +166,7 @@ class OrderExplorer(Panel):
     def _mark(self) -> None:
         """Go to the view's step in the picture."""
         self._order.move(self.view.step)
-        self._canvas.draw_idle()
+        redraw(self._canvas)
         self._tell()
 
     def _tell(self) -> None:

@@ -96,7 +96,12 @@ def put(canvas: Any, figure: Figure) -> None:
     canvas.figure = figure
     figure.set_dpi(canvas.device_pixel_ratio * figure.dpi)
     canvas.manager.resize(*figure.bbox.size)
-    canvas.draw_idle()
+    redraw(canvas)
+
+
+def redraw(canvas: Any) -> None:
+    """Draw a canvas and send it; a front end that still waits for a picture would not ask for another (`draw_idle`)."""
+    canvas.draw()
 
 
 def close_tree(widget: Widget) -> None:

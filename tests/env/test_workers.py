@@ -73,7 +73,7 @@ def nothing_left():
     yield
     gc.collect()
     assert children() == before
-    assert descriptors() == files
+    assert descriptors() <= files  # what other tests left may go meanwhile
 
 
 class Raises(ToySimulator):
@@ -444,7 +444,7 @@ def test_e17_workers_do_not_pile_up():
         for _ in range(50):
             assert len(collect(envs)[2]) == 4
         assert children() == pids
-        assert descriptors() == files
+        assert descriptors() <= files  # what other tests left may go meanwhile
 
 
 def test_e17_data_is_not_copied_once_a_worker(tmp_path):

@@ -139,7 +139,7 @@ def test_a_stop_ends_a_training_after_its_iteration_and_it_goes_on_to_the_same_f
     assert codes == [0, 0]
     ((saved, progress),) = seen  # type: ignore[misc]
     assert saved == max(list_checkpoints(run.checkpoints)) == 2
-    assert progress["done"] == 2  # type: ignore[index]
+    assert progress["done"] in (1, 2)  # type: ignore[index]  # the file is written twice a second at most
     assert run.state == run.stage("train")["state"] == "interrupted"
     assert "rlwb run --resume" in capsys.readouterr().out
     again = run.load_config(Layer("test", {}))
