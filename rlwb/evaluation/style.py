@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.transforms import Bbox
 
 from rlwb.errors import ConfigError
 from rlwb.evaluation.results import PolicyResult
@@ -253,6 +254,10 @@ class Plot(Figure):
             side = 0.5 * _MARGIN / width
             engine.set(rect=(side, 0, 1 - 2 * side, 1 - self._tops[-1] / height))
         super().draw(renderer)
+
+    def get_tightbbox(self, renderer: Any = None, *, bbox_extra_artists: Any = None) -> Bbox:
+        """Return the whole figure in inches: a notebook that crops it would cut off the title, which has its own place."""
+        return Bbox.from_bounds(0.0, 0.0, *self.get_size_inches())
 
     @property
     def alt(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from matplotlib.text import Text
 
 from benchmarks.pictures import IMAGES, PAGE, SHOWN, described
@@ -289,6 +290,14 @@ def test_a_figure_that_is_made_smaller_keeps_its_title_over_the_axes():
     assert faults(figure) == []
     top = max(axes.get_window_extent().y1 for axes in figure.axes)
     assert top < min(text.get_window_extent().y0 for text in figure.texts)
+
+
+def test_a_notebook_that_crops_a_figure_leaves_its_title():
+    """As IPython's inline backend saves them."""
+    figure, file = DRAWN["learning_curves_of_seeds"](), io.BytesIO()
+    figure.savefig(file, format="png", dpi=figure.dpi, bbox_inches="tight", pad_inches=0)
+    height, width, _ = imread(io.BytesIO(file.getvalue())).shape
+    assert (width, height) == tuple(np.floor(figure.bbox.size))
 
 
 def test_a_figure_of_another_layout_has_its_legend_and_no_formula():

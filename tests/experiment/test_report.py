@@ -315,7 +315,7 @@ def test_under_costs_the_answer_is_after_them(tmp_path: Path) -> None:
     net = {"pa_net": (6.0, 5.0, 7.0), "net_over_twap": (-4.0, -6.0, -2.0)}
     page = answer(run, pa=(9.0, 8.0, 10.0), over_twap=(9.0, 8.0, 10.0), **net)
     assert "No: it is worse, on these test days.</strong> The chosen checkpoints lose 4.00 bp an order to TWAP" in page
-    assert "over TWAP after costs on average" in page
+    assert "to TWAP after costs on average" in page
 
 
 def test_j01_the_summary_shows_fills_in_untraded_bars_where_there_are_any(run: RunDirectory) -> None:
