@@ -256,7 +256,7 @@ class Plot(Figure):
         super().draw(renderer)
 
     def get_tightbbox(self, renderer: Any = None, *, bbox_extra_artists: Any = None) -> Bbox:
-        """Return the whole figure in inches: a notebook that crops it would cut off the title, which has its own place."""
+        """Return the whole figure, in inches: a notebook that crops it would cut off the title, which is in no axes."""
         return Bbox.from_bounds(0.0, 0.0, *self.get_size_inches())
 
     @property
