@@ -240,13 +240,14 @@ run_pipeline(run, run.config, stages=[ORDERS])
 """
 
 
-def test_g11_eight_runs_side_by_side(tmp_path: Path) -> None:
-    runs = [RunDirectory.create(tmp_path / f"run{seed}", small_config(seed=seed)) for seed in range(8)]
+def test_g11_runs_side_by_side(tmp_path: Path) -> None:
+    """Four on two cores, so that some wait for others."""
+    runs = [RunDirectory.create(tmp_path / f"run{seed}", small_config(seed=seed)) for seed in range(4)]
     processes = [start("-c", RUN_ORDERS, str(run.path)) for run in runs]
     for process in processes:
         finish(process)
     tables = {(run.orders / "all.parquet").read_bytes() for run in runs}
-    assert len(tables) == 8, "each its own seed"
+    assert len(tables) == 4, "each its own seed"
     for run in runs:
         assert run.state == "finished"
         assert json.loads((run.path / "manifest.json").read_text())["status"] == "finished"
