@@ -1,4 +1,4 @@
-"""How far a piece of work is: a bar where someone watches, lines in a log, a file for who watches from elsewhere."""
+"""Progress of a piece of work: a bar where someone watches, lines in a log, a file for who watches from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRESS_ENV = "RLWB_PROGRESS"
 """Environment variable that settles what a process and its children show of work: ``none``, nor any other line; or
 ``file``, no progress, where another process shows what is in the file."""
 
-_RECENT = 10
+RECENT = 10
 """Units whose mean duration tells how long the rest will take."""
 _FILE_SECONDS = 0.5
 """Least time between two writes of the file."""
@@ -29,7 +29,7 @@ _FOLLOW_SECONDS = 0.3
 
 
 class Progress:
-    """How far a piece of work is, counted in units, with the time that a unit takes and the time left.
+    """The count of a piece of work's units that are done, with the time that a unit takes and the time left.
 
     Only the time between `start`, or the end of the unit before, and `step` counts, so that a pause between two units
     lengthens no estimate.
@@ -73,7 +73,7 @@ class Progress:
         self.unit, self.total, self.title, self.mode, self.done = unit, total, title, mode, done
         self.each = math.nan
         self._echo, self._every, self._clock, self._file = echo, every, clock, file
-        self._durations: deque[float] = deque(maxlen=_RECENT)
+        self._durations: deque[float] = deque(maxlen=RECENT)
         self._mark = self._said = clock()
         self._written = -math.inf
         self._bar: Any = None

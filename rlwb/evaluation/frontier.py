@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from rlwb.evaluation.bootstrap import mean_parts, statistic_interval
 from rlwb.evaluation.metrics import CHECKPOINTS, metric_table, wide, wide_name
-from rlwb.evaluation.results import PolicyResult
+from rlwb.evaluation.results import PolicyResult, twap_of
 
 #: Metric to what follows ``arrival_`` in the table, beside its interval.
 _FIGURES = {
@@ -140,7 +140,7 @@ def frontier_table(groups: Mapping[str, Sequence[PolicyResult]], **bootstrap: An
     own = ~found["kind"].isin(BEYOND)
     at = found["arrival_mean"], found["arrival_std"]
     found["below_frontier"] = np.where(own, below_frontier(*at, at[0][own], at[1][own]), math.nan)
-    twap = next((one for members in groups.values() for one in members if one.policy == "twap"), None)
+    twap = twap_of(one for members in groups.values() for one in members)
     if twap is not None and "objective" in twap.orders:
         found = found.join(pd.DataFrame([_objective_over(twap, members, **bootstrap) for members in groups.values()]))
     return found

@@ -19,6 +19,7 @@ from rlwb.evaluation.results import (
     mean,
     of_kind,
     standard_deviation,
+    twap_of,
 )
 
 
@@ -206,7 +207,7 @@ class Beside(NamedTuple):
     @classmethod
     def of(cls, results: Sequence[PolicyResult]) -> Beside:
         """Return those among the results, None where one is not there."""
-        twap = next((one for one in results if one.policy == "twap"), None)
+        twap = twap_of(results)
         return cls(twap, best_rule(results), next(iter(of_kind(results, "attainable")), None))
 
 

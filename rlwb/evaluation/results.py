@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -214,6 +214,11 @@ def standard_deviation(values: np.ndarray) -> float:
 def of_kind(results: Sequence[PolicyResult], kind: Kind) -> list[PolicyResult]:
     """Return the results of one kind, in the sequence given."""
     return [result for result in results if result.kind == kind]
+
+
+def twap_of(results: Iterable[PolicyResult]) -> PolicyResult | None:
+    """Return the result of TWAP, the policy ``twap``; None where it was not judged."""
+    return next((one for one in results if one.policy == "twap"), None)
 
 
 def best_rule(results: Sequence[PolicyResult]) -> PolicyResult | None:

@@ -1,4 +1,4 @@
-"""How a training goes: PA, losses, entropy and speed by iteration, as far as it has come."""
+"""The plot of a training: PA, losses, entropy and speed by iteration, as far as it has come."""
 
 from __future__ import annotations
 

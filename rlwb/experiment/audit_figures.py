@@ -278,8 +278,10 @@ def _row_means(values: np.ndarray) -> np.ndarray:
 
 def _fees(case: Case) -> Check:
     """Require that a gain over TWAP after costs is not only a commission or tax that was not paid."""
+    from rlwb.evaluation.results import twap_of
+
     name = "gain beyond saved fees"
-    twap = next((one for one in case.results if one.policy == "twap"), None)
+    twap = twap_of(case.results)
     charged = ["cost_commission", "cost_tax"]
     if not case.bench.config.execution.rules.have_costs:
         return Check(name, True, "there are no fees to save")

@@ -117,7 +117,7 @@ def write_evidence(
         Of the bootstrap over days and of the random choice.
     """
     from rlwb.evaluation.overfitting import random_choice, rank_correlation, superiority
-    from rlwb.evaluation.results import mean, of_kind
+    from rlwb.evaluation.results import mean, of_kind, twap_of
 
     chosen, last = of_kind(results, "checkpoint"), of_kind(results, "last")[0]
     judged = sorted([*chosen, *others], key=lambda one: one.iteration or 0)
@@ -137,7 +137,7 @@ def write_evidence(
     spans = random_choice(tested, count, generator(seed, Stream.EVIDENCE)) if is_whole else (None, None, None)
     own = float(np.mean([mean(one.judged) for one in chosen]))
     validation = float(np.mean([one.validation_pa for one in chosen]))
-    twap = next((one for one in results if one.policy == "twap"), None)
+    twap = twap_of(results)
     p = None
     if twap is not None and is_whole:
         excess = np.stack([one.judged - twap.values(one.judged_by, one) for one in judged], axis=1)

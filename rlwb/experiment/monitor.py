@@ -1,4 +1,4 @@
-"""How far the training of a run is, read from its directory, whatever process does it; and one in the background."""
+"""The state of a run's training, read from its directory whatever process trains; and a training in the background."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlwb.experiment.control import standing
 from rlwb.experiment.own_code import TRUST_ENV, require_trust
 from rlwb.experiment.run import PROGRESS, RunDirectory, last_iteration
 from rlwb.experiment.stages import TRAIN, begin_stage, run_stage
-from rlwb.progress import PROGRESS_ENV, duration, read_progress
+from rlwb.progress import PROGRESS_ENV, RECENT, duration, read_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 LOG = ".train.log"
 """File of a run with what its training in the background prints."""
 
-#: Iterations whose mean tells speed and time left.
-_RECENT = 10
 _LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a training is, as its run's directory tells.
+    """The state of a training, as its run's directory tells.
 
     Attributes
     ----------
@@ -77,7 +75,7 @@ class TrainingState:
 
     @property
     def requests(self) -> tuple[str, ...]:
-        """What the run can be asked for now, out of ``pause``, ``resume`` and ``stop``."""
+        """The requests that the run can take now, out of ``pause``, ``resume`` and ``stop``."""
         return {
             "running": ("pause", "stop"),
             "pausing": ("resume", "stop"),
@@ -118,7 +116,7 @@ def read_training(run: RunDirectory) -> TrainingState:
     if folder:
         iterations = config.algorithm.settings.get("teacher_iterations") or iterations
     done = int(train["iteration"].max()) if len(train) else 0
-    recent, left, speed = train.tail(_RECENT), math.nan, math.nan
+    recent, left, speed = train.tail(RECENT), math.nan, math.nan
     if {"transitions", "seconds"} <= set(recent) and recent["seconds"].sum() > 0:
         speed = float(recent["transitions"].sum() / recent["seconds"].sum())
     if now in ("running", "pausing") and stage == TRAIN.name:

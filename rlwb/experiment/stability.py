@@ -127,7 +127,7 @@ def worst_orders(run: RunDirectory, count: int = 3, most: int = 5) -> pd.DataFra
         Days, and orders of each.
     """
     from rlwb.evaluation.frontier import against_arrival
-    from rlwb.evaluation.results import day_matrix
+    from rlwb.evaluation.results import day_matrix, twap_of
 
     results = read_results(run)
     chosen = [against_arrival(one) for one in results if one.kind == "checkpoint"]
@@ -137,8 +137,8 @@ def worst_orders(run: RunDirectory, count: int = 3, most: int = 5) -> pd.DataFra
     for name in ("ffr", "price"):
         own[name] = np.mean([one.values(name, chosen[0]) for one in chosen], axis=0)
     own["net PA, bp"] = np.mean([one.values("pa", chosen[0]) for one in chosen], axis=0)
-    twap = next((against_arrival(one) for one in results if one.policy == "twap"), None)
-    own["TWAP's, bp"] = np.nan if twap is None else twap.values("pa", chosen[0])
+    twap = twap_of(results)
+    own["TWAP's, bp"] = np.nan if twap is None else against_arrival(twap).values("pa", chosen[0])
     parts = [own[own["date"].to_numpy().astype("M8[D]") == day].nsmallest(most, "net PA, bp") for day in days]
     table = pd.concat(parts).rename(columns={"date": "day"})
     return table.assign(day=table["day"].astype("M8[s]").dt.date).set_index(["day", "order_id"]).round(4)

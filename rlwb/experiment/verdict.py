@@ -214,10 +214,10 @@ def _of_market(metrics: pd.DataFrame, own: pd.DataFrame) -> dict[str, Any]:
 
 def _of_policies(results: Sequence[PolicyResult], config: RunConfig, *, is_compared: bool) -> dict[str, Any]:
     """Return what single policies of the backtest say: each checkpoint, the last one, and their validation."""
-    from rlwb.evaluation.results import mean, of_kind
+    from rlwb.evaluation.results import mean, of_kind, twap_of
 
     chosen = of_kind(results, "checkpoint")
-    twap = next((one for one in results if one.policy == "twap"), None) if is_compared else None
+    twap = twap_of(results) if is_compared else None
     figure = config.judged_by
 
     def gain(one: PolicyResult) -> float:
@@ -283,9 +283,9 @@ def _of_twin(run: RunDirectory) -> dict[str, Any]:
 
 def _left_by_costs(run: RunDirectory, results: Sequence[PolicyResult], effect: float) -> str:
     """Say what the fees of the market's preset would leave of the effect, from the orders' own fills."""
-    from rlwb.evaluation.results import mean, of_kind
+    from rlwb.evaluation.results import mean, of_kind, twap_of
 
-    path, twap = run.orders / "data.json", next((one for one in results if one.policy == "twap"), None)
+    path, twap = run.orders / "data.json", twap_of(results)
     chosen = of_kind(results, "checkpoint")
     calendar = read_json(path, _Data).get("calendar") if path.exists() else None
     preset = _PRESET_OF_ZONE.get(str((calendar or {}).get("timezone")))

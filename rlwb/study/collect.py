@@ -13,7 +13,7 @@ import pandas as pd
 from rlwb.evaluation.metrics import METRICS, Beside
 from rlwb.evaluation.overfitting import superiority
 from rlwb.evaluation.page import encoded, render
-from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind
+from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind, twap_of
 from rlwb.evaluation.seeds import Trainings, improvement_table, profile_table, seed_table, too_few_seeds, values_of
 from rlwb.evaluation.tables import Table, attained_note, rule_verdict
 from rlwb.experiment.backtest import interval_of, read_results
@@ -429,7 +429,7 @@ def _superiority(
     """
     days = {}
     for name, results in done.items():
-        twap = next((one for one in results if one.policy == "twap"), None)
+        twap = twap_of(results)
         if twap is not None:
             own = [one.judged - twap.values(one.judged_by, one) for one in of_kind(results, "checkpoint")]
             days[name] = pd.Series(np.mean(own, axis=0), results[0].dates).groupby(level=0).mean()

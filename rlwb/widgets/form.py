@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: What ends the first words of a meaning.
 _CLAUSE = r"[.:;](\s|$)"
 _NONE = ("none", "null")
-"""What a choice calls the absence of a value, and how a file writes it."""
+"""The absence of a value, as a choice names it and as a file writes it."""
 
 
 class ConfigurationForm(Panel):
