@@ -30,7 +30,7 @@ style: $(VENV)/.installed ## style and types alone
 
 browser: $(EXTRAS)/.installed ## notebooks and pages in Chromium, and whether all can read them; leaves pictures in build/browser
 	$(BIN)/python -m pytest tests/browser $(ARGS)
-	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest tests/extras/test_accessibility.py)
+	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest tests/extras/test_accessibility.py tests/extras/test_site.py)
 	@echo "pictures: $(CURDIR)/build/browser"
 
 lab: $(VENV)/.installed ## JupyterLab on notebooks/

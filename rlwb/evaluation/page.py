@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,18 @@ def digest(name: str) -> Markup:
     return Markup(f"'sha256-{found}'")
 
 
+def columns_of_words(rows: Sequence[Sequence[object]]) -> set[int]:
+    """Return the columns after the first in which a cell begins with a letter: read, not compared by digits."""
+    return {at for row in rows for at, cell in enumerate(row) if at and str(cell)[:1].isalpha()}
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("rlwb.evaluation"),
     autoescape=select_autoescape(),
     undefined=StrictUndefined,
     keep_trailing_newline=True,
 )
-_TEMPLATES.globals.update(script=script, digest=digest)
+_TEMPLATES.globals.update(script=script, digest=digest, columns_of_words=columns_of_words)
 
 
 def render(template: str, **values: Any) -> str:

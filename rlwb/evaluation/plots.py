@@ -421,6 +421,7 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
         for is_gain in (True, False):
             ends[is_gain] = ends[is_gain] + np.where((values < 0) == is_gain, values, 0.0)
     axis.plot(table[TOTAL], rows, "D", color=style.INK, markersize=5, markeredgecolor=style.PAPER, zorder=5)
+    axis.use_sticky_edges = False  # a diamond at the end of a bar is whole
     style.zero_line(axis, vertical=True)
     axis.set_xlabel("cost, bp of the value at arrival")
     style.name_rows(axis, table["title"].tolist())

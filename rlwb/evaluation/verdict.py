@@ -259,7 +259,7 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
     if found.twin is not None:
         outcome, *ends = found.twin
         told = "The same training on the same market without anything to learn (noise twin) "
-        told += f"{'gains' if ends[0] >= 0 else 'loses'} {abs(ends[0]):.2f} bp{_span(found, *ends[1:])}"
+        told += f"{'gains' if round(ends[0], 2) >= 0 else 'loses'} {abs(ends[0]):.2f} bp{_span(found, *ends[1:])}"
         says = "; it finds a gain where there is none." if outcome == "found" else "."
         yield Reason("twin", f"{told}{says}", is_shown and sign > 0 and outcome == "found")
     # What lies beyond half the interval is seen, which is wider than by its error where days follow one another.
@@ -329,7 +329,7 @@ def _agreement(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
             told += "; their standard deviation is larger than the effect"
         yield Reason("checkpoints", f"{told}.", is_shown and (other > 0 or is_apart))
     if not math.isnan(found.last):
-        does = "gains" if found.last >= 0 else "loses"
+        does = "gains" if round(found.last, 2) >= 0 else "loses"
         told = f"The last checkpoint of the training, which nothing chose, {does} {abs(found.last):.2f} bp."
         yield Reason("last", told, is_shown and sign * found.last < SHOWN_BP)
 
@@ -337,7 +337,7 @@ def _agreement(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
 def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]:
     """Yield what validation and the count of all that was tried say."""
     if not math.isnan(found.validation):
-        does = "gained" if found.validation >= 0 else "lost"
+        does = "gained" if round(found.validation, 2) >= 0 else "lost"
         told = f"On the validation days they {does} {abs(found.validation):.2f} bp"
         luck = 0.0 if math.isnan(found.shrinkage) else found.shrinkage
         if luck >= SHOWN_BP and found.candidates:
@@ -345,8 +345,7 @@ def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
             told += f", {of} choosing the best of {found.candidates} checkpoints is worth {luck:.2f} bp by luck alone"
         yield Reason("validation", f"{told}.", is_shown and sign * (found.validation - luck) < SHOWN_BP)
     if sign > 0 and not math.isnan(found.reality_check):
-        told = (
-            f"Were nothing that was tried better than {found.mark}, the best of it would gain as much in "
-            f"{100 * found.reality_check:.1f} % of cases."
-        )
+        often = f"{100 * found.reality_check:.1f} %" if found.reality_check >= 0.0005 else "less than 0.1 %"
+        told = f"Were nothing that was tried better than {found.mark}, the best of it would gain as much in "
+        told += f"{often} of cases."
         yield Reason("selection", told)

@@ -183,7 +183,11 @@ def _training(case: Case, changed: Workbench, *, validation: bool = False) -> Ch
     if both.empty:
         return Check(name, None, f"no row of {file} is among the first {count} iterations")
     what = "after the validation days" if validation else "after the training days"
-    return first_failure(name, apart, f"{len(both)} iterations made again with other bars {what} give the same figures")
+    return first_failure(
+        name,
+        apart,
+        f"{len(both)} iteration{'s' * (len(both) > 1)} made again with other bars {what} give the same figures",
+    )
 
 
 def _once(case: Case) -> Iterator[Check]:

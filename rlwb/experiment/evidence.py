@@ -224,10 +224,14 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ),
         (
             "p-value against TWAP",
-            _plain(found["reality_check_p"], 3),
+            _probability(found["reality_check_p"]),
             f"were none better than TWAP, how often the best of {found['trials']} would look as good as the chosen do",
         ),
     ]
+
+
+def _probability(value: float | None) -> str:
+    return "below 0.001" if value is not None and value < 0.0005 else _plain(value, 3)
 
 
 def _bp(value: float | None) -> str:

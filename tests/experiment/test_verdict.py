@@ -93,6 +93,10 @@ def test_what_other_files_say_counts_as_far_as_it_is_there(tmp_path: Path) -> No
     assert told is not None
     assert "in 30.0 % of cases" in told.text
     assert topics(run) == []
+    write_json(run.backtest / "evidence.json", {"reality_check_p": 0.0})
+    told = verdict_of(run, run.config, results)
+    assert told is not None
+    assert "in less than 0.1 % of cases" in told.text, "no bootstrap shows a chance of exactly 0"
     write_json(run.backtest / "evidence.json", {"reality_check_p": None})
     checks = [{"name": "one", "passed": True}, {"name": "two", "passed": None}, {"name": "three", "passed": False}]
     write_json(run.path / "audit.json", {"checks": checks, "passed": False})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import threading
 import urllib.error
@@ -18,10 +17,9 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.control import ask
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.watch import serve_board
+from tests.browser.tools import CHROMIUM, needs_browser
 from tests.experiment.fakes import config
 from tests.experiment.test_report import PIXEL
-
-CHROMIUM = shutil.which("chromium")
 
 
 def begin(place: Path, best: float, **settings: object) -> RunDirectory:
@@ -154,7 +152,7 @@ def test_a_place_that_is_not_there_and_a_port_that_is_taken_are_named(tmp_path: 
         serve_board([tmp_path], 99999)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the path")
+@needs_browser
 def test_a_browser_draws_a_line_a_run_and_text_stays_text(address: str, runs: Path) -> None:
     (runs / "seed-0").rename(runs / "<img src=x>")
     flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--virtual-time-budget=8000")

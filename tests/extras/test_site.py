@@ -6,12 +6,13 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.browser.tools import chromium, needs_browser, new_page, picture
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,13 +59,13 @@ def test_links_lead_to_what_is_there(site: Path) -> None:
 
 def test_pictures_have_words_in_their_place(site: Path) -> None:
     for page in (site / "docs").rglob("*.html"):
-        for picture in re.findall(r"<img [^>]*>", text_of(page)):
-            if "_thumb." in picture:  # beside its title, and within the same link
+        for image in re.findall(r"<img [^>]*>", text_of(page)):
+            if "_thumb." in image:  # beside its title, and within the same link
                 continue
-            said = re.search(r'alt="([^"]*)"', picture)
-            assert said, picture
-            assert said[1], picture
-            assert not said[1].endswith(".png"), picture
+            said = re.search(r'alt="([^"]*)"', image)
+            assert said, image
+            assert said[1], image
+            assert not said[1].endswith(".png"), image
 
 
 def test_a_program_finds_all_pages_as_text(site: Path) -> None:
@@ -79,22 +80,18 @@ def test_a_program_finds_all_pages_as_text(site: Path) -> None:
 PAGES = ("docs/index.html", "docs/extending.html", "docs/api/protocols.html", "docs/gallery/plot_3_judge.html")
 
 
+@needs_browser
 def test_no_fault_of_accessibility_in_light_or_dark_on_a_desk_or_a_phone(site: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium on the PATH")
-    with sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as browser:
         for page, scheme, width in zip(PAGES, ("light", "dark", "dark", "light"), (1400, 400, 1400, 400), strict=True):
-            opened = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})  # type: ignore[arg-type]
+            opened, _ = new_page(browser, color_scheme=scheme, viewport={"width": width, "height": 900})
             opened.goto((site / page).as_uri())
+            picture(opened, f"docs-{Path(page).stem}-{width}-{scheme}")
             found = Axe().run(opened).response["violations"]
             told = [(one["id"], one["impact"], [node["target"] for node in one["nodes"][:3]]) for one in found]
             assert not told, f"{page}, {scheme}, {width}: {json.dumps(told)}"
             wide = opened.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, f"{page} is {wide} pixels wider than a screen of {width}"
-            opened.close()
-        browser.close()
+            opened.context.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,16 +17,11 @@ import uvicorn
 from rlwb.market import Calendar
 from rlwb.serving.monitor import Monitor
 from rlwb.serving.page import page
+from tests.browser.tools import chromium, needs_browser, new_page, picture
 from tests.serving.desk import Desk
 from tests.serving.test_monitor import DAY, STATISTICS, Came, Made
 
-CHROMIUM = shutil.which("chromium")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
-]
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the path")
 
 
 def an_order(name: str, steps: int = 4, **changes: Any) -> dict[str, Any]:
@@ -110,12 +104,8 @@ class Fake:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture
@@ -127,9 +117,7 @@ def fake() -> Iterator[Fake]:
 
 def opened(browser: Any, url: str, **options: Any) -> tuple[Any, list[str]]:
     """Return the page when it has figures, and all that its console complained of."""
-    tab, complaints = browser.new_context(**options).new_page(), []
-    tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab, complaints = new_page(browser, **options)
     tab.set_default_timeout(15_000)
     tab.goto(url)
     return tab, complaints
@@ -295,6 +283,7 @@ def test_the_service_itself_serves_it_with_its_orders(browser: Any, bundle_path:
         tab.wait_for_selector("#content:not([hidden])")
         assert tab.text_content(".order strong") == HOSTILE
         assert tab.locator("#drift tbody tr").count() == len(policy.market.features.columns)
+        picture(tab, "service-itself", full_page=True)
         tab.context.close()
     finally:
         server.should_exit = True
