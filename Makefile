@@ -33,8 +33,8 @@ browser: $(EXTRAS)/.installed ## notebooks and pages in Chromium, and whether al
 	$(if $(ARGS),,$(EXTRAS)/bin/python -m pytest tests/extras/test_accessibility.py tests/extras/test_site.py)
 	@echo "pictures: $(CURDIR)/build/browser"
 
-lab: $(VENV)/.installed ## JupyterLab on notebooks/
-	$(BIN)/jupyter lab --notebook-dir=notebooks $(ARGS)
+lab: $(VENV)/.installed ## JupyterLab, opened at notebooks/
+	$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
 env: $(VENV)/.installed ## only make the environment
 

@@ -123,3 +123,16 @@ def test_the_parts_that_the_notebook_writes_are_those_of_the_page() -> None:
     written = dict(cell.source.split("\n", 1) for cell in book.cells if cell.source.startswith("%%writefile"))
     for path in (*(parts / "parts").glob("*.py"), parts / "mine.yaml"):
         assert written[f"%%writefile {{folder}}/{path.relative_to(parts)}"] == path.read_text().rstrip("\n"), path
+
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OTHERS = re.compile(r"notebooks? `?\d\d\b|\b\d\d_\w+\.ipynb|\bdocs/[\w/-]+\.md", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_another_notebook_or_page_is_named_by_a_link_that_leads_to_it(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            assert OTHERS.findall(LINK.sub("", cell.source)) == []
+            for target in LINK.findall(cell.source):
+                assert ":" in target or (path.parent / target.partition("#")[0]).exists(), target
