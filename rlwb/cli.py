@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,7 @@ import rlwb
 from rlwb import cli_costs, cli_course, cli_data, cli_features, cli_runs, cli_serving, cli_study
 from rlwb.errors import ConfigError, RlwbError
 from rlwb.limits import limit_hit
-from rlwb.output import let_output_be_unread, lost_output, talker
+from rlwb.output import let_output_be_unread, lost_output, result_text, talker
 from rlwb.progress import PROGRESS_ENV
 
 if TYPE_CHECKING:
@@ -156,12 +155,18 @@ def train(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run whose orders are there.")],
     trust_code: TrustCode = False,
     quiet: Quiet = False,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Do the stage train of a run alone, from where it stopped; rlwb run --resume does all that is left."""
     from rlwb.experiment.monitor import launch_training
 
-    launch_training(run, trust_code=trust_code, echo=talker(is_quiet=quiet))
+    state = launch_training(run, trust_code=trust_code, echo=talker(is_quiet=quiet or json))
+    if json:
+        counts = {"iterations": state.iterations, "judged_by": state.judged_by, "best": state.best}
+        typer.echo(result_text(run=run, iteration=state.iteration, **counts, validation=state.validation))
+    elif quiet:
+        typer.echo(state.sentence())
 
 
 @app.command()
@@ -169,6 +174,7 @@ def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run, or of a comparison.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Compute every figure of a run again from its bars, orders and checkpoints, and compare.
@@ -177,6 +183,7 @@ def verify(
     """
     from rlwb.experiment.verify import launch_verification
 
+    talker(is_quiet=quiet or as_json)
     if not launch_verification(run, as_json_text=as_json, trust_code=trust_code, echo=typer.echo):
         raise typer.Exit(1)
 
@@ -263,9 +270,7 @@ def _tell(text: str, table: pd.DataFrame | None, **paths: Path) -> None:
     if table is None:
         typer.echo(text)
     else:
-        where = {name: str(path) for name, path in paths.items()}
-        rows = loads(table.to_json(orient="records"))  # NaN is null in it
-        typer.echo(dumps({**where, "policies": rows}, indent=2, ensure_ascii=False))
+        typer.echo(result_text(**paths, policies=table))
 
 
 @app.callback(invoke_without_command=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from rlwb.cli_data import calendar_of, pairs_of, side_reading
 from rlwb.errors import ConfigError, OrderError
+from rlwb.output import result_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -198,9 +198,7 @@ def tca(
         typer.echo(done.table.to_text().rstrip())
         return
     tables = {"policies": done.table.frame, "costs": done.costs, "excess": done.excess}
-    found: dict[str, Any] = {name: _rows(table) for name, table in tables.items()}
-    where = {"result": str(done.folder), "report": str(done.folder / "report.html")}
-    typer.echo(dumps({**where, **found, "notes": done.notes}, indent=2, ensure_ascii=False))
+    typer.echo(result_text(result=done.folder, report=done.folder / "report.html", **tables, notes=done.notes))
 
 
 def read_fills_and_bars(
@@ -276,9 +274,3 @@ def _as_yaml(fit: ImpactFit, fills: Path) -> str:
     if "volume_limit" in rules:
         lines.append("# volume_limit: the largest share of a bar's volume among the fills; beyond it nothing is known")
     return "\n".join([*lines, dump_yaml({"execution": {"rules": rules}})])
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as JSON has them, with null for what is missing."""
-    rows: list[dict[str, Any]] = loads(table.to_json(orient="records"))
-    return rows

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from rlwb.output import silent, talker
+from rlwb.output import result_text, silent, talker
 
 Json = Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")]
 TrustCode = Annotated[bool, typer.Option("--trust-code", help="Run the code of your own or others' that it names.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the result alone.")]
+Result = Annotated[bool, typer.Option("--json", help="Print the result alone, as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Working = Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run that works now.")]
 
@@ -96,6 +97,7 @@ def stress(
     ] = None,
     trust_code: TrustCode = False,
     quiet: Quiet = False,
+    as_json: Result = False,
     debug: Debug = False,
 ) -> None:
     """Judge all policies of a run under many conditions, and tell whether the best of them stays the best.
@@ -105,20 +107,26 @@ def stress(
     """
     from rlwb.study.stressed import launch_stressed
 
-    launch_stressed(run, only or [], trust_code=trust_code, echo=typer.echo, progress=talker(is_quiet=quiet))
+    echo, progress = silent if as_json else typer.echo, talker(is_quiet=quiet or as_json)
+    tables = launch_stressed(run, only or [], trust_code=trust_code, echo=echo, progress=progress)
+    if as_json:
+        typer.echo(result_text(of=run, **tables))
 
 
 def unlock(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run with locked dates.")],
     trust_code: TrustCode = False,
     quiet: Quiet = False,
+    as_json: Result = False,
     debug: Debug = False,
 ) -> None:
     """Judge a run's chosen checkpoints on the dates that split.locked kept from it, once; later show that again."""
     from rlwb.experiment.unlock import unlock as open_dates
 
-    record = open_dates(run, trust_code=trust_code, echo=talker(is_quiet=quiet))
-    if quiet:
+    record = open_dates(run, trust_code=trust_code, echo=talker(is_quiet=quiet or as_json))
+    if as_json:
+        typer.echo(result_text(run=run, **record))
+    elif quiet:
         typer.echo(record["headline"].rstrip())
 
 
@@ -175,6 +183,7 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="Look at the sample that every run's report has.")] = False,
     as_json: Json = False,
     trust_code: TrustCode = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Look for leaks and wrong counts in a finished run.
@@ -186,6 +195,7 @@ def audit(
     from rlwb.experiment.audit import launch_audit
     from rlwb.experiment.report import write_report
 
+    talker(is_quiet=quiet or as_json)
     sound = launch_audit(
         run, is_full=not quick, as_json_text=as_json, trust_code=trust_code, echo=typer.echo, conclude=write_report
     )

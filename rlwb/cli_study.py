@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from rlwb.output import talker
+from rlwb.output import result_text, silent, talker
 
 if TYPE_CHECKING:
     from rlwb.parts import Part
@@ -72,8 +72,6 @@ def sweep(
 
     Exit codes: 0 all members are done, 1 some failed, which are named, 2 a fault of the input's, 130 stopped.
     """
-    from json import dumps, loads
-
     from rlwb.study.sweep import launch_sweep
 
     found = launch_sweep(
@@ -91,8 +89,7 @@ def sweep(
     )
     if json:
         tables = {"members": found.members, "seeds": found.seeds, "improvement": found.improvement}
-        rows = {name: loads(table.to_json(orient="records")) for name, table in tables.items()}  # NaN is null in it
-        typer.echo(dumps({"sweep": str(found.folder), "failed": found.failed, **rows}, indent=2, ensure_ascii=False))
+        typer.echo(result_text(sweep=found.folder, failed=found.failed, **tables))
     else:
         typer.echo(found.text)
         if not quiet:
@@ -219,6 +216,7 @@ def paper(
     to: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the folder goes; without it, RUN-paper beside the run.")
     ] = None,
+    json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Write all that a paper needs in one folder: tables, figures, settings, data card, commands, checksums.
@@ -229,4 +227,7 @@ def paper(
     """
     from rlwb.study.paper import launch_paper
 
-    launch_paper(path, to, echo=typer.echo)
+    folder = launch_paper(path, to, echo=silent if json else typer.echo)
+    if json:
+        names = {"text": "paper.md", "latex": "paper.tex", "check": "check.py"}
+        typer.echo(result_text(paper=folder, **{name: folder / file for name, file in names.items()}))

@@ -9,6 +9,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from json import loads
 from typing import Any
 
 import typer
@@ -74,6 +75,18 @@ def lost_output(files: list[_Heedless]) -> OSError | None:
 def clocked(text: str) -> None:
     """Print a line with the time of day; tables as they are."""
     typer.echo(text if "\n" in text else f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def result_text(**fields: Any) -> str:
+    """Return what a command prints with ``--json``: a table is a list of its rows, and what is missing is null."""
+    import pandas as pd
+
+    from rlwb.files import strict_json
+
+    def plain(value: Any) -> Any:
+        return loads(value.to_json(orient="records")) if isinstance(value, pd.DataFrame) else value
+
+    return strict_json({name: plain(value) for name, value in fields.items()})
 
 
 def silent(text: str) -> None:

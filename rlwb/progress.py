@@ -54,7 +54,7 @@ class Progress:
         Seconds that never run backwards.
     file
         Where the state is kept as JSON while the work goes on: `title`, `unit`, `done`, `total`, `each` and `left` in
-        seconds, and `figures`. It is removed at the end.
+        seconds, which are null until a unit has ended, and `figures`. It is removed at the end.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Progress:
         if mode == "bar":
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, initial=done, desc=title or unit, unit=f" {unit}", dynamic_ncols=True)
+            self._bar = tqdm(initial=done, **_drawn(title or unit, unit, total))
+        self._write({})
 
     @property
     def left(self) -> float:
@@ -114,13 +115,9 @@ class Progress:
         elif self.mode == "lines" and (now - self._said >= self._every or (ends and self._is_long(now))):
             self._said = now
             self._echo(self._line(figures, ends=ends))
-        if self._file is not None and now - self._written >= _FILE_SECONDS:
+        if ends or now - self._written >= _FILE_SECONDS:
             self._written = now
-            numbers = {"done": self.done, "total": self.total, "each": self.each, "left": self.left}
-            from rlwb.files import write_json
-
-            with suppress(OSError):  # of a full disk, which the work itself will tell
-                write_json(self._file, {"title": self.title, "unit": self.unit, **numbers, "figures": figures})
+            self._write(figures)
 
     def note(self, line: str) -> None:
         """Print a line, above the bar where there is one; nothing where nothing is shown."""
@@ -131,10 +128,11 @@ class Progress:
             self._echo(line)
 
     def close(self) -> None:
-        """Leave the bar as it stands, and remove the file."""
+        """Leave the bar as it stands, and remove the file, unless another process shows and then removes it."""
         if self._bar is not None:
             self._bar.close()
-        if self._file is not None:
+        is_followed = os.environ.get(PROGRESS_ENV) == "file" and self.done == self.total
+        if self._file is not None and not is_followed:
             with suppress(OSError):
                 self._file.unlink(missing_ok=True)
 
@@ -145,6 +143,16 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _write(self, figures: Mapping[str, str]) -> None:
+        if self._file is None:
+            return
+        from rlwb.files import write_json
+
+        state = {"title": self.title, "unit": self.unit, "done": self.done, "total": self.total}
+        times = {"each": self.each, "left": self.left}
+        with suppress(OSError):  # of a full disk, which the work itself will tell
+            write_json(self._file, {**state, **times, "figures": dict(figures)})
 
     def _is_long(self, now: float) -> bool:
         return sum(self._durations) >= self._every or now - self._said >= self._every
@@ -183,7 +191,10 @@ class FollowedProgress:
     ) -> None:
         self._ends.set()
         self._thread.join()
+        self._look()
         self._close(is_done=kind is None)
+        with suppress(OSError):
+            self._file.unlink(missing_ok=True)
 
     def note(self, line: str, echo: Callable[[str], None]) -> None:
         """Print a line above the bar."""
@@ -194,17 +205,19 @@ class FollowedProgress:
 
     def _follow(self) -> None:
         while not self._ends.wait(_FOLLOW_SECONDS):
-            if (state := read_progress(self._file)) is not None:
-                self._show(state)
+            self._look()
+
+    def _look(self) -> None:
+        if (state := read_progress(self._file)) is not None:
+            self._show(state)
 
     def _show(self, state: Mapping[str, Any]) -> None:
         from tqdm import tqdm
 
         if self._bar is None or state["title"] != self._title:
             self._close(is_done=True)
-            self._title, unit = state["title"], f" {state['unit']}"
-            how: dict[str, Any] = {"initial": state["done"], "desc": self._title, "unit": unit, "dynamic_ncols": True}
-            self._bar = tqdm(total=state["total"], **how)
+            self._title = state["title"]
+            self._bar = tqdm(initial=state["done"], **_drawn(self._title, state["unit"], state["total"]))
         self._bar.set_postfix(state["figures"], refresh=False)
         self._bar.update(state["done"] - self._bar.n)
         self._bar.refresh()
@@ -215,6 +228,13 @@ class FollowedProgress:
                 self._bar.update(self._bar.total - self._bar.n)
             self._bar.close()
             self._bar = None
+
+
+def _drawn(title: str, unit: str, total: int | None) -> dict[str, Any]:
+    """Return how tqdm draws a bar: the figures before the times, so that a narrow terminal cuts what matters least."""
+    text = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix} [{elapsed}<{remaining}, {rate_fmt}]"
+    how = {"desc": title, "unit": f" {unit}", "total": total, "dynamic_ncols": True}
+    return how if total is None else {**how, "bar_format": text}
 
 
 def duration(seconds: float) -> str:

@@ -60,7 +60,9 @@ def test_without_a_total_nothing_is_said_of_the_end() -> None:
 def test_others_read_how_far_it_is_from_the_file_which_goes_at_the_end(tmp_path: Path) -> None:
     file = tmp_path / ".progress.json"
     with Progress("iteration", 8, title="train", mode="none", done=2, clock=Clock(), file=file) as progress:
-        assert read_progress(file) is None
+        begun = read_progress(file)
+        assert begun is not None
+        assert (begun["done"], begun["left"]) == (2, None)
         progress.step({"validation PA": "3.10"})
         found = read_progress(file)
     assert found is not None
@@ -98,6 +100,20 @@ def test_a_terminal_draws_the_bars_of_what_a_kernel_does(tmp_path: Path, capsys:
             assert title in shown
             assert f"1/{total}" in shown
     assert "5/5" in capsys.readouterr().err, "it came to its end"
+
+
+def test_work_that_is_over_at_once_is_shown_at_its_end_by_who_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PROGRESS_ENV, "file")
+    file = tmp_path / ".progress.json"
+    with FollowedProgress(file), Progress("step", 3, title="orders", mode="none", file=file) as progress:
+        for number in range(3):
+            progress.step({"orders": str(number)})
+    shown = capsys.readouterr().err
+    assert "3/3" in shown
+    assert "orders=2" in shown
+    assert not file.exists()
 
 
 def test_a_quiet_command_makes_all_that_it_starts_quiet(

@@ -67,11 +67,12 @@ ALLOWED: dict[str, set[str]] = {
     "rlwb.cli_runs": BASE | {"rlwb.output", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_study": BASE | {"rlwb.output", "rlwb.parts", "rlwb.evaluation", "rlwb.experiment", "rlwb.study"},
     "rlwb.cli_features": {"rlwb.experiment"},
-    "rlwb.cli_costs": BASE | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.cli_data"},
+    "rlwb.cli_costs": BASE
+    | {"rlwb.market", "rlwb.execution", "rlwb.evaluation", "rlwb.experiment", "rlwb.output", "rlwb.cli_data"},
     "rlwb.cli_data": BASE | {"rlwb.parts", "rlwb.market", "rlwb.evaluation", "rlwb.experiment"},
     "rlwb.serving": EXPERIMENT | {"rlwb.experiment"},
     "rlwb.cli_serving": BASE | {"rlwb.limits", "rlwb.market", "rlwb.execution", "rlwb.experiment", "rlwb.serving"},
-    "rlwb.output": {"rlwb.progress"},
+    "rlwb.output": {"rlwb.files", "rlwb.progress"},
     "rlwb.cli": BASE
     | {"rlwb.limits", "rlwb.evaluation", "rlwb.experiment", "rlwb.output"}
     | {"rlwb.cli_data", "rlwb.cli_features", "rlwb.cli_costs", "rlwb.cli_course"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,7 @@ def stability_table(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    each: Callable[[str, float], object] | None = None,
 ) -> pd.DataFrame:
     """Return each policy's net PA on each group of orders, and how far it differs from that on the rest.
 
@@ -109,6 +110,8 @@ def stability_table(
         What people read in place of a name.
     level, resamples, seed
         Settings of the bootstrap over days.
+    each
+        Called with the name of each policy and its net PA on all orders, in basis points, when it is done.
     """
     rows: list[dict[str, Any]] = []
     for name, members in groups.items():
@@ -137,6 +140,8 @@ def stability_table(
         tested = step_down(Estimates.join(tests), weights)
         for row, p, adjusted in zip(rows[first:], *tested, strict=True):
             row |= {"p": p, "p_adjusted": adjusted}
+        if each is not None:
+            each(name, float(np.nanmean(values)) if np.isfinite(values).any() else np.nan)
     return _cleaned(pd.DataFrame(rows, columns=list(STABILITY_COLUMNS)))
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from rlwb.errors import CheckpointError, ConfigError, DataError, FileError
 from rlwb.experiment.audit_case import Case, Check, path_of
 from rlwb.experiment.audit_figures import figure_checks
-from rlwb.experiment.audit_future import future_checks
+from rlwb.experiment.audit_future import days_of, future_checks
 from rlwb.experiment.audit_null import null_checks
 from rlwb.experiment.audit_training import training_checks
+from rlwb.experiment.notebook import stage_progress
 from rlwb.experiment.own_code import require_trust
 from rlwb.experiment.policies import kept_policies, require_trust_of_policies
 from rlwb.experiment.rolling import windows_of
@@ -50,8 +51,11 @@ def audit_run(run: RunDirectory, *, is_full: bool = False) -> list[Check]:
     if run.stage(BACKTEST.name).get("state") != "finished":
         raise CheckpointError(f"{run.path.name} has no finished backtest, which an audit judges; finish the run first.")
     torch.set_num_threads(run.config.threads)
-    case = Case(run, is_full)
-    found = [check for auditor in AUDITORS for check in _made(auditor, case)]
+    case, found = Case(run, is_full, each=lambda: progress.step()), list[Check]()
+    with stage_progress("part", days_of(case) + len(AUDITORS), "audit") as progress:
+        for auditor in AUDITORS:
+            found += _made(auditor, case)
+            progress.step({"failed": f"{sum(one.passed is False for one in found)} of {len(found)} checks"})
     about = {"full": is_full, "backtest": run.stage(BACKTEST.name).get("ended")}
     write_json(path_of(run), {"checks": [asdict(one) for one in found], "passed": is_sound(found), **about})
     return found

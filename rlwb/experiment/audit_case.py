@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -68,10 +68,13 @@ class Case:
         The run's directory.
     is_full
         Whether all is looked at, in place of a sample that takes seconds.
+    each
+        Called after each test day on which later bars were changed (`days_of`), which is most of the work.
     """
 
     run: RunDirectory
     is_full: bool = False
+    each: Callable[[], object] | None = None
     _parts: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     @cached_property

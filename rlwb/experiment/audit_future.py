@@ -60,6 +60,8 @@ def future_checks(case: Case) -> Iterator[Check]:
                     by = _NAMES[link][1]
                     told = f"{name}: {by} at {_time(here, at)} changes with bars from {when} on"
                     faults[link].append(told)
+        if case.each is not None:
+            case.each()
     yield first_failure("features", faults["features"], "no feature moves when later bars change")
     unread = [f"{name} stays when the bars that it is made of change" for name in sorted(still)]
     yield first_failure("bars are read", unread, "every feature of bars moves when its bars do, so none is an old copy")
@@ -74,6 +76,11 @@ def future_checks(case: Case) -> Iterator[Check]:
             yield first_failure(name, faults[link], f"{what}: the same after every change of later bars ({compared})")
         if faults[link]:
             earlier.append(name)
+
+
+def days_of(case: Case) -> int:
+    """Return on how many test days bars are changed."""
+    return min(len(case.dates("test")), _DAYS[case.is_full])
 
 
 def _moments(case: Case, rng: np.random.Generator) -> Iterator[tuple[np.datetime64, list[int]]]:

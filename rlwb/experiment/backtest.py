@@ -26,7 +26,7 @@ from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig, baseline_labels, label
 from rlwb.experiment.evidence import brief, evenly, write_evidence
 from rlwb.experiment.ledger import take_look, told_of_metrics
-from rlwb.experiment.notebook import log_line, progress_mode
+from rlwb.experiment.notebook import stage_progress
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.origin import judged_on
 from rlwb.experiment.own_code import described
@@ -41,7 +41,6 @@ from rlwb.experiment.verdict import verdict_of, write_texts
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
 from rlwb.interpreter import ActionInterpreter, StateInterpreter
-from rlwb.progress import Progress
 from rlwb.reading import read_array, read_json, read_table, reading
 from rlwb.record import TrainingRecord
 
@@ -53,10 +52,6 @@ if TYPE_CHECKING:
 
 #: What acts, what it sees, and what its answers mean.
 Playable = tuple[Any, StateInterpreter[Any], ActionInterpreter[Any]]
-
-
-#: Least time between two lines of progress.
-_LINE_SECONDS = 10.0
 
 
 class Hindsight:
@@ -172,11 +167,10 @@ def backtest_policies(run: RunDirectory, config: RunConfig, *, is_strict: bool =
 
     beside, outsiders = [one for one in evenly(selection) if one not in selection.chosen], open_kept(run)
     total = len(selection.chosen) + len(beside) + 1 + len(outsiders) + len(baselines)
-    how: dict[str, Any] = {"mode": progress_mode(), "every": _LINE_SECONDS, "file": run.path / PROGRESS}
-    with Progress("policy", total, title="backtest", echo=log_line, **how) as progress:
+    with stage_progress("policy", total, "backtest", run.path / PROGRESS) as progress:
 
         def told(one: PolicyResult | None) -> None:
-            progress.step({} if one is None else {f"PA of {one.policy}": f"{pd.Series(one.pa).mean():z.2f} bp"})
+            progress.step({} if one is None else {"PA": f"{pd.Series(one.pa).mean():z.2f} bp ({one.policy})"})
 
         with divided_among(bench, sees, config.backtest.actors) as each:
             both, others = [], []

@@ -82,6 +82,14 @@ class TrainingState:
             "paused": ("resume", "stop"),
         }.get(self.standing, ())
 
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best validation, `value` and `iteration`, and the `last` value; None before there is one."""
+        if self.judged_by not in self.validation or self.validation[self.judged_by].isna().all():
+            return None
+        judged = self.validation.set_index("iteration")[self.judged_by].dropna()
+        return {"value": float(judged.max()), "iteration": int(judged.idxmax()), "last": float(judged.iloc[-1])}
+
     def sentence(self) -> str:
         """Return in a line what a person at the monitor wants to know."""
         from rlwb.evaluation.results import PA_TITLES
@@ -93,12 +101,10 @@ class TrainingState:
             parts.append(f"{self.steps_per_second:,.0f} steps/s")
         if math.isfinite(self.seconds_left):
             parts.append(f"{duration(self.seconds_left)} left")
-        if self.judged_by in self.validation and self.validation[self.judged_by].notna().any():
-            judged = self.validation.set_index("iteration")[self.judged_by].dropna()
+        if self.best is not None:
             title = f"validation {PA_TITLES[self.judged_by]}"
-            parts.append(
-                f"{title} {judged.iloc[-1]:z.2f} bp, best {judged.max():z.2f} bp of iteration {judged.idxmax()}"
-            )
+            last, best, at = self.best["last"], self.best["value"], self.best["iteration"]
+            parts.append(f"{title} {last:z.2f} bp, best {best:z.2f} bp of iteration {at}")
         return "; ".join(parts) + (f". {self.error}" if self.error else "")
 
 
@@ -219,7 +225,7 @@ def _stamp(run: RunDirectory) -> int | None:
     return None
 
 
-def launch_training(path: Path, *, trust_code: bool = False, echo: Callable[[str], None] = print) -> None:
+def launch_training(path: Path, *, trust_code: bool = False, echo: Callable[[str], None] = print) -> TrainingState:
     """Do what ``rlwb train`` asks for: the stage train of a run, whose orders are there, and no other."""
     from rlwb.experiment.pipeline import stop_on_terminate
     from rlwb.experiment.tracked import tracked
@@ -230,3 +236,4 @@ def launch_training(path: Path, *, trust_code: bool = False, echo: Callable[[str
     stop_on_terminate()
     with run.telling_limits(), tracked(run, run.config):
         run_stage(TRAIN, run, run.config, train_policy, echo=echo)
+    return read_training(run)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, get_args, get_origin
 
@@ -22,10 +23,12 @@ from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stages import Stage, Work, run_stage
 from rlwb.experiment.tracked import tracked
 from rlwb.experiment.yamlfile import parse_yaml
-from rlwb.progress import Mode, is_quiet, is_settled
+from rlwb.progress import Mode, Progress, is_quiet, is_settled
 from rlwb.values import check_value, nearest, shown, suggestion
 
 _ORIGIN = "parameters cell"
+#: Least time between two lines of progress, but for those of a training's iterations.
+_LINE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,11 @@ def is_attended() -> bool:
 def progress_mode() -> Mode:
     """Return how work shows how far it is: a bar where someone watches, lines elsewhere, or what a command settled."""
     return "none" if is_settled() else "bar" if is_attended() else "lines"
+
+
+def stage_progress(unit: str, total: int, title: str, file: Path | None = None) -> Progress:
+    """Return the progress of a stage, or of other work on a run, whose `file` others read: a bar, or lines in a log."""
+    return Progress(unit, total, title=title, mode=progress_mode(), every=_LINE_SECONDS, echo=log_line, file=file)
 
 
 def log_line(text: str) -> None:

@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from rlwb.execution import read_orders, write_orders
 from rlwb.execution.likeness import unlike
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.notebook import stage_progress
 from rlwb.experiment.origin import on_test_dates
 from rlwb.experiment.own_code import require_trust
-from rlwb.experiment.run import RunDirectory, update_manifest
+from rlwb.experiment.run import PROGRESS, RunDirectory, update_manifest
 from rlwb.experiment.workbench import Workbench
 from rlwb.files import atomic_path, write_json
 from rlwb.reading import read_json
@@ -38,13 +39,16 @@ def make_orders(run: RunDirectory, config: RunConfig) -> None:
     executed or is refused shows here and not hours later.
     """
     bench = workbench(run, config)
-    bench.check()
-    if run.origin is None:
-        parts, notes = bench.make_orders()
-        batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
-        notes += unlike(bench.engine, batches)
-    else:
-        parts, notes = judged_orders(run, run.origin, bench)
+    with stage_progress("step", 4, "orders", run.path / PROGRESS) as progress:
+        progress.step({"sessions": f"{len(bench.sessions):,}"})
+        bench.check()
+        progress.step()
+        parts, notes = bench.make_orders() if run.origin is None else judged_orders(run, run.origin, bench)
+        progress.step({"orders": f"{sum(len(parts[name]) for name in ('train', 'valid', 'test')):,}"})
+        if run.origin is None:
+            batches = {name: bench.align(parts[name]) for name in ("train", "valid", "test")}
+            notes += unlike(bench.engine, batches)
+        progress.step({"test orders": f"{len(parts['test']):,}"})
     if bench.sessions.halted is None:
         notes.append("the data do not say which bars were halted, so none is held back for that")
     asked = {"orders": config.orders.model_dump(mode="json"), "split": config.as_dict()["split"]}

@@ -9,8 +9,9 @@ import pandas as pd
 
 from rlwb.experiment.backtest import interval_of, read_results
 from rlwb.experiment.config import RunConfig
+from rlwb.experiment.notebook import stage_progress
 from rlwb.experiment.orders import load_orders, workbench
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import PROGRESS, RunDirectory
 from rlwb.files import atomic_path
 from rlwb.reading import read_table
 
@@ -30,10 +31,13 @@ def write_stability(run: RunDirectory, config: RunConfig) -> None:
     ids = orders.table["order_id"].to_numpy()
     labels, steps = stability_labels(bench.engine, orders), bench.engine.num_steps(orders)
     settings: dict[str, Any] = {"titles": titles, **interval_of(config)}
-    tables = {
-        "groups": stability_table(groups, labels, ids, steps, **settings),
-        "drift": drift_table(groups, **settings),
-    }
+    with stage_progress("policy", len(groups), "stability", run.path / PROGRESS) as progress:
+
+        def told(name: str, pa: float) -> None:
+            progress.step({"net PA": f"{pa:z.2f} bp ({titles[name]})"})
+
+        by_groups = stability_table(groups, labels, ids, steps, **settings, each=told)
+    tables = {"groups": by_groups, "drift": drift_table(groups, **settings)}
     for name, table in tables.items():
         with atomic_path(run.path / FOLDER / f"{name}.csv") as target:
             table.to_csv(target, index=False)

@@ -449,6 +449,12 @@ def read_stress(run: RunDirectory) -> pd.DataFrame | None:
     return read_table(path, key, numbers=numbers, texts=["condition", "family", "policy", "kind", "metric"])
 
 
+def stress_tables(run: RunDirectory) -> dict[str, pd.DataFrame]:
+    """Return ``stress/conditions.csv`` and ``stress/verdicts.csv``, by name; empty where there are none."""
+    table = read_stress(run)
+    return {} if table is None else {"conditions": table, "verdicts": _verdicts(run)}
+
+
 def _verdicts(run: RunDirectory) -> pd.DataFrame:
     path = run.path / FOLDER / "verdicts.csv"
     return read_table(path, "condition", numbers=["stays"], texts=["condition", "family", "best", "verdict"])

@@ -129,7 +129,7 @@ class Board:
             "last": values[-1] if values else None,
             "best": max(values) if values else None,
             "seconds": sum(seconds[-10:]) / len(seconds[-10:]) if seconds else None,
-            "test": _headline(run.backtest / "headline.csv"),
+            "test": headline_pa(run),
             "started": min((one["started"] for one in stages.values() if one.get("started")), default=None),
         }
 
@@ -152,8 +152,9 @@ def _number(cell: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _headline(path: Path) -> dict[str, float | None] | None:
-    """Return mean and interval of the test PA of the chosen checkpoints, or of what stands first."""
+def headline_pa(run: RunDirectory) -> dict[str, float | None] | None:
+    """Return `mean`, `lo`, `hi` of the test PA of the chosen checkpoints, or of what stands first, in basis points."""
+    path = run.backtest / "headline.csv"
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="") as file:

@@ -588,7 +588,7 @@ def _do_trials(search: Search, launcher: Launcher, echo: Echo) -> None:
             def tell() -> None:
                 for line in _news(search, told):
                     shown.note(line)
-                    shown.step()
+                    shown.step(_best(search))
 
             def look(now: Progress) -> None:
                 nonlocal looked
@@ -620,6 +620,12 @@ def _news(search: Search, told: set[tuple[str, int]]) -> Iterator[str]:
             done = sum(other.state.is_finished() for other in trials)
             said = f"failed: {error}" if error else said
             yield f"{name} {one.number}: {said} ({done} of {search.settings.trials}{best})"
+
+
+def _best(search: Search) -> dict[str, str]:
+    """Return the best value so far of what is searched first, the learner where there is one."""
+    values = [one.values[0] for one in search.counted(next(iter(search.studies))) if one.values]
+    return {"best": f"{max(values):z.2f} bp"} if values else {}
 
 
 def _job(search: Search, name: str, *words: str) -> Job:

@@ -11,7 +11,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.report import write_report
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stability import read_stability
-from rlwb.experiment.stress import launch_stress, read_stress
+from rlwb.experiment.stress import launch_stress, read_stress, stress_tables
 from rlwb.files import atomic_path
 from rlwb.study.members import is_done
 from rlwb.study.sweep import remembered_sweep, sweep_folder
@@ -25,11 +25,12 @@ _OVER_SEEDS = {"seeds": "count", "mean": "mean", "std_seeds": "std", "least": "m
 
 def launch_stressed(
     path: Path, only: Sequence[str] = (), *, trust_code: bool = False, echo: Echo = print, progress: Echo | None = None
-) -> None:
+) -> dict[str, pd.DataFrame]:
     """Do what ``rlwb stress`` asks for: judge a run under the conditions, of a sweep each member that is done.
 
     The reports of the runs are written anew. A sweep gets ``stress.csv`` and ``stability.csv``, what its seeds have in
-    common, one row a setting, policy, condition and metric, and one a setting and group of orders.
+    common, one row a setting, policy, condition and metric, and one a setting and group of orders. The tables are
+    returned: of a run its `conditions` and `verdicts`, of a sweep its `stress` and `stability`.
 
     Raises
     ------
@@ -37,8 +38,9 @@ def launch_stressed(
         When no member of a sweep is done.
     """
     if not sweep_folder(path).memory.is_file():
-        write_report(launch_stress(path, only, trust_code=trust_code, echo=echo, progress=progress))
-        return
+        run = launch_stress(path, only, trust_code=trust_code, echo=echo, progress=progress)
+        write_report(run)
+        return stress_tables(run)
     sweep = remembered_sweep(path)
     runs = {name: RunDirectory(path / name) for name in sweep.members}
     done = {name: run for name, run in runs.items() if is_done(run)}
@@ -54,6 +56,7 @@ def launch_stressed(
             with atomic_path(path / f"{name}.csv") as target:
                 table.to_csv(target, index=False)
     echo(f"{len(done)} of {len(runs)} members; together: {path / 'stress.csv'}, {path / 'stability.csv'}")
+    return tables
 
 
 def _conditions(runs: dict[str, RunDirectory], settings: dict[str, str]) -> pd.DataFrame:

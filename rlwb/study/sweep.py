@@ -16,6 +16,7 @@ from rlwb.experiment.own_code import keep_code, require_trust
 from rlwb.experiment.pipeline import check_config, require_trust_of_kept, stop_on_terminate
 from rlwb.experiment.run import RunDirectory, default_run_directory, last_iteration
 from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN
+from rlwb.experiment.watch import headline_pa
 from rlwb.files import locked
 from rlwb.parts import Part
 from rlwb.study.collect import Collected, collect
@@ -197,7 +198,7 @@ class _View:
             if one.job.name not in self._told:
                 self._told.add(one.job.name)
                 self._bar.update(1)
-                self._say(_ended(one, self._kept + len(self._told), len(self._members)))
+                self._say(self._ended(one))
         moment = time.monotonic()
         if moment - self._last < (1.0 if not self._bar.disable else LINE_SECONDS):
             return
@@ -213,6 +214,15 @@ class _View:
         with self._bar.external_write_mode():
             self._echo(line)
 
+    def _ended(self, one: Outcome) -> str:
+        how = "done" if one.is_done and len(one.exits) == 1 else one.describe()
+        count = f"({self._kept + len(self._told)} of {len(self._members)})"
+        if not one.is_done:
+            return f"{one.job.name}: failed ({how}); what it printed is in {one.job.log} {count}"
+        mean = (headline_pa(RunDirectory(self._folder / one.job.name)) or {}).get("mean")
+        figure = "" if mean is None else f", PA {mean:z.2f} bp"
+        return f"{one.job.name}: {how} in {one.seconds:.0f} s{figure} {count}"
+
     def _where(self, name: str) -> str:
         """Return the stage that a member is in, and of a training its iteration."""
         run = RunDirectory(self._folder / name)
@@ -225,10 +235,3 @@ class _View:
             iterations = self._members[name][0].config.train.iterations
             return f"(iteration {last_iteration(run.checkpoints)} of {iterations})"
         return f"({stage})" if stage else "(starting)"
-
-
-def _ended(one: Outcome, done: int, members: int) -> str:
-    how = "done" if one.is_done and len(one.exits) == 1 else one.describe()
-    if one.is_done:
-        return f"{one.job.name}: {how} in {one.seconds:.0f} s ({done} of {members})"
-    return f"{one.job.name}: failed ({how}); what it printed is in {one.job.log} ({done} of {members})"

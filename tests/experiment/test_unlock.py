@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from rlwb.cli import app
 from rlwb.errors import ConfigError, FileError
 from rlwb.execution import SplitSettings
 from rlwb.execution.generate import locked_dates, split_orders
@@ -29,6 +31,7 @@ from rlwb.experiment.unlock import read_unlocked, unlock
 from rlwb.experiment.verify import verify_run
 from rlwb.files import write_json
 from rlwb.market import Calendar
+from rlwb.progress import PROGRESS_ENV
 from tests.experiment.test_work import TINY
 from tests.market.helpers import random_bars
 
@@ -100,7 +103,8 @@ def refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("judged again")
 
 
-def test_locked_days_open_once_and_show_the_same_then(run: RunDirectory) -> None:
+def test_locked_days_open_once_and_show_the_same_then(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROGRESS_ENV, "")
     assert read_unlocked(run) is None
     record = unlock(run.path, see=do, echo=lambda line: None)
     inner = RunDirectory.open(run.path / "locked")
@@ -115,6 +119,7 @@ def test_locked_days_open_once_and_show_the_same_then(run: RunDirectory) -> None
     assert unlock(run.path, see=refuse, echo=told.append) == record
     assert record["headline"].rstrip() in told
     assert record["at"] in told[-1]
+    assert json.loads(CliRunner().invoke(app, ["unlock", str(run.path), "--json"]).stdout).items() >= record.items()
     write_json(run.path / "locked.json", {**record, "headline": "better"})
     with pytest.raises(FileError, match=r"locked\.json"):
         unlock(run.path, see=refuse)

@@ -332,10 +332,14 @@ def test_what_speaks_for_and_against_it_stands_beside_the_result(
 
 
 def test_the_folder_can_be_made_anew_and_nothing_else_is_overwritten(
-    run: RunDirectory, tmp_path: Path, few_figures: None
+    run: RunDirectory, tmp_path: Path, few_figures: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(run.path, tmp_path / "a_run")
-    paper = launch_paper(tmp_path / "a_run", echo=lambda line: None)
+    with pytest.raises(SystemExit):
+        main(["paper", str(tmp_path / "a_run"), "--json"])
+    paper = tmp_path / "a_run-paper"
+    files = {name: str(paper / file) for name, file in (("text", "paper.md"), ("latex", "paper.tex"))}
+    assert json.loads(capsys.readouterr().out) == {"paper": str(paper), **files, "check": str(paper / "check.py")}
     before = {one.name: one.read_bytes() for one in paper.rglob("*") if one.is_file()}
     (paper / "paper.md").write_text("edited")
     again = launch_paper(tmp_path / "a_run", paper, echo=lambda line: None)
