@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-    from matplotlib.figure import Figure
 
 
 @functools.cache
@@ -38,6 +38,14 @@ def columns_of_words(rows: Sequence[Sequence[object]]) -> set[int]:
     return {at for row in rows for at, cell in enumerate(row) if at and str(cell)[:1].isalpha()}
 
 
+def link(path: Path, page: Path) -> str:
+    """Return the address of a file in a page that lies at `page`: relative, so that their folder can be moved."""
+    try:
+        return quote(Path(os.path.relpath(path, page.parent)).as_posix())
+    except ValueError:  # on another drive of Windows
+        return path.absolute().as_uri()
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("rlwb.evaluation"),
     autoescape=select_autoescape(),
@@ -50,27 +58,3 @@ _TEMPLATES.globals.update(script=script, digest=digest, columns_of_words=columns
 def render(template: str, **values: Any) -> str:
     """Return a file of ``rlwb/evaluation/templates`` with all the values that it names; HTML is escaped."""
     return _TEMPLATES.get_template(template).render(**values)
-
-
-def encoded(content: bytes | Figure) -> str:
-    """Return a PNG, or a figure drawn as one, in base64 as pages hold it."""
-    if not isinstance(content, bytes):
-        stream = io.BytesIO()
-        words = getattr(content, "alt", None)  # of a `rlwb.evaluation.style.Plot`
-        content.savefig(stream, format="png", metadata={"Software": None, "Description": words})
-        content = stream.getvalue()
-    return base64.b64encode(content).decode("ascii")
-
-
-def words_of(picture: bytes) -> str:
-    """Return a PNG in words, as `rlwb.evaluation.plots.save_figure` and `encoded` write it into one; empty without."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(picture)) as image:
-            return str(image.info.get("Description", ""))
-    except OSError:  # no picture that can be read, which the page shows as it is
-        return ""
-
-
-_TEMPLATES.globals["words"] = lambda data: words_of(base64.b64decode(data))

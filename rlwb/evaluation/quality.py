@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rlwb.evaluation.page import encoded, render
+from rlwb.evaluation.page import render
+from rlwb.evaluation.pictures import picture
 from rlwb.evaluation.plots import coverage_calendar, finding_days, worst_findings, zero_volumes
 from rlwb.market.findings import KINDS, counted
 from rlwb.market.quality import Quality
@@ -15,5 +16,5 @@ def quality_page(quality: Quality) -> str:
         figures.append(finding_days(quality))
     if windows := [window for found in quality.windows.values() for window in found]:
         figures.append(worst_findings(windows))
-    pictures = [encoded(figure) for figure in figures]
+    pictures = [picture(figure) for figure in figures]
     return render("quality.html", title=quality.source, quality=quality, kinds=KINDS, counted=counted, figures=pictures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import functools
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -240,7 +241,8 @@ class Plot(Figure):
         for axes in self.axes:
             if (grid := axes.get_subplotspec()) is not None:
                 rows, columns = grid.get_gridspec().get_geometry()
-                across = width / columns - (0.7 if columns > 1 else 1.2)
+                # The names of rows beside a narrow plot leave its axis little more than half of the width.
+                across = width / columns - (0.7 if columns > 1 else 1.2 if width > 5 else 2.2)
                 for label, room in ((axes.xaxis.label, across), (axes.yaxis.label, self.body / rows)):
                     label.set_text(wrapped(label.get_text().replace("\n", " "), max(room, 1.2), label))
         _as_text(self)
@@ -327,9 +329,18 @@ def wrapped(words: str, room: float, look: Text) -> str:
 
 def alt_of(path: str | os.PathLike[str]) -> str:
     """Return what `rlwb.evaluation.plots.save_figure` wrote into a PNG as the text in its place; empty without."""
-    from rlwb.evaluation.page import words_of
-
     return words_of(Path(path).read_bytes())
+
+
+def words_of(content: bytes) -> str:
+    """Return a PNG in words, as `rlwb.evaluation.plots.save_figure` writes it into one; empty without."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            return str(image.info.get("Description", ""))
+    except OSError:  # no picture that can be read, which the page shows as it is
+        return ""
 
 
 def canvas(

@@ -266,7 +266,8 @@ def compare(
 def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str, str]) -> Table:
     """Write the tables of methods whose runs are done, from their configurations and titles by name."""
     from rlwb.evaluation import comparison
-    from rlwb.evaluation.page import encoded, render
+    from rlwb.evaluation.page import render
+    from rlwb.evaluation.pictures import picture
     from rlwb.evaluation.plots import method_intervals, rename
     from rlwb.evaluation.results import PA_TITLES
 
@@ -292,7 +293,7 @@ def _tables(folder: Path, configs: Mapping[str, RunConfig], titles: Mapping[str,
         with_settings(table.frame, config, configs).to_csv(target, index=False)
     write_text(folder / "comparison.md", table.to_markdown())
     shown = {"header": table.header, "rows": table.rows, "notes": table.notes, "risk": table.risk}
-    figure = encoded(rename(method_intervals(table), rules.name_pa))
+    figure = picture(rename(method_intervals(table), rules.name_pa))
     write_text(folder / "comparison.html", render("comparison.html", title=folder.name, figure=figure, **shown))
     return table
 

@@ -35,7 +35,7 @@ from rlwb.experiment.workbench import Workbench
 from rlwb.experiment.yamlfile import dump_yaml
 from rlwb.files import write_json, write_text
 from rlwb.market.findings import KINDS, counted
-from rlwb.reading import read_bytes, read_json, read_table
+from rlwb.reading import read_json, read_table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -443,12 +443,12 @@ def typical_order(run: RunDirectory, policy: str) -> str:
 
 
 def draw_stability(run: RunDirectory, config: RunConfig) -> None:
-    """Draw ``figures/*.png`` and ``*.svg``, and write ``stability/*.csv``: the work of the stage stability."""
-    from rlwb.evaluation.plots import save_figure
+    """Draw the run's ``figures`` (`save_picture`), and write ``stability/*.csv``: the work of the stage stability."""
+    from rlwb.evaluation.pictures import save_picture
 
     write_stability(run, config)
     for name, figure in stability_figures(run, config).items():
-        save_figure(figure, run.figures / name)
+        save_picture(figure, run.figures / name)
 
 
 def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
@@ -487,7 +487,8 @@ def write_report(run: RunDirectory) -> Path:
     Parts whose files are not there are named as missing, so a report of half a run is honest about it.
     """
     from rlwb.evaluation import risk_verdict
-    from rlwb.evaluation.page import encoded, render
+    from rlwb.evaluation.page import link, render
+    from rlwb.evaluation.pictures import picture
 
     config, rules = run.config, run.config.execution.rules
     manifest = run.manifest
@@ -500,7 +501,9 @@ def write_report(run: RunDirectory) -> Path:
     verdict = verdict_of(run, config, read_results(run) if (run.backtest / "orders").is_dir() else ())
     if verdict is not None:
         write_json(run.path / VERDICT, verdict.as_dict())
-    figures = {path.stem: {"caption": text, "data": encoded(read_bytes(path))} for text, path in _figures(run)}
+    figures = {path.stem: picture(path, text) for text, path in _figures(run)}
+    headline = _with_twin(run, _json(run.backtest / "headline.json", _Headline))
+    said = " ".join([*(verdict.paragraphs if verdict else ()), *(risk.sentences if risk else ())])
     number, player = _number(config, verdict), _player(run)
     method = f"{label(config.algorithm)}, seed {config.seed}"
     gain = "" if number is None else f" {number['effect']} bp"
@@ -523,7 +526,8 @@ def write_report(run: RunDirectory) -> Path:
         verdict=verdict,
         risk=None if risk is None else " ".join(risk.sentences),
         caveats=[*_warnings(run), *_caveats(config, data or {}, caveats["caveats"] if caveats else ())],
-        headline=_with_twin(run, _json(run.backtest / "headline.json", _Headline)),
+        headline=headline,
+        notes=[one for one in (headline["notes"] if headline else ()) if one.rstrip(".") not in said],
         has_costs=rules.have_costs,
         figures=[figure for name, figure in figures.items() if name not in ("cost_parts", "learning_curves")],
         stability=stability_sentences(run),
@@ -541,6 +545,9 @@ def write_report(run: RunDirectory) -> Path:
         groups=cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         evidence=None if (told := evidence_table(run)) is None else cells(told),
         windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
+        window_pages={
+            path.parent.name: link(path, run.report) for path in sorted(run.path.glob("windows/*/report.html"))
+        },
         audit=_audit(run),
         stages=list(_stages(run)),
         config=dump_yaml(_resolved(config, data or {})),
@@ -607,12 +614,12 @@ def _training(run: RunDirectory) -> Iterator[dict[str, str]]:
 
 def _stress(run: RunDirectory) -> dict[str, Any] | None:
     """Return what the page says of the stress matrix; None where there is none."""
-    from rlwb.evaluation.page import encoded
+    from rlwb.evaluation.pictures import picture
 
     if not (sentences := stress_sentences(run)):
         return None
     pictures = {name: path for name, path in stress_pictures(run).items() if path.exists()}
-    figures = [{"caption": STRESS_CAPTIONS[name], "data": encoded(read_bytes(path))} for name, path in pictures.items()]
+    figures = [picture(path, STRESS_CAPTIONS[name]) for name, path in pictures.items()]
     return {"sentences": sentences, "figures": figures, "table": cells(stress_view(run).reset_index())}
 
 

@@ -88,7 +88,7 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
     The test orders of all windows count the same, as in a single run. ``rank-01`` is in each window the checkpoint with
     the best validation there, and so on; ``windows.csv`` has one row a window.
     """
-    from rlwb.evaluation import plots
+    from rlwb.evaluation.pictures import save_picture
 
     assert config.split.rolling is not None
     found = {window.path.name: _by_rank(read_results(window)) for window in windows}
@@ -113,7 +113,7 @@ def pool(run: RunDirectory, config: RunConfig, windows: Sequence[RunDirectory]) 
     write_texts(run.backtest, head, verdict_of(run, config, results, is_whole=False))
     write_costs(run.backtest, results, config)
     for name, figure in rolling_figures(run, config).items():
-        plots.save_figure(figure, run.figures / name)
+        save_picture(figure, run.figures / name)
 
 
 def rolling_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:

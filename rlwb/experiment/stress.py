@@ -338,7 +338,7 @@ class Stress:
 
     def judge(self, wanted: Sequence[Condition] | None = None, left_out: Mapping[str, str] | None = None) -> None:
         """Write ``conditions.csv``, ``verdicts.csv``, ``summary.json``, ``stress.md`` and the figures."""
-        from rlwb.evaluation.plots import save_figure
+        from rlwb.evaluation.pictures import save_picture
         from rlwb.evaluation.stress import stress_table, stress_verdicts
 
         every = conditions() if wanted is None else wanted
@@ -364,7 +364,7 @@ class Stress:
         }
         write_json(self.folder / "summary.json", about)
         for name, figure in stress_figures(self.run).items():
-            save_figure(figure, self.folder / name)
+            save_picture(figure, self.folder / name)
         write_text(self.folder / "stress.md", _as_markdown(self.run))
 
 

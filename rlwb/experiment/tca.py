@@ -385,7 +385,8 @@ def _excess(results: Sequence[PolicyResult], *, seed: int, **bootstrap: Any) -> 
 def _write_page(analysis: CostAnalysis, results: Sequence[PolicyResult], config: RunConfig) -> None:
     """Write report.html."""
     from rlwb.evaluation import plots
-    from rlwb.evaluation.page import encoded, render
+    from rlwb.evaluation.page import render
+    from rlwb.evaluation.pictures import picture
 
     total = analysis.costs[analysis.costs["component"] == "total"].set_index("policy").loc[FILLS]
     own, rules = results[0].orders, config.execution.rules
@@ -405,10 +406,10 @@ def _write_page(analysis: CostAnalysis, results: Sequence[PolicyResult], config:
             risk=analysis.table.risk,
             have_costs=rules.have_costs,
             table_notes=[note for note in analysis.table.notes if note not in analysis.notes],
-            cost_figure={"data": encoded(plots.cost_parts(analysis.costs)), "caption": "Cost by part."},
+            cost_figure=picture(plots.cost_parts(analysis.costs), "Cost by part."),
             figures=[
-                {"data": encoded(plots.rename(methods, rules.name_pa)), "caption": "Policies on the same orders."},
-                {"data": encoded(plots.rename(single, rules.name_pa)), "caption": "Single orders, by policy."},
+                picture(plots.rename(methods, rules.name_pa), "Policies on the same orders."),
+                picture(plots.rename(single, rules.name_pa), "Single orders, by policy."),
             ],
             rules=rules.describe(),
             config=dump_yaml(config.as_dict()),

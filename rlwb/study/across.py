@@ -447,7 +447,7 @@ def _part(letter: str, settings: Sequence[Setting], first: Setting) -> Part:
     config = settings[0].runs[0].config
     rules, bootstrap = config.execution.rules, interval_of(config)
     beside, titles = _beside(settings)
-    groups: dict[str, PolicyResult | list[PolicyResult]] = {**beside, **{one.title: one.members for one in settings}}
+    groups: dict[str, PolicyResult | list[PolicyResult]] = {**{one.title: one.members for one in settings}, **beside}
     differs = tuple(_differences(first.runs[0], settings[0].runs[0]))
     notes = [
         "A run is judged by the checkpoints that it chose by validation, whose mean counts.",
@@ -671,24 +671,25 @@ def _curves(settings: Sequence[Setting]) -> Figure | None:
 
 def write_across(folder: Path, found: Across) -> None:
     """Write ``runs.html``, ``runs.md``, ``runs.csv`` (one row a policy) and ``runs.json`` (all figures)."""
-    from rlwb.evaluation.page import encoded, render
+    from rlwb.evaluation.page import link, render
+    from rlwb.evaluation.pictures import picture
 
     with atomic_path(folder / "runs.csv") as target:
         found.frame.to_csv(target, index=False)
     parts = [f"## {heading}\n\n{table.to_markdown()}" for heading, table in found.sections()]
     write_text(folder / "runs.md", "\n".join(parts))
-    figures = [] if found.curves is None else [{"data": encoded(found.curves), "caption": _CURVES}]
-    pictures = {one.letter: {"data": encoded(one.figure), "caption": _INTERVALS} for one in found.parts}
+    figures = [] if found.curves is None else [picture(found.curves, _CURVES)]
+    pictures = {one.letter: picture(one.figure, _INTERVALS) for one in found.parts}
     links = {row["run"]: Path(row["path"]) / "report.html" for row in found.runs.metrics.to_dict("records")}
     page = render(
         "across.html",
-        title=f"{len(links)} run{'' if len(links) == 1 else 's'} compared",
+        title=f"{folder.name}: {len(links)} run{'' if len(links) == 1 else 's'} compared",
         parts=found.parts,
         pictures=pictures,
         seeds=found.seeds,
         configuration=found.configuration,
         runs=found.runs,
-        links={name: path.as_uri() for name, path in links.items() if path.is_file()},
+        links={name: link(path, folder / "runs.html") for name, path in links.items() if path.is_file()},
         figures=figures,
     )
     write_text(folder / "runs.html", page)

@@ -12,7 +12,8 @@ import pandas as pd
 
 from rlwb.evaluation.metrics import METRICS, Beside
 from rlwb.evaluation.overfitting import superiority
-from rlwb.evaluation.page import encoded, render
+from rlwb.evaluation.page import link, render
+from rlwb.evaluation.pictures import picture
 from rlwb.evaluation.results import PA_TITLES, PolicyResult, best_rule, mean, of_kind, twap_of
 from rlwb.evaluation.seeds import Trainings, improvement_table, profile_table, seed_table, too_few_seeds, values_of
 from rlwb.evaluation.tables import Table, attained_note, rule_verdict
@@ -451,10 +452,12 @@ def _page(
     done: Mapping[str, Sequence[PolicyResult]],
 ) -> str:
     figures = figures_of(sweep, runs, done, found.seeds) if found.table else []
+    reports = {name: run.report for name, run in runs.items() if run.report.is_file()}
+    links = {name: link(path, found.folder / "sweep.html") for name, path in reports.items()}
     rows = [
         {
             **row,
-            "report": f"{row['member']}/report.html" if runs[row["member"]].report.is_file() else None,
+            "report": links.get(row["member"]),
             **{name: _number(row[name], "pa") for name in ("validation_pa", "pa_mean", "pa_last")},
             "interval": _ends({"mean_lo": row["pa_lo"], "mean_hi": row["pa_hi"]}, "mean", "pa"),
             "seconds": "kept" if pd.isna(row["seconds"]) else f"{row['seconds']:.0f}",
@@ -479,7 +482,7 @@ def _page(
         header=table.header if table else (),
         rows=table.rows if table else (),
         notes=table.notes if table else (found.text,),
-        figures=[{"data": encoded(figure), "caption": caption} for figure, caption in figures],
+        figures=[picture(figure, caption) for figure, caption in figures],
         better=better,
         level=f"{100 * sweep.settings[0].config.backtest.confidence:g}",
         members=rows,

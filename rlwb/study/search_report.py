@@ -13,7 +13,8 @@ from scipy.special import stdtrit
 
 from rlwb.evaluation.bootstrap import LEVEL, day_interval
 from rlwb.evaluation.overfitting import expected_shrinkage, superiority
-from rlwb.evaluation.page import encoded, render
+from rlwb.evaluation.page import render
+from rlwb.evaluation.pictures import picture
 from rlwb.evaluation.results import PA_TITLES
 from rlwb.experiment.ledger import told_look
 from rlwb.experiment.run import RunDirectory
@@ -334,9 +335,7 @@ def _sections(search: Search, confirmed: Sequence[Confirmed], winners: Mapping[s
         notes = ["Trials that no other passes in both PA and deviation."] if is_front else []
         notes += importance_notes(search, name)
         title = f"{name}: {'the front' if is_front else f'the best of {len(search.counted(name))}'}"
-        figures = [
-            {"data": encoded(figure), "caption": caption} for caption, figure in figures_of(search, name).items()
-        ]
+        figures = [picture(figure, caption) for caption, figure in figures_of(search, name).items()]
         sections.append({**_section(title, header, rows), "notes": notes, "figures": figures})
     return sections
 

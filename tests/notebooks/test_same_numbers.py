@@ -75,7 +75,7 @@ def test_what_a_run_leaves(commanded: tuple[RunDirectory, str]) -> None:
     assert {path.name for path in run.notebooks.glob("*.ipynb")} == set(SMALL)
     assert len(list(run.figures.glob("*.png"))) == len(list(run.figures.glob("*.svg"))) == 10
     page = run.report.read_text()
-    assert page.count("data:image/png;base64,") == 10
+    assert page.count('src="data:image/svg+xml,') == 20, "each for a wide page and for a narrow one"
     assert "Not here" not in page
     assert out.count("  iteration ") == 6
     assert "best checkpoints by validation (n = 3)" in out

@@ -169,7 +169,7 @@ def test_members_are_runs_of_their_own_and_are_collected(tmp_path: Path, act: Ca
     assert "8 trainings" in text
     assert "the same test orders" in text
     page = (tmp_path / "s" / "sweep.html").read_text()
-    assert page.count("<img") == 2
+    assert page.count("<figure>") == 2
     assert '<a href="seed-7/report.html">seed-7</a>' in page
 
 
