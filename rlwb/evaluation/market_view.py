@@ -101,8 +101,8 @@ class MarketView:
         return (float(days[0]), float(names.index(self.instrument))) if known else (np.nan, np.nan)
 
     def calendar(self) -> Figure:
-        """Draw all sessions: instruments by days, by the share of ticks that have a price."""
-        return plots.coverage_calendar(self.quality)
+        """Draw all sessions: instruments by days, by the share of ticks that have a price, no taller than a screen."""
+        return plots.coverage_calendar(self.quality, tallest=3.2)
 
     def figure(self) -> Figure:
         """Draw the chosen picture."""

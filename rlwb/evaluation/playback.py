@@ -80,6 +80,15 @@ class Played:
         """PA of the order, bp; NaN where nothing was filled."""
         return float(self.summary["pa"].iloc[0])
 
+    def earned(self) -> np.ndarray:
+        """Return the part of the order's PA that is earned after each of the ticks, bp, float64 of shape (ticks,)."""
+        filled, price = (self.ticks[name].to_numpy(dtype=np.float64) for name in ("filled", "price"))
+        valued = float(self.summary["filled"].iloc[0])
+        if not valued > 0:
+            return np.full(len(filled), np.nan)
+        gained = np.where(filled > 0, filled * (1.0 - price / self.benchmark), 0.0)
+        return np.asarray(self.side * gained.cumsum() * BASIS_POINTS / valued)
+
     def why(self, step: int) -> str:
         """Return in words what the policy did in a step and what it expected there, as far as it has an expectation."""
         if step >= len(self.decisions):

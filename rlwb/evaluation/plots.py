@@ -16,9 +16,12 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
 from scipy.special import ndtr
 
 from rlwb.errors import DataError
@@ -551,8 +554,13 @@ def learning_curves(
     curves = {name: pair for name, pair in curves.items() if any(map(len, pair))}
     if not curves:
         return style.note_figure("Learning curves", "Neither training nor validation has logged a PA or a reward yet.")
-    subtitle = "0 is the benchmark; the training policy samples its actions"
-    title = _best_iteration(*curves.get(judged_by, (_NOTHING, _NOTHING)), name=PA_TITLES[judged_by])
+    shown = next(iter(curves))
+    name, unit = (PA_TITLES[judged_by], "bp") if shown == judged_by else ("mean reward an episode", "")
+    is_pa = shown == judged_by != "objective"
+    told = ["0 bp is the benchmark"] if is_pa else []
+    if any(len(training) for training, _ in curves.values()):
+        told.append("in training the policy tries actions out")
+    title, subtitle = _best_iteration(*curves[shown], name=name, unit=unit), "; ".join(told)
     figure, axes = style.canvas(title, subtitle, rows=len(curves), height=0.8 + 2.2 * len(curves))
     for axis, (name, (training, validated)) in zip(axes, curves.items(), strict=True):
         window = max(1, len(training) // 20)
@@ -570,23 +578,18 @@ def learning_curves(
             label = f"chosen (n = {len(marked)})"
             axis.plot(marked, linestyle="", marker="o", markersize=7.5, **ring, label=label)
         axis.set_ylabel(labels[name])
-        if name == judged_by:
+        if name == judged_by and is_pa:
             style.zero_line(axis)
     axes[-1].set_xlabel("iteration")
     style.whole_ticks(axes[-1])
     return figure
 
 
-_NOTHING = pd.Series(dtype=np.float64)
-
-
-def _best_iteration(training: pd.Series, validated: pd.Series, *, name: str) -> str:
+def _best_iteration(training: pd.Series, validated: pd.Series, *, name: str, unit: str) -> str:
     """Return the highest value of validation, or of training without one, and the iteration that it is of."""
     found, whose = (validated, "validation") if len(validated) else (training, "training")
-    if not len(found):
-        return f"No {name} was logged"
     at, last = found.idxmax(), max(one.index.max() for one in (training, validated) if len(one))
-    return f"Highest {whose} {style.estimate(name, found.loc[[at]].max())}, at iteration {at} of {last}"
+    return f"Highest {whose} {style.estimate(name, found.loc[[at]].max(), unit=unit)}, at iteration {at} of {last}"
 
 
 def _curve(frame: pd.DataFrame, column: str) -> pd.Series:
@@ -826,6 +829,7 @@ def session_bars(sessions: Sessions, row: int) -> Figure:
     lower.bar(clock.at, bar["volume"], color=style.GREY, width=0.8)
     upper.set_ylabel("price, currency a share")
     lower.set_ylabel("volume, shares")
+    lower.yaxis.set_major_formatter(EngFormatter())
     clock.label(lower)
     return figure
 
@@ -937,37 +941,97 @@ def volume_and_volatility(sessions: Sessions, bins: int = 10) -> Figure:
 
 #: Height of an instrument's row in inches, and how many instruments are named at most.
 _ROW, _NAMED = 0.16, 60
+#: Cells of a calendar that are parted by lines: of so many days at most.
+_PARTED = 130
+#: What a session is by its ticks with a price, from the least, and its colour.
+_COVERED = {
+    "no price": "INK",
+    "up to 50 % of ticks": "VERMILION",
+    "up to 90 %": "ORANGE",
+    "above 90 %": "BLUE",
+    "full, closed early": "GREEN",
+    "full": "SKY",
+}
 
 
 @style.styled
-def coverage_calendar(quality: Quality) -> Figure:
-    """Draw instruments by days: the share of the session's ticks that have a price."""
-    subtitle = "share of the session's ticks that have a price; empty: before the first or after the last day"
-    return _by_day(quality, quality.coverage, "{} of ticks have a price", subtitle, "viridis")
+def coverage_calendar(quality: Quality, *, tallest: float = _NAMED * _ROW) -> Figure:
+    """Draw instruments by days: how many of the session's ticks have a price, in six kinds, with their counts.
+
+    Parameters
+    ----------
+    quality
+        What a check found.
+    tallest
+        Largest height of the calendar, inches; where instruments have less room than for a name, some are named.
+    """
+    share = quality.coverage
+    early = np.zeros(share.shape, dtype=bool) if quality.early is None else quality.early
+    place = np.searchsorted([0.0, 0.5, 0.9], share, side="left").astype(np.float64)  # 0, to 50, to 90, to 100 %
+    place = np.where(share >= 1.0, np.where(early, 4.0, 5.0), place)
+    kinds = {name: int((place[np.isfinite(share)] == n).sum()) for n, name in enumerate(_COVERED)}
+    subtitle = "a cell is a session; empty: before the instrument's first day or after its last"
+    figure, axis, _ = _by_day(
+        quality,
+        np.where(np.isfinite(share), place, np.nan),
+        f"{_share(share)} of ticks have a price",
+        subtitle,
+        ListedColormap([getattr(style, color) for color in _COVERED.values()]),
+        (-0.5, len(_COVERED) - 0.5),
+        tallest,
+    )
+    for name, color in reversed(_COVERED.items()):
+        if kinds[name]:
+            label = f"{name}: {style.counted(kinds[name], 'session')}"
+            axis.add_patch(Rectangle((0, 0), 0, 0, color=getattr(style, color), label=label))
+    if max(quality.coverage.shape, default=0) <= _PARTED:
+        axis.hlines(np.arange(0.5, len(quality.instruments)), -0.5, len(quality.days) - 0.5, style.PAPER, linewidth=0.6)
+        axis.vlines(np.arange(0.5, len(quality.days)), -0.5, len(quality.instruments) - 0.5, style.PAPER, linewidth=0.6)
+
+    return figure
 
 
 @style.styled
 def zero_volumes(quality: Quality) -> Figure:
     """Draw instruments by days: the share of bars with a volume of 0."""
     subtitle = "share of the bars with a price that traded nothing"
-    return _by_day(quality, quality.zeros, "{} of bars with a price traded nothing", subtitle, "magma_r")
+    finding = f"{_share(quality.zeros)} of bars with a price traded nothing"
+    figure, axis, image = _by_day(quality, quality.zeros, finding, subtitle, mpl.colormaps["magma_r"], (0.0, 1.0))
+    bar = figure.colorbar(image, ax=axis, shrink=0.8, pad=0.01, format=PercentFormatter(1.0, symbol=" %"))
+    bar.set_label("share of the bars, %")
+    bar.outline.set_edgecolor(style.FAINT)
+    return figure
 
 
-def _by_day(quality: Quality, values: np.ndarray, finding: str, subtitle: str, colors: str) -> Figure:
+def _share(values: np.ndarray) -> str:
+    known = values[np.isfinite(values)]
+    return f"{style.number(100 * known.mean(), 'z.2f')} %" if len(known) else "Nothing is known: no share"
+
+
+def _by_day(
+    quality: Quality,
+    values: np.ndarray,
+    finding: str,
+    subtitle: str,
+    colors: Colormap,
+    ends: tuple[float, float],
+    tallest: float = _NAMED * _ROW,
+) -> tuple[Figure, Axes, AxesImage]:
     """Draw `values`, float of shape ``(instruments, days)``, as an image; NaN has no colour."""
     count = max(1, len(quality.instruments))
-    known = values[np.isfinite(values)]
-    share = f"{style.number(100 * known.mean(), 'z.2f')} %" if len(known) else "Nothing is known: no share"
     whose = f"{style.counted(len(quality.instruments), 'instrument')}, {style.counted(len(quality.days), 'day')}"
-    title = f"{finding.format(share)}: {whose}"
-    figure, (axis,) = style.canvas(title, subtitle, height=1.0 + min(_NAMED, count) * _ROW)
-    cmap = mpl.colormaps[colors].with_extremes(bad=style.PAPER)
-    image = axis.imshow(np.ma.masked_invalid(values), aspect="auto", interpolation="nearest", cmap=cmap, vmin=0, vmax=1)
-    bar = figure.colorbar(image, ax=axis, shrink=0.8, pad=0.01, format=PercentFormatter(1.0, symbol=" %"))
-    bar.outline.set_edgecolor(style.FAINT)
+    figure, (axis,) = style.canvas(f"{finding}: {whose}", subtitle, height=1.0 + min(count * _ROW, tallest))
+    image = axis.imshow(
+        np.ma.masked_invalid(values),
+        aspect="auto",
+        interpolation="nearest",
+        cmap=colors.with_extremes(bad=style.PAPER),
+        vmin=ends[0],
+        vmax=ends[1],
+    )
     if count <= _NAMED:
-        names = [style.readable(name) for name in quality.instruments]
-        axis.set_yticks(range(len(names)), names, fontsize=6.5)
+        shown = range(0, len(quality.instruments), max(1, -int(-count * _ROW // tallest)))
+        axis.set_yticks(list(shown), [style.readable(quality.instruments[row]) for row in shown], fontsize=6.5)
         axis.set_ylabel("instrument")
     else:
         axis.set_ylabel(f"{count:,} instruments, by name")
@@ -975,7 +1039,7 @@ def _by_day(quality: Quality, values: np.ndarray, finding: str, subtitle: str, c
     _name_places(axis, [str(day) for day in quality.days], most=2 if style.is_narrow() else 6)
     axis.set_xlabel("day")
     axis.grid(visible=False)
-    return figure
+    return figure, axis, image
 
 
 @style.styled

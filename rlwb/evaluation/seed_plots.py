@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rlwb.evaluation import style
+from rlwb.evaluation.results import PA_TITLES
 
 
 @style.styled
@@ -62,6 +63,7 @@ def learning_curves_of_seeds(curves: Mapping[str, Sequence[pd.Series]], *, name:
     curves
         For each setting its trainings' values, basis points, by iteration.
     """
+    is_pa = name != PA_TITLES["objective"]
     together = {name: pd.concat(list(some), axis=1).dropna(how="all") for name, some in curves.items() if some}
     if not any(map(len, together.values())):
         return style.note_figure("Learning curves by seed", "No training was validated yet.")
@@ -71,13 +73,16 @@ def learning_curves_of_seeds(curves: Mapping[str, Sequence[pd.Series]], *, name:
     told = style.estimate(f"validation {name}", ends[best])
     title = f"{whose}{told} at the end, mean of {style.counted(len(curves[best]), 'seed')}"
     title = title if whose else title[0].upper() + title[1:]
-    figure, (axis,) = style.canvas(title, "0 is the benchmark; thin: seeds, thick: their mean")
+    figure, (axis,) = style.canvas(
+        title, "thin: seeds; thick: their mean" + ("; 0 bp is the benchmark" if is_pa else "")
+    )
     for (setting, one), (color, marker) in zip(together.items(), style.points(len(together)), strict=True):
         axis.plot(one, color=color, linewidth=0.7, alpha=0.35)
         look = {"color": color, "linewidth": 2.2, "marker": marker, "markersize": 4, "markevery": 0.2}
         axis.plot(one.mean(axis=1), label=style.readable(setting), **look)
     axis.set_xlabel("iteration")
     axis.set_ylabel(f"validation {name}, bp")
-    style.zero_line(axis)
+    if is_pa:
+        style.zero_line(axis)
     style.whole_ticks(axis)
     return figure

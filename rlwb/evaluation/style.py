@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib import font_manager
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
@@ -182,7 +183,7 @@ def settings(own: Theme | None = None) -> dict[str, Any]:
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Run a drawing function in the theme, put the legend of its first axes under the figure, and lay out its words.
+    """Run a drawing function in the theme, put a legend of all its axes under the figure, and lay out its words.
 
     No text is read as a formula. A figure that is no `Plot` keeps its size.
     """
@@ -266,7 +267,8 @@ class Plot(Figure):
         """The plot in words: its title with the figures, how to read it, its axes and its legend."""
         ends = [((axes.get_xlabel(), "across"), (axes.get_ylabel(), "up")) for axes in self.axes]
         axes = dict.fromkeys(", ".join(f"{label} {way}" for label, way in both if label) for both in ends)
-        shown = [text.get_text() for one in self.legends for text in one.get_texts()]
+        own = [legend for one in self.axes if (legend := one.get_legend()) is not None]
+        shown = [text.get_text() for one in [*self.legends, *own] for text in one.get_texts()]
         parts = [self.title, *self.subtitle.splitlines(), *axes, *([f"shown are {', '.join(shown)}"] if shown else [])]
         return f"{'; '.join(' '.join(part.split()) for part in parts if part)}."
 
@@ -292,13 +294,17 @@ def _as_text(figure: Figure) -> None:
 
 
 def _put_legend(figure: Figure) -> float:
-    """Put the legend of the first axes that have one under the figure, and return its height in inches."""
+    """Name under the figure what axes without a legend of their own show; return the height of that in inches."""
     for former in list(figure.legends):
         former.remove()
-    named = next((found for axes in figure.axes if (found := axes.get_legend_handles_labels())[0]), None)
-    if named is None:
+    named: dict[str, Artist] = {}
+    for axes in figure.axes:
+        if axes.get_legend() is None:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                named.setdefault(label, handle)
+    if not named:
         return 0.0
-    handles, labels = named
+    handles, labels = list(named.values()), list(named)
     size = mpl.rcParams["legend.fontsize"]
     room, handle = figure.get_figwidth() - 0.2, 4.8 * size / 72  # the handle and the spaces around it
     probe = Text(fontsize=size, fontfamily=mpl.rcParams["font.family"])
@@ -391,7 +397,7 @@ def whole_ticks(axes: Axes) -> None:
 
 
 def plain_log(axis: Axis) -> None:
-    """Name decades of a logarithmic axis in plain numbers, and 2 and 5 between them where it spans few."""
+    """Name at most so many decades of a logarithmic axis in plain numbers, with 2 and 5 where it spans few."""
     low, high = sorted(axis.get_view_interval())
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 50 * low else (1.0,), numticks=6))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
@@ -451,8 +457,8 @@ class Clock:
             y += [*values[start : end + 1], np.nan]
         return np.array(x[:-1]), np.array(y[:-1])
 
-    def label(self, axes: Axes) -> None:
-        """Write times of day under the axes, mark the gaps on all axes of the figure, and name the x axis."""
+    def label(self, axes: Axes, *, shaded: Sequence[Axes] | None = None) -> None:
+        """Write times of day under the axes, name their x axis, and mark the gaps on `shaded`, by default all axes."""
         count, most = len(self.seconds), 5 if is_narrow() else 9
         minutes = self.seconds // 60 % 1440
         steps = np.diff(self.seconds)
@@ -467,7 +473,7 @@ class Clock:
             shown.append(int(tick))
         axes.set_xticks(self.at[shown], [f"{minutes[one] // 60:02d}:{minutes[one] % 60:02d}" for one in shown])
         axes.set_xlabel("time of day")
-        for one in axes.figure.axes:
+        for one in axes.figure.axes if shaded is None else shaded:
             self.shade(one)
 
     def shade(self, axes: Axes) -> None:
@@ -531,7 +537,7 @@ def number(value: float, spec: str = "z.2f") -> str:
 def estimate(name: str, value: float, lo: float = np.nan, hi: float = np.nan, unit: str = "bp") -> str:
     """Return a figure as titles state it: ``PA 17.3 bp [13.4, 21.2]``, without an interval where there is none."""
     ends = f" [{number(lo, 'z.1f')}, {number(hi, 'z.1f')}]" if np.isfinite(lo) and np.isfinite(hi) else ""
-    return f"{name} {number(value, 'z.1f')} {unit}{ends}"
+    return f"{name} {number(value, 'z.1f')}{unit and ' '}{unit}{ends}"
 
 
 def counted(count: int, one: str) -> str:

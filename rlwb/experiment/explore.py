@@ -161,9 +161,15 @@ class CheckpointView:
         return [own, *(one for name, one in self.results.items() if name == "twap")]
 
     def orders(self, most: int = 5) -> pd.DataFrame:
-        """Return the orders with the worst and the best PA, `most` of each, and the median one, by order id."""
+        """Return the orders with the worst and the best PA, `most` of each, and the median one, by order id.
+
+        Columns are those of the results' orders, with their units.
+        """
         table = self.results[self.chosen].orders.dropna(subset="pa").sort_values(["pa", "order_id"])
         count = len(table)
         places = sorted({*range(min(most, count)), *range(max(0, count - most), count), count // 2} & set(range(count)))
         shown = [one for one in ("instrument", "date", "side", "direction", "amount", "pa", "ffr") if one in table]
-        return table.set_index("order_id").iloc[places][shown]
+        named = {"amount": "amount, shares", "pa": "PA, bp", "ffr": "filled, %"}
+        found = table.set_index("order_id").iloc[places][shown].rename(columns=named)
+        found["date"] = [f"{one:%Y-%m-%d}" for one in found["date"]]
+        return found.assign(**{"filled, %": 100 * found["filled, %"]}) if "filled, %" in found else found

@@ -54,6 +54,12 @@ class TrainingState:
         The tables of figures by iteration, empty without any.
     error
         What ended a failed run; empty elsewhere.
+    saved
+        The newest iteration of that part that is kept, from which it can go on; 0 without any.
+    is_cut
+        True where its process ended without saying so, as one that was killed does.
+    resume
+        How a run that has ended before its end is taken up again; empty elsewhere.
     """
 
     standing: str
@@ -67,6 +73,9 @@ class TrainingState:
     train: pd.DataFrame
     validation: pd.DataFrame
     error: str = ""
+    saved: int = 0
+    is_cut: bool = False
+    resume: str = ""
 
     @property
     def is_working(self) -> bool:
@@ -90,11 +99,28 @@ class TrainingState:
         judged = self.validation.set_index("iteration")[self.judged_by].dropna()
         return {"value": float(judged.max()), "iteration": int(judged.idxmax()), "last": float(judged.iloc[-1])}
 
+    @property
+    def advice(self) -> str:
+        """What happens next, or what can be done, in a sentence; empty where nothing needs to be said."""
+        kept = f"The state after iteration {self.saved:,} is kept. " if self.saved else "No iteration is kept yet. "
+        cut = "Its process has ended without saying so, as one that was killed does. " if self.is_cut else ""
+        return {
+            "pausing": "It pauses after the iteration that it is in.",
+            "paused": "It keeps its memory and waits to be resumed or stopped.",
+            "stopping": "It stops after the iteration that it is in; what is done is kept.",
+            "interrupted": f"{cut}{kept}{self.resume}",
+            "failed": f"{kept}When the fault is mended: {self.resume}",
+        }.get(self.standing, "")
+
     def sentence(self) -> str:
         """Return in a line what a person at the monitor wants to know."""
         from rlwb.evaluation.results import PA_TITLES
 
-        parts = [self.standing + (f" in stage {self.stage}" if self.stage not in ("", TRAIN.name) else "")]
+        named = {"created": "not begun", "interrupted": "ended" if self.is_cut else "stopped"}
+        parts = [
+            named.get(self.standing, self.standing)
+            + (f" in stage {self.stage}" if self.stage not in ("", TRAIN.name) else "")
+        ]
         whose = "teacher's iteration" if self.part == "teacher" else "iteration"
         parts.append(f"{whose} {self.iteration:,} of {self.iterations:,}")
         if math.isfinite(self.steps_per_second):
@@ -143,6 +169,9 @@ def read_training(run: RunDirectory) -> TrainingState:
         train=train,
         validation=validation,
         error=str(error) if now == "failed" else "",
+        saved=last_iteration(run.checkpoints / folder),
+        is_cut=now == "interrupted" and "running" in (status["state"], stages.get(stage, {}).get("state")),
+        resume=run.how_to_resume(now) if now in ("interrupted", "failed") else "",
     )
 
 

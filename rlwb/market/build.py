@@ -136,7 +136,7 @@ class PanelBuilder:
         tell_suspects(table.assign(shifted=shifted), levels, traits, panel.factor, self._calendar, self.report)
         return self.report
 
-    def coverage(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def coverage(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         """Return `rlwb.market.soundness.coverage` of all sessions, when all parts were yielded."""
         return coverage(self._table())
 

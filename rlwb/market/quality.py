@@ -61,6 +61,7 @@ class Quality:
     coverage: np.ndarray  # share of the session's ticks with a price, (I, D); NaN outside the instrument's days
     zeros: np.ndarray  # share of the priced ticks whose volume is 0, (I, D); NaN where there is no price
     windows: Mapping[str, list[Window]] = field(default_factory=dict)  # the worst findings by kind, with bars around
+    early: np.ndarray | None = None  # sessions that closed early, bool of shape (I, D); None where that is not known
 
     @property
     def sound(self) -> bool:
@@ -157,13 +158,22 @@ def sessions_quality(sessions: Sessions, source: str = "sessions") -> Quality:
         "priced": priced.sum(axis=1),
         "zeros": (priced & (volume == 0)).sum(axis=1),
     }
-    share, zeros = coverage(pd.DataFrame(columns))
+    share, zeros, length = coverage(pd.DataFrame(columns))
     days, bars = share.columns.to_numpy().astype("datetime64[D]"), int(priced.sum())
     found = sessions.report
     rows = found.totals.get("bars_read", bars)
     instruments = tuple(map(str, share.index))
     return Quality(
-        source, sessions.calendar, bars, rows, found, instruments, days, share.to_numpy(float), zeros.to_numpy(float)
+        source,
+        sessions.calendar,
+        bars,
+        rows,
+        found,
+        instruments,
+        days,
+        share.to_numpy(float),
+        zeros.to_numpy(float),
+        early=length.to_numpy(float) < sessions.calendar.num_ticks,
     )
 
 
@@ -190,7 +200,7 @@ def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, 
         builder.conclude(join_sessions(panels, found))
     except DataError as error:
         found.add("refused", 1, str(error))
-    share, zeros = builder.coverage()
+    share, zeros, length = builder.coverage()
     days = share.columns.to_numpy().astype("datetime64[D]")
     windows = {}
     for kind in _WINDOWED:
@@ -207,6 +217,7 @@ def _check(directory: Path, source: str, limit: int, calendar: Calendar | None, 
         share.to_numpy(),
         zeros.to_numpy(),
         {kind: around for kind, around in windows.items() if around},
+        early=length.to_numpy(float) < calendar.num_ticks,
     )
 
 

@@ -322,14 +322,16 @@ def _far(nights: np.ndarray) -> np.ndarray:
     return np.log1p(OVERNIGHT) * np.sqrt(np.maximum(nights, 1))
 
 
-def coverage(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the share of ticks with a price, and of those with a volume of 0: instruments (I,) by days (D,).
+def coverage(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the share of ticks with a price, that of these with a volume of 0, and the number of ticks.
 
-    NaN outside an instrument's days, and in the second where there is no price. `table` is that of `inspect_sessions`.
+    Instruments (I,) by days (D,): NaN outside an instrument's days, and but in the first where there is no session.
+    `table` is that of `inspect_sessions`.
     """
     table = table.assign(share=table["priced"] / table["length"], idle=table["zeros"] / table["priced"])
-    share, zeros = (table.pivot(index="instrument", columns="day", values=name) for name in ("share", "idle"))
-    return share.mask(_alive(share) & share.isna(), 0.0), zeros
+    names = ("share", "idle", "length")
+    share, zeros, length = (table.pivot(index="instrument", columns="day", values=name) for name in names)
+    return share.mask(_alive(share) & share.isna(), 0.0), zeros, length
 
 
 def _alive(sessions: pd.DataFrame) -> pd.DataFrame:

@@ -105,7 +105,7 @@ class CheckpointExplorer(Panel):
         """Show the chosen checkpoint's inventory paths and orders."""
         table = self.view.orders()
         put(self._paths, self._inventories())
-        labels = [(f"PA {pa:.1f} bp: {name}", name) for name, pa in table["pa"].items()]
+        labels = [(f"PA {pa:.1f} bp: {name}", name) for name, pa in table["PA, bp"].items()]
         self._filling = True
         self._order.options = [("choose one", ""), *labels]
         self._order.value = ""

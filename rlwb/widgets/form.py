@@ -147,7 +147,7 @@ class ConfigurationForm(Panel):
         self._say(self._inputs[name][1], text)
 
     def _say(self, where: Any, text: str) -> None:
-        said = f"<div role='alert' style='color: #b3261e'>{escape(text)}</div>" if text else ""
+        said = f"<div role='alert' style='color: var(--jp-error-color1, #b3261e)'>{escape(text)}</div>" if text else ""
         if where.value != said:
             where.value = said
 

@@ -161,7 +161,7 @@ class OrderExplorer(Panel):
 
     def _clicked(self, event: Any) -> None:
         if event.inaxes in self._order.left:
-            self._controls["step"].index = self.view.step_at(event.xdata)
+            self._controls["step"].index = self.view.step_at(self._order.tick_at(event.xdata))
 
     def _mark(self) -> None:
         """Go to the view's step in the picture."""
@@ -174,7 +174,8 @@ class OrderExplorer(Panel):
         view, reading = self.view, self.view.reading()
         lines = "".join(f"<li>{escape(one)}</li>" for one in view.why())
         time = escape(view.steps()[view.step])
-        self._why.value = f'<div role="status" aria-live="polite"><b>{time}</b><ul style="margin:0">{lines}</ul></div>'
+        said = f'<b>{time}</b><ul style="margin:0;line-height:1.4">{lines}</ul>'
+        self._why.value = f'<div role="status" aria-live="polite">{said}</div>'
         bars = reading.table(view.step)
         tables = [table_html(reading.table(), f"{reading.policy}, step by step", marked=view.step)]
         tables += [table_html(bars, f"the bars of {time}")] if len(bars) else []

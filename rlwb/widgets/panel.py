@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 #: The panels of each cell that was run, with the execution that made them.
 _OPEN: dict[str, tuple[str, list[Panel]]] = {}
 _CELL = "padding:1px 8px;text-align:"
+#: Pictures are drawn light, and turned dark where JupyterLab is: the kernel does not learn of its theme.
+_DARK = (
+    "<style>[data-jp-theme-light='false'] .rlwb-panel :is(canvas, img)"
+    " {filter: invert(0.93) hue-rotate(180deg)}</style>"
+)
 
 
 class Panel(ABC):
@@ -52,13 +57,16 @@ class Panel(ABC):
 
     @abstractmethod
     def build(self) -> Widget:
-        """Return the widget, new and with its observers."""
+        """Return what the widget holds, new and with its observers."""
 
     @property
     def widget(self) -> Widget:
         """The widget, built when it is first asked for; after `close`, a new one."""
         if self._widget is None:
-            self._widget = self.build()
+            from ipywidgets import HTML, VBox
+
+            self._widget = VBox([self.build(), HTML(_DARK, layout={"display": "none"})])
+            self._widget.add_class("rlwb-panel")
         return self._widget
 
     def close(self) -> None:
@@ -100,8 +108,12 @@ def put(canvas: Any, figure: Figure) -> None:
 
 
 def redraw(canvas: Any) -> None:
-    """Draw a canvas and send it; a front end that still waits for a picture would not ask for another (`draw_idle`)."""
-    canvas.draw()
+    """Draw a canvas and send it; a front end that still waits for a picture would not ask for another (`draw_idle`).
+
+    Before a front end is there nothing is drawn: it asks for its first picture, and breaks on one that came before.
+    """
+    if not canvas.syncing_data_url:
+        canvas.draw()
 
 
 def close_tree(widget: Widget) -> None:
@@ -155,7 +167,9 @@ def _asked() -> Mapping[str, Any]:
 
 def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) -> str:
     """Return a table for an HTML widget, numbers to five digits, with one row `marked`."""
-    names = (table.index.name or "", *table.columns) if len(table) else ()
+    if not len(table):
+        return f'<b style="font-size:smaller">{escape(caption)}</b>'
+    names = table.index.name or "", *table.columns
     sides = ["left", *("left" if table[one].dtype == object else "right" for one in table)]
     head = "".join(
         f'<th scope="col" style="{_CELL}{side}">{escape(str(one))}</th>'

@@ -56,6 +56,8 @@ class TrainingMonitor(Panel):
         self._start = start
         self._task: asyncio.Task[None] | None = None
         self._drawn: tuple[str, int, int] | None = None
+        self._standing = ""
+        self._answered: str | None = None  # the standing in which a press was answered
         self._parts: dict[str, Any] = {}
         self._buttons: dict[str, Button] = {}
 
@@ -107,8 +109,17 @@ class TrainingMonitor(Panel):
             self._say(f"{self.run.path} cannot be read: {error}")
             return
         parts, alive = self._parts, self.training is not None and self.training.is_alive()
-        text = "starting" if alive and not state.is_working else state.sentence()
-        _set(parts["text"], value=f"<div role='status'><b>{escape(self.run.path.name)}</b> {escape(text)}</div>")
+        starts = alive and not state.is_working
+        text, advice = ("starting", "") if starts else (state.sentence(), state.advice)
+        if self._start is not None and state.standing in ("created", "interrupted", "failed") and not starts:
+            advice = f"{advice} Here: Start."
+        elif alive and state.standing == "running":
+            advice = "It trains in a process of its own, and goes on when this notebook is closed."
+        said = f"<b>{escape(self.run.path.name)}</b> {escape(text)}<br>{escape(advice)}"
+        _set(parts["text"], value=f"<div role='status' style='line-height: 1.4'>{said}</div>")
+        if self._answered is not None and state.standing != self._answered:
+            self._say("")  # what was asked for has happened
+        self._standing = state.standing
         share = state.iteration / state.iterations
         _set(parts["bar"], value=share, bar_style=_STYLES.get(state.standing, "success"))
         for name, button in self._buttons.items():
@@ -137,15 +148,18 @@ class TrainingMonitor(Panel):
         try:
             if name == "start":
                 self.start()
-                self._say("started in the background; it goes on when this notebook is closed")
+                self._say("")
             else:
                 request: Request = name  # type: ignore[assignment]
                 self._say(ask(self.run, request))
         except RlwbError as error:
             self._say(str(error))
+        self._answered = None
         self.refresh(draws=False)  # a press may come in another thread than that of the cells, which draws too
+        self._answered = self._standing
 
     def _say(self, text: str) -> None:
+        self._answered = None
         _set(self._parts["answer"], value=f"<div role='status'>{escape(text)}</div>")
 
 

@@ -20,6 +20,18 @@ from rlwb.evaluation import (
     training_plots,
 )
 from rlwb.evaluation.costs import TOTAL
+from rlwb.evaluation.playback import Playback
+from rlwb.evaluation.playback_plots import OrderFigure
+from rlwb.execution import (
+    TWAP,
+    AmountActionInterpreter,
+    Direction,
+    Engine,
+    KnownStateInterpreter,
+    Order,
+    OrderExecution,
+    PAPenaltyReward,
+)
 from rlwb.market import Calendar, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market.findings import KINDS, Finding, Report
 from rlwb.market.quality import Quality, Window
@@ -241,6 +253,17 @@ TITLES = ["best 10 checkpoints", "with fallback", "TWAP", "forecast rule"]
 POLICIES = [*TITLES, *(f"{LONG} {n}" for n in range(26))]
 FRONT = [("checkpoints", "10 best checkpoints", "checkpoint"), ("twap", "TWAP", "baseline")]
 
+
+def order_figure(session: str = "cn", *, policies: Sequence[str] = ("twap", "hindsight"), told: bool = True) -> Figure:
+    """Return the order figure of the second day of a market, by two rules."""
+    market = synthetic_sessions(SyntheticSettings(instruments=1, days=3, session=session))
+    simulator = OrderExecution(Engine(market, 6))
+    order = Order(str(market.instruments[1]), pd.Timestamp(market.dates[1]), Direction.SELL, 1234.5)
+    rule = (TWAP(simulator.engine), KnownStateInterpreter(), AmountActionInterpreter())
+    book = Playback(simulator, simulator.align([order]), dict.fromkeys(policies, rule), PAPenaltyReward())
+    return OrderFigure([book.play(book.typical("twap"), one) for one in policies], 1, told=told).figure
+
+
 #: Every figure function with usual data.
 DRAWN: dict[str, Callable[[], Figure]] = {
     "pa_distribution": lambda: plots.pa_distribution(USUAL, **SETTINGS),
@@ -263,6 +286,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "certificate_curves": lambda: plots.certificate_curves(certificates(["ppo", "dqn", "opd"]), optimum=5.0),
     "order_parts": lambda: plots.order_parts(parts(40)),
     "order_path": lambda: plots.order_path({"policy": ticks(LUNCH), "TWAP": ticks(LUNCH, 0, 5)}, benchmark=100.0),
+    "OrderFigure": order_figure,
     "price_paths": lambda: plots.price_paths(np.cumsum(RNG.normal(0, 1, (4, 60)), 1), RNG.uniform(0, 0.1, (4, 60))),
     "session_bars": lambda: plots.session_bars(sessions(Calendar.preset("cn")), 0),
     "return_tails": lambda: plots.return_tails(MARKETS),
@@ -305,6 +329,7 @@ ODD: dict[str, Callable[[], Figure]] = {
     "order_path of four segments": lambda: plots.order_path({LONG: ticks(NIGHT), "b": ticks(NIGHT, 0, 3)}),
     "session_bars of four segments": lambda: plots.session_bars(sessions(NIGHT, instrument=LONG), 0),
     "session_bars of half hours": lambda: plots.session_bars(sessions(LUNCH, instrument="$A$"), 1),
+    "OrderFigure of long names": lambda: order_figure("us", policies=[LONG, "twap", f"{LONG}-2"], told=False),
     "order_parts of one day": lambda: plots.order_parts(parts(1)),
     "coverage_calendar of long names": lambda: plots.coverage_calendar(quality([LONG] * 12, 400)),
     "coverage_calendar of 1,000": lambda: plots.coverage_calendar(quality([LONG] * 1_000, 3)),

@@ -131,7 +131,7 @@ def test_what_cannot_be_played_is_named() -> None:
 def test_a_step_is_marked_without_drawing_the_rest_again() -> None:
     bought, _ = buy_and_sell()
     plain = play_order(playback().simulator, playback()._orders[[0]], "twap", playback().policies["twap"], None)
-    drawn = OrderFigure([bought, plain], step=0, told=True)
+    drawn = OrderFigure([bought, plain], step=0)
     artists = set(map(id, drawn.figure.findobj()))
     span = drawn.left[0].patches[0]
     assert (span.get_x(), span.get_width()) == (-0.5, 2.0)
@@ -139,5 +139,15 @@ def test_a_step_is_marked_without_drawing_the_rest_again() -> None:
     assert set(map(id, drawn.figure.findobj())) == artists
     assert (span.get_x(), span.get_width()) == (3.5, 2.0)
     texts = [one.get_text() for one in drawn.figure.findobj(match=lambda one: hasattr(one, "get_text"))]
-    assert any(bought.why(2) in one for one in texts)
     assert any("09:34" in one for one in texts)
+
+
+def test_the_figure_of_an_order_says_in_words_what_was_expected_and_earned() -> None:
+    bought, sold = buy_and_sell()
+    alt = OrderFigure([bought], step=2, told=True).figure.alt
+    assert alt.startswith("AAA on 2024-01-01: buy 100; PA: halves \N{MINUS SIGN}1250.0 bp; ")
+    assert " ".join(bought.why(2).split()) in alt
+    assert "reward: penalty" in alt, "the legend of every panel"
+    for one in (bought, sold):
+        last = one.ticks.groupby("step")["tick"].max().to_numpy() - one.start
+        np.testing.assert_allclose(one.earned()[last], one.decisions["pa"], atol=1e-9)

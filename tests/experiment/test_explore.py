@@ -62,7 +62,7 @@ def test_a_checkpoint_is_the_nearest_to_a_click(judged: RunDirectory) -> None:
         assert f"test {y:.2f} bp" in view.label(name)
     pas = read_results(judged)[0].pa
     view.choose(view.names[0])
-    shown = view.orders(2)["pa"]
+    shown = view.orders(2)["PA, bp"]
     assert len(shown) == 5
     assert (shown.iloc[0], shown.iloc[-1]) == (pas.min(), pas.max())
     with pytest.raises(CheckpointError, match="twap"):

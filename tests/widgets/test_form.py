@@ -12,7 +12,7 @@ from tests.widgets.conftest import Cell, alive
 
 def opened(form: ConfigurationForm, section: str) -> Any:
     """Open a section, and return its page."""
-    accordion: Any = form.widget.children[0]  # type: ignore[attr-defined]
+    accordion: Any = form.widget.children[0].children[0]  # type: ignore[attr-defined]
     accordion.selected_index = next(n for n, title in enumerate(accordion.titles) if title.startswith(f"{section}:"))
     return accordion.children[accordion.selected_index]
 
@@ -25,7 +25,7 @@ def rows(page: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def press(form: ConfigurationForm, name: str) -> str:
-    _, buttons, answer, _ = form.widget.children  # type: ignore[attr-defined]
+    _, buttons, answer, _ = form.widget.children[0].children  # type: ignore[attr-defined]
     next(one for one in buttons.children if one.description == name).click()
     return str(answer.value)
 
@@ -40,7 +40,7 @@ def test_fields_are_filled_in_and_the_file_is_written(tmp_path: Path) -> None:
     assert "train.iterations is not settled yet" in press(form, "Save")
     text.value = "20"
     assert error.value == ""
-    assert "iterations: 20" in form.widget.children[-1].value  # type: ignore[attr-defined]
+    assert "iterations: 20" in form.widget.children[0].children[-1].value  # type: ignore[attr-defined]
     assert str(path) in press(form, "Save")
     assert RunConfig.load(path).train.iterations == 20
     text.value = "30"

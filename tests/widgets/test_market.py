@@ -19,6 +19,7 @@ def test_a_session_is_clicked_on_and_nothing_is_left_behind(cell: Cell) -> None:
 
     cell.run(show)
     once = alive()
+    assert shown[0]._calendar._data_url is None, "a front end that meets a picture shows none"
     found = controls(shown[0].widget)
     assert list(found) == ["Instrument", "Day", "Picture"]
     axes = shown[0]._calendar.figure.axes[0]

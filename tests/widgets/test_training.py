@@ -17,13 +17,13 @@ from tests.widgets.conftest import Cell, alive
 
 def told(monitor: TrainingMonitor) -> tuple[str, float, dict[str, bool]]:
     """Return text, share and buttons that can be pressed."""
-    text, bar, buttons, _, _ = monitor.widget.children  # type: ignore[attr-defined]
+    text, bar, buttons, _, _ = monitor.widget.children[0].children  # type: ignore[attr-defined]
     return text.value, bar.value, {one.description: not one.disabled for one in buttons.children}
 
 
 def press(monitor: TrainingMonitor, name: str) -> str:
     """Press a button, and return what is said then."""
-    _, _, buttons, answer, _ = monitor.widget.children  # type: ignore[attr-defined]
+    _, _, buttons, answer, _ = monitor.widget.children[0].children  # type: ignore[attr-defined]
     next(one for one in buttons.children if one.description == name).click()
     return str(answer.value)
 
@@ -41,21 +41,31 @@ def test_buttons_ask_the_run_and_are_those_that_mean_something(tmp_path: Path) -
         assert "rlwb resume" in press(monitor, "Pause")
         assert (run.path / REQUEST).read_text() == "pause"
         assert told(monitor)[2] == {"Pause": False, "Resume": True, "Stop": True}
+        (run.path / REQUEST).unlink()
+        monitor.refresh()
+        assert "rlwb resume" not in monitor._parts["answer"].value, "what was asked for is over"
+        press(monitor, "Pause")
         press(monitor, "Resume")
         assert not (run.path / REQUEST).exists()
         press(monitor, "Stop")
         assert (run.path / REQUEST).read_text() == "stop"
         assert told(monitor)[2] == {"Pause": False, "Resume": False, "Stop": False}
     assert "interrupted" in press(monitor, "Pause"), "it ended in between"
+    assert "without saying so" in told(monitor)[0]
+    run.update_status(state="interrupted")
+    run.update_stage("train", {"state": "interrupted"})
+    monitor.refresh()
+    assert "without saying so" not in told(monitor)[0]
+    assert f"rlwb run --resume --run-dir {run.short}" in told(monitor)[0]
     monitor.close()
 
 
 def test_new_figures_are_drawn_with_a_text_that_stands_for_them(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     monitor = TrainingMonitor(run)
-    curves: Any = monitor.widget.children[-1]  # type: ignore[attr-defined]
+    curves: Any = monitor.widget.children[0].children[-1]  # type: ignore[attr-defined]
     before = curves.value
-    assert "alt='interrupted; iteration 3 of 10" in before
+    assert "alt='ended; iteration 3 of 10" in before
     monitor.refresh()
     assert curves.value == before
     with (run.metrics / "train.csv").open("a") as file:
