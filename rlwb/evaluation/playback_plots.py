@@ -171,7 +171,7 @@ class OrderFigure:
         self._choice_title = axis.set_title("\n", fontsize=9, fontweight="normal")
         if numbers is None:
             axis.set_axis_off()
-            text = "chooses amounts by a rule:\nno chances or values of actions"
+            text = "trades amounts\nby a rule; no\nchances or values\nof actions"
             axis.text(0.5, 0.5, text, ha="center", va="center", color=style.MUTED, transform=axis.transAxes)
             return
         self._bars = list(axis.barh(range(len(one.actions)), numbers[0], color=style.GREY, height=0.7))

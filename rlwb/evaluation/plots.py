@@ -426,6 +426,7 @@ def cost_parts(costs: pd.DataFrame) -> Figure:
     axis.plot(table[TOTAL], rows, "D", color=style.INK, markersize=5, markeredgecolor=style.PAPER, zorder=5)
     axis.use_sticky_edges = False  # a diamond at the end of a bar is whole
     style.zero_line(axis, vertical=True)
+    axis.use_sticky_edges = False  # a diamond at the end of a bar would be cut
     axis.set_xlabel("cost, bp of the value at arrival")
     style.name_rows(axis, table["title"].tolist())
     return figure
@@ -466,7 +467,7 @@ def frontier(table: pd.DataFrame) -> Figure:
         f"{first['title']}: mean {style.number(first['arrival_mean'], 'z.1f')} bp at a deviation of "
         f"{style.number(first['arrival_std'], 'z.1f')} bp"
     )
-    figure, (axis,) = style.canvas(title, subtitle, height=4.2)
+    figure, (axis,) = style.canvas(title[0].upper() + title[1:], subtitle, height=4.2)
     mean, deviation = own["arrival_mean"].to_numpy(), own["arrival_std"].to_numpy()
     kept = non_dominated(mean, deviation)
     at = np.linspace(deviation[kept].min(), deviation[kept].max(), 200)
@@ -620,7 +621,7 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
     mean = (chosen if len(chosen) else last)[["validation_pa", "pa_mean"]].mean()
     title = (
         f"Mean validation PA {style.number(mean.iloc[0])} bp, mean test PA {style.number(mean.iloc[1])} bp "
-        f"({style.number(mean.iloc[1] - mean.iloc[0], '+z.2f')})"
+        f"({style.number(mean.iloc[1] - mean.iloc[0], '+z.2f')} bp)"
     )
     figure, (axis,) = style.canvas(title, "dots: checkpoints; bars: day-clustered intervals of the test PA", height=3.8)
     axis.axline((0, 0), slope=1, color=style.GREY, linewidth=1, label="test = validation")

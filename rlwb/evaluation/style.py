@@ -396,10 +396,10 @@ def whole_ticks(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
-def plain_log(axis: Axis) -> None:
+def plain_log(axis: Axis, *, most: int = 6) -> None:
     """Name at most so many decades of a logarithmic axis in plain numbers, with 2 and 5 where it spans few."""
     low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 50 * low else (1.0,), numticks=6))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 50 * low else (1.0,), numticks=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 

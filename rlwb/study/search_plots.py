@@ -64,7 +64,7 @@ def slices(
                 axis.set_xscale("log" if space.log else "linear")
                 axis.set_xlim(*(_moved(space, end, by) for end, by in ((space.low, -edge), (space.top, edge))))
             if space.log:
-                style.plain_log(axis.xaxis)
+                style.plain_log(axis.xaxis, most=4)
             else:
                 axis.locator_params(axis="x", nbins=4)
         else:
