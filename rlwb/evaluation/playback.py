@@ -261,11 +261,11 @@ def _percent(share: float) -> str:
 
 
 def _costs(value: float) -> str:
-    return f"cost {_bp(value)}" if value >= 0 else f"gain {_bp(-value)}"
+    return f"cost {_bp(value)}" if round(value, 1) >= 0 else f"gain {_bp(-value)}"
 
 
 def _bp(value: float) -> str:
-    return f"{value:.1f} bp".replace("-", "\N{MINUS SIGN}")
+    return f"{value:z.1f} bp".replace("-", "\N{MINUS SIGN}")
 
 
 class Playback:

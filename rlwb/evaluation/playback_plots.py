@@ -128,7 +128,7 @@ class OrderFigure:
         pa.set_ylabel("PA so far, bp")
         for axis in self._left[:-1]:
             axis.tick_params(labelbottom=False)
-        clock.label(pa, shaded=self._left)
+        clock.label(pa, shaded=self._left, most=5 if is_narrow else 7)
         self._spans = [
             axis.axvspan(0, 1, color=style.ORANGE, alpha=0.22, linewidth=0, zorder=0.6) for axis in self._left
         ]
@@ -171,7 +171,7 @@ class OrderFigure:
         self._choice_title = axis.set_title("\n", fontsize=9, fontweight="normal")
         if numbers is None:
             axis.set_axis_off()
-            text = "trades amounts\nby a rule; no\nchances or values\nof actions"
+            text = "trades amounts:\nno chances or\nvalues of actions"
             axis.text(0.5, 0.5, text, ha="center", va="center", color=style.MUTED, transform=axis.transAxes)
             return
         self._bars = list(axis.barh(range(len(one.actions)), numbers[0], color=style.GREY, height=0.7))
@@ -187,7 +187,7 @@ class OrderFigure:
         else:
             low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
             axis.set_xlim(min(low, 0.0), max(high, 0.0) or 1.0)
-            axis.set_xlabel("reward expected (no unit)")
+            axis.set_xlabel("value (no unit)")
 
     def _draw_rewards(self, axis: Axes) -> None:
         one = self._reading

@@ -30,7 +30,7 @@ from rlwb.evaluation.bootstrap import LEVEL, RESAMPLES, Draws, Interval, fewest_
 from rlwb.evaluation.costs import TOTAL, wide_costs
 from rlwb.evaluation.frontier import BEYOND, frontier_mean, non_dominated
 from rlwb.evaluation.metrics import wide_name
-from rlwb.evaluation.results import PA_TITLES, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
+from rlwb.evaluation.results import PA_TITLES, TESTED, ZERO_BP, PolicyResult, day_matrix, finite_or_nan, of_kind
 from rlwb.evaluation.tables import Table, is_informative
 from rlwb.execution.attribution import PARTS
 from rlwb.files import atomic_path
@@ -604,7 +604,9 @@ def _curve(frame: pd.DataFrame, column: str) -> pd.Series:
 
 
 @style.styled
-def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float | None = None) -> Figure:
+def validation_against_test(
+    summary: pd.DataFrame, *, expected_shrinkage: float | None = None, judged_by: str = "pa"
+) -> Figure:
     """Draw each checkpoint's test PA against its validation PA, with the line on which both are equal.
 
     Parameters
@@ -613,40 +615,45 @@ def validation_against_test(summary: pd.DataFrame, *, expected_shrinkage: float 
         The table that `rlwb.evaluation.summary` makes; rows without a validation PA are not drawn.
     expected_shrinkage
         How far below the line the checkpoints lie on average if all candidates were equally good, in basis points.
+    judged_by
+        The figure that checkpoints were chosen by: ``pa``, ``pa_net`` or ``objective``.
     """
-    rows = summary[summary["kind"].isin(["checkpoint", "last"])].dropna(subset=["validation_pa", "pa_mean"])
+    name, (test, *ends) = PA_TITLES[judged_by], TESTED[judged_by]
+    rows = summary[summary["kind"].isin(["checkpoint", "last"])].dropna(subset=["validation_pa", test])
     if rows.empty:
-        return style.note_figure("Validation against test", "No checkpoint has both a validation and a test PA.")
+        return style.note_figure("Validation against test", f"No checkpoint has both a validation and a test {name}.")
     chosen, last = rows[rows["kind"] == "checkpoint"], rows[rows["kind"] == "last"]
-    mean = (chosen if len(chosen) else last)[["validation_pa", "pa_mean"]].mean()
+    mean = (chosen if len(chosen) else last)[["validation_pa", test]].mean()
     title = (
-        f"Mean validation PA {style.number(mean.iloc[0])} bp, mean test PA {style.number(mean.iloc[1])} bp "
+        f"Mean validation {name} {style.number(mean.iloc[0])} bp, mean test {name} {style.number(mean.iloc[1])} bp "
         f"({style.number(mean.iloc[1] - mean.iloc[0], '+z.2f')} bp)"
     )
-    figure, (axis,) = style.canvas(title, "dots: checkpoints; bars: day-clustered intervals of the test PA", height=3.8)
+    subtitle = f"dots: checkpoints; bars: day-clustered intervals of the test {name}"
+    figure, (axis,) = style.canvas(title, subtitle, height=3.8)
     axis.axline((0, 0), slope=1, color=style.GREY, linewidth=1, label="test = validation")
     if expected_shrinkage is not None:
         label = f"expected if all were equally good ({style.number(-expected_shrinkage)} bp)"
         look = {"color": style.GREY, "linewidth": 1, "linestyle": style.DASHED}
         axis.axline((0, -expected_shrinkage), slope=1, label=label, **look)
-    _draw_checkpoints(axis, chosen, style.BLUE, "o", f"chosen checkpoints (n = {len(chosen)})")
+    _draw_checkpoints(axis, chosen, [test, *ends], style.BLUE, "o", f"chosen checkpoints (n = {len(chosen)})")
     if len(chosen) > 1:
         cross = {"marker": "+", "markersize": 14, "markeredgewidth": 2, "color": style.INK}
         axis.plot(*mean, linestyle="", label="their mean", **cross)
-    _draw_checkpoints(axis, last, style.ORANGE, "D", "last checkpoint")
-    x, y = (_limits(rows[columns]) for columns in (["validation_pa"], ["validation_pa", "pa_mean", "pa_lo", "pa_hi"]))
-    axis.set(xlim=x, ylim=y, xlabel="validation PA, bp", ylabel="test PA, bp")
+    _draw_checkpoints(axis, last, [test, *ends], style.ORANGE, "D", "last checkpoint")
+    x, y = (_limits(rows[columns]) for columns in (["validation_pa"], ["validation_pa", test, *ends]))
+    axis.set(xlim=x, ylim=y, xlabel=f"validation {name}, bp", ylabel=f"test {name}, bp")
     style.zero_line(axis)
     return figure
 
 
-def _draw_checkpoints(axis: Axes, rows: pd.DataFrame, color: str, marker: str, label: str) -> None:
+def _draw_checkpoints(axis: Axes, rows: pd.DataFrame, columns: list[str], color: str, marker: str, label: str) -> None:
     if rows.empty:
         return
     x = rows["validation_pa"].to_numpy()
-    axis.vlines(x, rows["pa_lo"].to_numpy(), rows["pa_hi"].to_numpy(), color=color, linewidth=1, alpha=0.35)
+    y, low, high = (rows[column].to_numpy() for column in columns)
+    axis.vlines(x, low, high, color=color, linewidth=1, alpha=0.35)
     look = {"marker": marker, "markersize": 6, "color": color, "markeredgecolor": style.PAPER}
-    axis.plot(x, rows["pa_mean"].to_numpy(), linestyle="", label=label, **look)
+    axis.plot(x, y, linestyle="", label=label, **look)
 
 
 def _limits(values: pd.DataFrame) -> tuple[float, float]:

@@ -24,6 +24,13 @@ _REQUIRED_COLUMNS = ("order_id", "instrument", "date", "pa", "ffr")
 #: objective makes of it.
 PA_TITLES = {"pa": "PA", "pa_net": "net PA", "objective": "objective"}
 
+#: The figure that checkpoints are chosen by, to the columns of its mean over the test orders and of the interval.
+TESTED = {
+    "pa": ["pa_mean", "pa_lo", "pa_hi"],
+    "pa_net": ["pa_net", "pa_net_lo", "pa_net_hi"],
+    "objective": ["objective", "objective_lo", "objective_hi"],
+}
+
 #: PAs this close to 0, in basis points, are rounding and count as neither gain nor loss.
 ZERO_BP = 1e-6
 

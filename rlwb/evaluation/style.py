@@ -457,9 +457,9 @@ class Clock:
             y += [*values[start : end + 1], np.nan]
         return np.array(x[:-1]), np.array(y[:-1])
 
-    def label(self, axes: Axes, *, shaded: Sequence[Axes] | None = None) -> None:
-        """Write times of day under the axes, name their x axis, and mark the gaps on `shaded`, by default all axes."""
-        count, most = len(self.seconds), 5 if is_narrow() else 9
+    def label(self, axes: Axes, *, shaded: Sequence[Axes] | None = None, most: int | None = None) -> None:
+        """Write at most so many times of day under the axes, and mark the gaps on `shaded`, by default all axes."""
+        count, most = len(self.seconds), most or (5 if is_narrow() else 9)
         minutes = self.seconds // 60 % 1440
         steps = np.diff(self.seconds)
         step = steps[steps > 0].min(initial=3600) / 60

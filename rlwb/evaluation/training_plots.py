@@ -44,7 +44,8 @@ def training_progress(train: pd.DataFrame, validation: pd.DataFrame, *, judged_b
         axis.plot(training, color=style.SKY, linewidth=1.2, label="training, with exploration")
         axis.plot(validated, color=style.BLUE, linewidth=1.4, marker="o", markersize=3, label="validation")
         axis.set_ylabel(f"{PA_TITLES[judged_by]}, bp")
-        style.zero_line(axis)
+        if judged_by != "objective":
+            style.zero_line(axis)
     if losses:
         axis = next(free)
         # Beyond these no loss is drawn.

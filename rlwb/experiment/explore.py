@@ -13,7 +13,7 @@ import pandas as pd
 from rlwb.errors import CheckpointError
 from rlwb.evaluation import PolicyResult
 from rlwb.evaluation.playback import Playback
-from rlwb.evaluation.results import best_rule
+from rlwb.evaluation.results import PA_TITLES, TESTED, best_rule
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.orders import load_orders, workbench
 from rlwb.experiment.run import RunDirectory
@@ -98,7 +98,9 @@ class CheckpointView:
     Attributes
     ----------
     summary
-        `rlwb.experiment.backtest.read_summary`; the PA in it is net under rules with costs.
+        `rlwb.experiment.backtest.read_summary`.
+    judged_by
+        The figure that checkpoints were chosen by: ``pa``, ``pa_net`` or ``objective``.
     shrinkage
         By how much luck alone would let the test PA lie below the validation PA, bp; None if it is not known.
     names
@@ -114,27 +116,25 @@ class CheckpointView:
 
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
-        self.summary, rules = read_summary(run), run.config.execution.rules
-        if rules.have_costs:  # as the report draws it
-            net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
-            self.summary = self.summary.assign(**{name: self.summary[other] for name, other in net.items()})
+        self.summary, self.judged_by = read_summary(run), run.config.judged_by
         selection = run.backtest / "selection.json"
         self.shrinkage = read_json(selection).get("expected_shrinkage") if selection.exists() else None
         self.results = {one.policy: one for one in read_results(run)}
         rows = self.summary[self.summary["kind"].isin(["checkpoint", "last"])]
-        self._points = rows.set_index("policy")[["validation_pa", "pa_mean", "iteration"]]
+        self._test = TESTED[self.judged_by][0]
+        self._points = rows.set_index("policy")[["validation_pa", self._test, "iteration"]]
         if rows.empty:
             raise CheckpointError(f"the backtest of {run.path.name} judged no checkpoint.")
         self.names = list(self._points.index)
         self.chosen = self.names[0]
 
     def label(self, name: str) -> str:
-        """Return a checkpoint in a list: its iteration, and its mean PA in validation and test."""
+        """Return a checkpoint in a list: its iteration, and what it is judged by in validation and test."""
         point = self._points.loc[name]
         named = "last, " if name == "last" else ""
         return (
-            f"{named}iteration {point['iteration']:.0f}: validation {point['validation_pa']:.2f} bp, "
-            f"test {point['pa_mean']:.2f} bp"
+            f"{named}iteration {point['iteration']:.0f}: validation {PA_TITLES[self.judged_by]} "
+            f"{point['validation_pa']:z.2f} bp, test {point[self._test]:z.2f} bp"
         )
 
     def choose(self, name: str) -> None:
@@ -146,13 +146,13 @@ class CheckpointView:
         self.chosen = name
 
     def point(self) -> tuple[float, float]:
-        """Return mean validation and test PA of the chosen one, bp."""
-        x, y = self._points.loc[self.chosen, ["validation_pa", "pa_mean"]]
+        """Return what the chosen one is judged by in validation and test, bp."""
+        x, y = self._points.loc[self.chosen, ["validation_pa", self._test]]
         return float(x), float(y)
 
     def nearest(self, x: float, y: float, width: float, height: float) -> str:
         """Return the checkpoint nearest to a place of the plot of `width` by `height`, all in bp."""
-        away = np.hypot((self._points["validation_pa"] - x) / width, (self._points["pa_mean"] - y) / height)
+        away = np.hypot((self._points["validation_pa"] - x) / width, (self._points[self._test] - y) / height)
         return str(away.fillna(np.inf).idxmin())
 
     def inventories(self) -> list[PolicyResult]:

@@ -464,12 +464,12 @@ def stability_figures(run: RunDirectory, config: RunConfig) -> dict[str, Any]:
     train = read_table(run.metrics / "train.csv", "iteration", numbers=["iteration", pa], is_numeric=True)
     if rules.have_costs:
         results = [result.after_costs() for result in results]
-        net = {"pa_mean": "pa_net", "pa_lo": "pa_net_lo", "pa_hi": "pa_net_hi"}
-        summary = summary.assign(**{name: summary[other] for name, other in net.items()})
     chosen = [result.iteration for result in results if result.kind == "checkpoint" and result.iteration is not None]
     learning = plots.learning_curves(train, validation, chosen=chosen, judged_by=figure)
     figures = {
-        "validation_against_test": plots.validation_against_test(summary, expected_shrinkage=shrinkage),
+        "validation_against_test": plots.validation_against_test(
+            summary, expected_shrinkage=shrinkage, judged_by=figure
+        ),
         **({"frontier": plots.frontier(read_frontier(run))} if (run.backtest / "frontier.csv").exists() else {}),
         **plots.order_figures(results, **interval_of(config)),
         **({"cost_parts": plots.cost_parts(read_costs(costs))} if costs.exists() else {}),

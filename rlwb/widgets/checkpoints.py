@@ -55,7 +55,10 @@ class CheckpointExplorer(Panel):
         return self._points()
 
     def _points(self) -> Figure:
-        figure = plots.validation_against_test(self.view.summary, expected_shrinkage=self.view.shrinkage)
+        view = self.view
+        figure = plots.validation_against_test(
+            view.summary, expected_shrinkage=view.shrinkage, judged_by=view.judged_by
+        )
         self._ring = ring(figure, *self.view.point())
         return figure
 

@@ -263,7 +263,7 @@ def test_validation_against_test_shows_the_points_and_the_fall():
     assert points.get_ydata().tolist() == [2.0, 3.0]
     assert lines(axes)["their mean"].get_xdata() == [5.5]
     assert "expected if all were equally good (\N{MINUS SIGN}0.50 bp)" in lines(axes)
-    assert axes.figure.title == "Mean validation PA 5.50 bp, mean test PA 2.50 bp (\N{MINUS SIGN}3.00)"
+    assert axes.figure.title == "Mean validation PA 5.50 bp, mean test PA 2.50 bp (\N{MINUS SIGN}3.00 bp)"
 
 
 def test_f07_validation_against_test_of_one_and_of_none():

@@ -60,7 +60,11 @@ def test_tables_have_the_value_of_the_objective_with_its_interval(judged: RunDir
     headline = read_json(judged.backtest / "headline.json")
     assert "objective, bp" in headline["header"]
     assert sum("Checkpoints are chosen by it" in note for note in headline["notes"]) == 1
-    assert set(stability_figures(judged, judged.config)) >= {"learning_curves", "validation_against_test"}
+    figures = stability_figures(judged, judged.config)
+    assert set(figures) >= {"learning_curves", "validation_against_test"}
+    drawn = [one for one in figures["validation_against_test"].axes[0].lines if "checkpoints" in one.get_label()]
+    chosen = summary[summary["kind"] == "checkpoint"]
+    assert list(drawn[0].get_ydata()) == list(chosen["objective"]), "what was chosen by, in validation and in test"
 
 
 def test_another_objective_is_another_training() -> None:
