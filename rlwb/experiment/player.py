@@ -12,7 +12,14 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from rlwb.errors import ConfigError
-from rlwb.execution import CategoricalActionInterpreter, Engine, OrderBatch, OrderExecution
+from rlwb.execution import (
+    CategoricalActionInterpreter,
+    Engine,
+    OrderBatch,
+    OrderExecution,
+    PositionShareActionInterpreter,
+    TwapRelativeActionInterpreter,
+)
 from rlwb.execution.interpreters import CurrentStepStateInterpreter, FullHistoryStateInterpreter
 from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.execution.rules import outer_fields
@@ -27,10 +34,19 @@ if TYPE_CHECKING:
 
     from rlwb.evaluation import PolicyResult
 
+#: Action interpreters to what an action is: a choice among shares of the amount, a share of what is left, or a multiple
+#: of the even pace.
+ACTIONS: dict[type[ActionInterpreter[Any]], str] = {
+    CategoricalActionInterpreter: "choice",
+    PositionShareActionInterpreter: "share",
+    TwapRelativeActionInterpreter: "pace",
+}
 #: The file, in the folder of a backtest.
 PLAYER = "player.json"
-#: Most bytes of bars and features; of more, sessions evenly over the test days are kept.
-MOST_BYTES = 1_000_000
+#: Most bytes of bars, features and orders; of more, sessions evenly over the test days are kept.
+MOST_BYTES = 1_100_000
+#: Bytes of an order's names, dates and numbers, about.
+_ORDER_BYTES = 80
 
 
 class Player(BaseModel, extra="allow"):
@@ -86,13 +102,14 @@ def player_of(bench: Workbench, playable: Any, orders: OrderBatch, result: Polic
     engine, reads = bench.engine, network["reads"]
     sessions = np.unique(orders.session)
     market = _market(engine, sessions, sees.features if reads else None, reads)
-    each = sum(array.nbytes for array in market.values()) / len(sessions)
+    assert result.inventory is not None, "a policy that trades has an inventory"
+    order = _ORDER_BYTES + 4 * result.inventory.shape[1]
+    each = (sum(array.nbytes for array in market.values()) + order * len(orders)) / len(sessions)
     if (most := max(1, int(MOST_BYTES / each))) < len(sessions):
         kept = np.linspace(0, len(sessions) - 1, most).round().astype(int)
         sessions, market = sessions[kept], {name: array[kept] for name, array in market.items()}
     rows = np.flatnonzero(np.isin(orders.session, sessions))
     some = orders[rows]
-    assert result.inventory is not None, "a policy that trades has an inventory"
     judged = result.orders.iloc[rows]
     ids, instruments, dates = (some.source[name][some.row] for name in ("order_id", "instrument", "date"))
     aversion = some.forms.get("aversion", np.zeros(len(some)))
@@ -103,7 +120,8 @@ def player_of(bench: Workbench, playable: Any, orders: OrderBatch, result: Polic
         "shown": len(rows),
         "of": len(orders),
         **network,
-        "shares": acts.shares.tolist(),
+        "acts": ACTIONS[type(acts)],
+        "shares": acts.shares.tolist() if isinstance(acts, CategoricalActionInterpreter) else [],
         "dial": [float(one.risk_aversion or 0.0) for one in bench.objective.dial],
         "max_step": engine.max_step,
         "cell": engine.cell.tolist(),
@@ -152,19 +170,22 @@ def _check_interpreters(sees: StateInterpreter[Any], acts: ActionInterpreter[Any
     known = (CurrentStepStateInterpreter, FullHistoryStateInterpreter)
     if type(sees) not in known or getattr(sees, "forms", False):
         raise ConfigError(f"The page does not build the observations of {type(sees).__name__} with these settings.")
-    if type(acts) is not CategoricalActionInterpreter:
+    if type(acts) not in ACTIONS:
         raise ConfigError(
-            f"The page plays choices among shares of the amount, and the actions of {type(acts).__name__} are others."
+            "The page plays choices among shares of the amount, shares of what is left and multiples of the even pace, "
+            f"and the actions of {type(acts).__name__} are others."
         )
 
 
 def _network(learner: Any, sees: StateInterpreter[Any]) -> dict[str, Any]:
     """Return a policy's head, layers and what it reads of the market; refuse what the script has no forward pass of."""
     from rlwb.policy import DQN, MLP, PPO, ActorCritic, Dialled, QNetwork, Signals
+    from rlwb.policy.bounded import BoundedActorCritic
+    from rlwb.policy.pathwise import Pathwise, ShareHead
 
     network: Any = getattr(learner, "network", None)
-    acts_as = next((one for one in (PPO, DQN) if type(learner).act is one.act), None)
-    if acts_as is None or type(network) not in (ActorCritic, QNetwork):
+    acts_as = next((one for one in (PPO, DQN, Pathwise) if type(learner).act is one.act), None)
+    if acts_as is None or type(network) not in (ActorCritic, QNetwork, BoundedActorCritic, ShareHead):
         raise ConfigError(f"The page does not know how {type(learner).__name__} chooses its actions.")
     trunk, dial = network.trunk, None
     if type(trunk) is Dialled:
@@ -173,16 +194,8 @@ def _network(learner: Any, sees: StateInterpreter[Any]) -> dict[str, Any]:
         raise ConfigError(
             f"The page plays the networks signals and mlp, and has no forward pass of {type(trunk).__name__}."
         )
-    is_chance = type(network) is ActorCritic
-    completes = network.mask is None or network.mask.complete_at_end
     made = {
-        "head": {
-            "kind": "chance" if is_chance else "value",
-            "mask": network.mask is not None,
-            "mask_completes": completes,
-            "even_start": is_chance and network.start is not None,
-            **_linear(network.actor if is_chance else network.head),
-        },
+        "head": _head(network),
         "dial_layer": dial,
         "layers": [_linear(one) for one in trunk.layers[::2]],
         "reads": [],
@@ -212,6 +225,26 @@ def _network(learner: Any, sees: StateInterpreter[Any]) -> dict[str, Any]:
         **made,
         "reads": columns,
         "signals": {**signals, **{name: _weights(value) for name, value in arrays.items()}},
+    }
+
+
+def _head(network: Any) -> dict[str, Any]:
+    """Return the last layer and what its numbers are: scores of chances, values, or the log odds of a number."""
+    from rlwb.policy import ActorCritic
+    from rlwb.policy.bounded import BoundedActorCritic
+    from rlwb.policy.pathwise import ShareHead
+
+    if isinstance(network, ShareHead):
+        return {"kind": "number", "high": 1.0, "unit": 1.0, **_linear(network.share)}
+    if isinstance(network, BoundedActorCritic):
+        return {"kind": "number", "high": network.high, "unit": network.unit, **_linear(network.actor)}
+    is_chance = isinstance(network, ActorCritic)
+    return {
+        "kind": "chance" if is_chance else "value",
+        "mask": network.mask is not None,
+        "mask_completes": network.mask is None or network.mask.complete_at_end,
+        "even_start": is_chance and network.start is not None,
+        **_linear(network.actor if is_chance else network.head),
     }
 
 

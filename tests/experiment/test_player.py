@@ -88,6 +88,19 @@ PLAYED = {
         "orders.start_time": "10:07",
         "orders.end_time": "14:12",
     },
+    "multiples of the even pace, caps and lots": {
+        "algorithm.name": "ppo",
+        "action_interpreter": {"name": "twap_relative", "max_ratio": 4.0},
+        "head": {"mask_actions": False, "even_start": False},
+        "execution.rules.volume_limit": 0.02,
+        "execution.rules.commission_bps": 2.0,
+    },
+    "shares of what is left, on a dial": {
+        "algorithm.name": "pathwise",
+        "action_interpreter": {"name": "position_share"},
+        "head": {"mask_actions": False, "even_start": False},
+        "objective": {"name": "mean_variance", "aversion": [0.0, 0.005, 0.02]},
+    },
 }
 
 
@@ -140,7 +153,8 @@ def decisions(bench: Workbench, playable: Any, orders: OrderBatch) -> tuple[list
         request[rows] = acts.interpret(known[rows], best)
         state = bench.simulator.step(state, request)
         for at, row in enumerate(rows.tolist()):
-            made[row].append((int(best[at]), scores[at].astype(np.float64), state.now.position[row]))
+            chosen = best[at].item(), scores[at].astype(np.float64)
+            made[row].append((*chosen, state.now.position[row], orders.amount[row]))
     return made, state.metrics()[bench.config.execution.rules.judged_by]
 
 
@@ -148,8 +162,12 @@ def agree(found: list[dict[str, Any]], expected: list[list[tuple[Any, ...]]], pa
     """Compare the page's decisions with rlwb's, and return how many there are."""
     assert len(found) == len(expected)
     for one, steps in zip(found, expected, strict=True):
-        assert [step["action"] for step in one["steps"]] == [action for action, _, _ in steps]
-        for step, (_, scores, left) in zip(one["steps"], steps, strict=True):
+        for step, (action, scores, left, amount) in zip(one["steps"], steps, strict=True):
+            if isinstance(action, float):  # a number, and not one of a few
+                assert step["action"] == pytest.approx(action, abs=1e-6)
+                assert step["after"] == pytest.approx(left, abs=1e-6 * amount)
+                continue
+            assert step["action"] == action
             assert step["after"] == pytest.approx(left, rel=1e-9, abs=1e-6)
             if step["chances"] is None:
                 assert step["scores"] == pytest.approx(scores.tolist(), abs=1e-6)
@@ -157,7 +175,8 @@ def agree(found: list[dict[str, Any]], expected: list[list[tuple[Any, ...]]], pa
                 chances = np.exp(scores - scores.max())
                 assert step["chances"] == pytest.approx((chances / chances.sum()).tolist(), abs=1e-6)
     told = [np.nan if one["pa"] is None else one["pa"] for one in found]
-    assert told == pytest.approx(pa.tolist(), abs=1e-6, nan_ok=True)
+    are_numbers = isinstance(expected[0][0][0], float)  # whose last digit moves the fills
+    assert told == pytest.approx(pa.tolist(), abs=1e-4 if are_numbers else 1e-6, nan_ok=True)
     return sum(len(steps) for steps in expected)
 
 
@@ -186,7 +205,7 @@ def judged_on(bench: Workbench, playable: Any, orders: OrderBatch) -> Any:
 
 def expected_of(run: RunDirectory) -> tuple[list[list[tuple[Any, ...]]], np.ndarray]:
     bench, told = workbench(run), json.loads((run.backtest / PLAYER).read_text())
-    orders = bench.align(load_orders(run, bench, "test"))
+    orders = bench.align(load_orders(run, bench, "test"), bench.objective.middle)
     number = told["policy"].rpartition("-")[2]
     return decisions(bench, checkpoint_policy(bench, run.checkpoints / f"{number}.pt"), orders)
 
@@ -334,8 +353,6 @@ def test_details_are_open_on_paper_and_closed_again(chromium: Any, reported: Run
     [
         ({"network.name": "recurrent"}, "no forward pass of Recurrent"),
         ({"simulator": {"name": "rlwb.execution.simulator:RandomLiquidity"}}, "simulator rlwb.execution.simulator"),
-        ({"algorithm.name": "ppo", "action_interpreter": {"name": "twap_relative"}, "head.mask_actions": False,
-          "head.even_start": False}, "TwapRelativeActionInterpreter"),
     ],
 )  # fmt: skip
 def test_what_the_page_cannot_play_is_said(changes: dict[str, Any], words: str) -> None:
@@ -349,7 +366,9 @@ def test_of_many_bars_sessions_evenly_over_the_test_days_are_kept(monkeypatch: p
     bench, playable, orders = a_policy(tiny())
     result = judged_on(bench, playable, orders)
     whole = player_of(bench, playable, orders, result)
-    each = sum(len(one["data"]) * 3 // 4 for one in whole["market"].values()) / whole["market"]["price"]["shape"][0]
+    bars = sum(len(one["data"]) * 3 // 4 for one in whole["market"].values())
+    lasting = len(orders) * (80 + 4 * whole["recorded"]["left"]["shape"][1])
+    each = (bars + lasting) / whole["market"]["price"]["shape"][0]
     monkeypatch.setattr("rlwb.experiment.player.MOST_BYTES", 4 * each)
     some = player_of(bench, playable, orders, result)
     assert some["market"]["price"]["shape"][0] == 4
@@ -370,6 +389,7 @@ def test_text_in_the_page_ends_no_script(reported: RunDirectory, tmp_path: Path)
     run = RunDirectory.open(tmp_path / "run")
     told = json.loads((run.backtest / PLAYER).read_text())
     told["orders"]["id"][0] = "</script><script>alert(1)</script>"
+    del told["signals"]  # as of a network that reads no bars
     (run.backtest / PLAYER).write_text(json.dumps(told))
     page = write_report(run).read_text()
     assert page.count("</script>") == 3

@@ -173,6 +173,7 @@ class Policy {
       input = relu(input.map((_, at) => f32(place.reduce((sum, weight, which) => sum + weight * each[which * width + at], 0))));
     }
     const raw = linear(data.head, input), left = position / amount;
+    if (data.head.kind === "number") return { action: this.number(raw[0], stepsLeft), expected };
     const allowed = this.allowed(left, stepsLeft <= 1);
     let scores = [...raw];
     if (data.head.even_start) {
@@ -187,6 +188,16 @@ class Policy {
       made.chances = weights.map((weight) => weight / total);
     }
     return made;
+  }
+
+  // A share of what is left, or a multiple of the even pace: log odds of the even pace and what the network adds
+  // (BoundedActorCritic, ShareHead); all of it in the last step.
+  number(added, stepsLeft) {
+    const { high, unit } = this.data.head;
+    if (stepsLeft <= 1) return high;
+    const pace = clamp(f32(1 / (high === 1 ? stepsLeft : high)), f32(1e-3), f32(1 - 1e-3));
+    const odds = f32(f32(Math.log(pace / f32(1 - pace))) + f32(unit * added));
+    return f32(high * f32(1 / (1 + Math.exp(-odds))));
   }
 
   // Where an aversion lies on the dial: weights of the settings with sum 1 (Objective.place).
@@ -405,8 +416,13 @@ class Player {
 
   play(order) {
     return this.engine.run(order, (known) => {
-      const made = this.policy.decide(known);
-      return { ...made, request: Math.min(this.data.shares[made.action] * known.amount, known.position) };
+      const made = this.policy.decide(known), { action } = made;
+      const asks = {
+        choice: () => this.data.shares[action] * known.amount,
+        share: () => action * known.position,
+        pace: () => action * this.engine.even(known).request,
+      };
+      return { ...made, request: Math.min(asks[this.data.acts ?? "choice"](), known.position) };
     });
   }
 
@@ -554,8 +570,9 @@ function drawLeft(holder, width, player, made, even) {
 
 function tableOf(player, made) {
   const { data } = player, { shares, head } = data, amount = made.order.amount;
-  const isChance = head.kind === "chance", told = made.steps[0].expected !== null;
-  const titles = ["from", "left before", ...shares.map((share) => percent(share)), "traded", "at"];
+  const isChance = head.kind === "chance", isNumber = head.kind === "number", told = made.steps[0].expected !== null;
+  const asked = data.acts === "pace" ? "asked, × even pace" : "asked, of what is left";
+  const titles = ["from", "left before", ...(isNumber ? [asked] : shares.map((share) => percent(share))), "traded", "at"];
   if (told) titles.push("now over later, bp");
   const rows = made.steps.map((step) => {
     const cells = shares.map((_, at) => {
@@ -567,6 +584,7 @@ function tableOf(player, made) {
     const filled = step.fills.reduce((sum, fill) => sum + fill.amount, 0);
     const value = step.fills.reduce((sum, fill) => sum + fill.amount * fill.price, 0);
     const plain = [data.times.start[step.tick], percent(step.before / amount)];
+    if (isNumber) plain.push(data.acts === "pace" ? number(step.action) : percent(step.action));
     const after = [percent(filled / amount), filled > 0 ? number(value / filled) : ""];
     if (told) after.push(signed(step.expected[0]));
     const td = (text) => element("td", {}, text);
