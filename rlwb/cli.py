@@ -7,9 +7,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 import rlwb
 from rlwb import cli_costs, cli_course, cli_data, cli_features, cli_runs, cli_serving, cli_study
@@ -23,17 +24,33 @@ if TYPE_CHECKING:
 
     from rlwb.experiment.run import RunDirectory
 
+_TRAIN, _FOLLOW, _TRUST_IN = "Train and judge", "Follow runs", "Trust a figure"
+_WORK, _DATA, _LOOK_UP = "Put to work", "Bars, features and costs", "Learn and look up"
+
+
+class _InGroups(typer.core.TyperGroup):
+    """Help that lists the commands by what they are for, each with its whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        for panel in (_TRAIN, _FOLLOW, _TRUST_IN, _WORK, _DATA, _LOOK_UP):
+            shown = [one for one in commands if one and not one.hidden and one.rich_help_panel == panel]  # type: ignore[attr-defined]
+            with formatter.section(panel):
+                formatter.write_dl([(str(one.name), one.get_short_help_str(limit=200)) for one in shown])
+
+
 app = typer.Typer(
+    cls=_InGroups,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="The workbench for trade execution with reinforcement learning.",
 )
-app.add_typer(cli_data.app, name="data")
-app.add_typer(cli_course.app, name="course")
-app.add_typer(cli_features.app, name="features")
-app.add_typer(cli_costs.impact, name="impact")
-app.add_typer(cli_serving.bundle, name="bundle")
+app.add_typer(cli_data.app, name="data", rich_help_panel=_DATA)
+app.add_typer(cli_course.app, name="course", rich_help_panel=_LOOK_UP)
+app.add_typer(cli_features.app, name="features", rich_help_panel=_DATA)
+app.add_typer(cli_costs.impact, name="impact", rich_help_panel=_DATA)
+app.add_typer(cli_serving.bundle, name="bundle", rich_help_panel=_WORK)
 
 _FILE = "A YAML file of parameters; without one, the synthetic market and the defaults."
 _SET = "Change one parameter, for example train.iterations=20; may be repeated."
@@ -64,7 +81,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Version = Annotated[bool, typer.Option("--version", help="Print the version and exit.")]
 
 
-@app.command()
+@app.command(rich_help_panel=_TRAIN)
 def run(
     config: ConfigFile = None,
     changes: Changes = None,
@@ -91,7 +108,7 @@ def run(
         _tell_headline(done, is_json=json)
 
 
-@app.command()
+@app.command(rich_help_panel=_TRAIN)
 def compare(
     subjects: Annotated[list[Path] | None, typer.Argument(metavar="CONFIG | RUN...", help=_COMPARED)] = None,
     changes: Changes = None,
@@ -123,7 +140,7 @@ def compare(
         _tell(table.to_markdown().rstrip(), table.frame if json else None)
 
 
-@app.command()
+@app.command(rich_help_panel=_TRAIN)
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run; it stays as it is.")],
     config: Annotated[Path | None, typer.Argument(metavar="CONFIG", help=_OTHERWISE)] = None,
@@ -150,7 +167,7 @@ def evaluate(
         _tell_headline(done, is_json=json)
 
 
-@app.command()
+@app.command(rich_help_panel=_TRAIN)
 def train(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run whose orders are there.")],
     trust_code: TrustCode = False,
@@ -169,7 +186,7 @@ def train(
         typer.echo(state.sentence())
 
 
-@app.command()
+@app.command(rich_help_panel=_TRUST_IN)
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a run, or of a comparison.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print all findings as JSON.")] = False,
@@ -188,7 +205,7 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK_UP)
 def config(
     words: Annotated[
         list[str] | None,
@@ -228,7 +245,7 @@ def config(
         typer.echo(found.as_yaml(describe=True), nl=False)
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK_UP)
 def columns(debug: Debug = False) -> None:
     """Print the data dictionary: name, unit and meaning of every column of a run's tables."""
     from rlwb.evaluation.dictionary import as_markdown
@@ -236,25 +253,25 @@ def columns(debug: Debug = False) -> None:
     typer.echo(as_markdown(), nl=False)
 
 
-app.command()(cli_runs.runs)
-app.command()(cli_runs.rerun)
-app.command()(cli_runs.diff)
-app.command()(cli_runs.audit)
-app.command()(cli_runs.stress)
-app.command()(cli_runs.unlock)
-app.command()(cli_runs.watch)
-app.command()(cli_runs.pause)
-app.command()(cli_runs.resume)
-app.command()(cli_runs.stop)
-app.command()(cli_study.sweep)
-app.command()(cli_costs.tca)
-app.command()(cli_study.search)
-app.command(cls=cli_study.PaperCommand)(cli_study.paper)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.runs)
+app.command(rich_help_panel=_TRUST_IN)(cli_runs.rerun)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.diff)
+app.command(rich_help_panel=_TRUST_IN)(cli_runs.audit)
+app.command(rich_help_panel=_TRUST_IN)(cli_runs.stress)
+app.command(rich_help_panel=_TRUST_IN)(cli_runs.unlock)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.watch)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.pause)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.resume)
+app.command(rich_help_panel=_FOLLOW)(cli_runs.stop)
+app.command(rich_help_panel=_TRAIN)(cli_study.sweep)
+app.command(rich_help_panel=_DATA)(cli_costs.tca)
+app.command(rich_help_panel=_TRAIN)(cli_study.search)
+app.command(cls=cli_study.PaperCommand, rich_help_panel=_TRUST_IN)(cli_study.paper)
 app.command(hidden=True)(cli_study.search_worker)
-app.command()(cli_serving.export)
-app.command()(cli_serving.quantise)
-app.command()(cli_serving.serve)
-app.command()(cli_serving.paper_trade)
+app.command(rich_help_panel=_WORK)(cli_serving.export)
+app.command(rich_help_panel=_WORK)(cli_serving.quantise)
+app.command(rich_help_panel=_WORK)(cli_serving.serve)
+app.command(rich_help_panel=_WORK)(cli_serving.paper_trade)
 
 
 def _tell_headline(run: RunDirectory, *, is_json: bool) -> None:

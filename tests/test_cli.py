@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 import rlwb
-from rlwb.cli import main
+from rlwb.cli import app, main
 from rlwb.experiment.run import RunDirectory
 
 
@@ -30,6 +31,14 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_a_word_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys) == call(capsys, "--help")
+
+
+def test_help_lists_every_command_once_with_its_first_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "--help")
+    shown = re.findall(r"^  ([a-z][a-z-]*)  +[A-Z]", out, re.MULTILINE)
+    commands = typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    assert sorted(shown) == sorted(name for name, command in commands if not command.hidden)
+    assert "..." not in out.partition("Options:")[2], "no sentence is cut"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
