@@ -31,7 +31,7 @@ from benchmarks.mutation import mutants_of
 from benchmarks.table import RESULTS
 from rlwb.course import Case, load_cases, outcome
 from rlwb.course.books import cells_of, source_of
-from rlwb.course.exercises import course_folder, course_notebooks, time_limit
+from rlwb.course.exercises import TimeLimitError, course_folder, course_notebooks, time_limit
 from rlwb.files import write_json
 
 _OUT = RESULTS.with_name("course.json")
@@ -67,18 +67,15 @@ def names_before(notebook: str) -> dict[str, Any]:
 def faults(cases: list[Case], source: str, names: dict[str, Any]) -> list[str]:
     """Return what an answer, given as its source, does wrong."""
     space = dict(names)
-    said = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             with time_limit(_LIMIT):
                 exec(compile(source, "answer", "exec"), space)
             answer = space[cases[0].exercise]
-            for one in cases:
-                with time_limit(_LIMIT):
-                    said.append(outcome(one, answer))
-        except Exception as error:
-            said.append(f"{type(error).__name__}: {error}")
+        except (Exception, TimeLimitError) as error:
+            return [f"{type(error).__name__}: {error}"]
+        said = [outcome(one, answer, _LIMIT) for one in cases]
     return [wrong for wrong in said if wrong is not None]
 
 

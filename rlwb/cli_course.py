@@ -33,14 +33,30 @@ def start(
 @app.command()
 def grade(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A student's notebooks, or a folder of such for each student.")
+        Path,
+        typer.Argument(metavar="DIR", help="A set, a folder of one for each student, or files by student."),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a table of points, a row a student.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Grade answers with Otter: points for each exercise, and what is wrong. Students' code runs with your rights."""
-    from rlwb.course.grade import as_text
+    """Grade answers with Otter: points for each exercise, and what is wrong. Students' code runs with your rights.
+
+    For example: rlwb course grade handed-in --csv points.csv
+    """
+    from rlwb.course.grade import as_text, hand_ins, write_table
     from rlwb.course.grade import grade as graded
 
-    grades = list(graded(folder))
-    typer.echo(dumps([asdict(one) for one in grades], indent=2) if json else as_text(grades))
+    found, grades = hand_ins(folder), []
+    for student, books in found.students.items():
+        own = list(graded(student, books))
+        grades += own
+        if not json:
+            typer.echo(as_text(own))
+    if json:
+        left_out = {str(path): why for path, why in found.left_out.items()}
+        typer.echo(dumps({"grades": [asdict(one) for one in grades], "left_out": left_out}, indent=2))
+    for path, why in found.left_out.items():
+        typer.echo(f"not graded: {path.relative_to(folder)}: {why}", err=True)
+    if csv:
+        write_table(csv, grades)

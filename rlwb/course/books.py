@@ -23,7 +23,7 @@ def cells_of(book: Any, tag: str | None = None) -> list[Any]:
 
 def source_of(cell: Any) -> str:
     """Return a cell's text, which a file may hold as lines."""
-    return "".join(cell["source"]).strip()
+    return "".join(cell["source"]).replace("\r\n", "\n").strip()
 
 
 def start(folder: Path, *, answers: bool = False) -> list[Path]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import runpy
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -15,6 +18,17 @@ import numpy as np
 
 from rlwb.errors import ConfigError
 from rlwb.values import suggestion
+
+#: What is said of an answer that is still the stub.
+UNANSWERED = "not answered yet"
+#: Seconds that a case may take; the cases of the course take milliseconds.
+CASE_LIMIT = 10.0
+#: Characters that an answer may print in a check, and those of an error that are shown.
+_PRINTED, _SHOWN = 2000, 300
+
+
+class TimeLimitError(BaseException):
+    """End of what takes longer than it may; no `Exception`, so that ``except Exception`` in an answer lets it pass."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,8 @@ def close(got: Any, wanted: Any, what: str = "the answer", tolerance: float = 1e
     if got is None:
         raise AssertionError(f"{what} is None; does the function return something?")
     try:
+        if np.asarray(got).dtype.kind in "USc":
+            raise TypeError("text and complex numbers")
         found, right = np.asarray(got, dtype=float), np.asarray(wanted, dtype=float)
     except (TypeError, ValueError):
         raise AssertionError(f"{what} is {_shown(got)}; numbers are needed") from None
@@ -68,17 +84,67 @@ def close(got: Any, wanted: Any, what: str = "the answer", tolerance: float = 1e
         raise AssertionError(f"{what} is {found[place]:.6g} at [{where}]; {right[place]:.6g} is right")
 
 
-def outcome(one: Case, answer: Any) -> str | None:
-    """Return None where an answer passes a case, else a sentence that says what it does instead."""
+def outcome(one: Case, answer: Any, seconds: float = CASE_LIMIT) -> str | None:
+    """Return None where an answer passes a case, else a sentence that says what it does instead.
+
+    Whatever the answer does ends here, also ``sys.exit()`` and what takes more than `seconds`; only the interrupt of
+    who waits for it passes.
+    """
     try:
-        one.run(answer)
+        with time_limit(seconds):
+            one.run(answer)
     except NotImplementedError:
-        return "not answered yet"
-    except AssertionError as error:
-        return str(error) or "this does not hold"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return UNANSWERED
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return _sentence(error)
     return None
+
+
+def _sentence(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an answer may raise an error of its own whose text fails
+        text = ""
+    if isinstance(error, AssertionError | TimeLimitError):
+        text = text or "this does not hold"
+    else:
+        text = f"{type(error).__name__}: {text}".removesuffix(": ")
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+class _FirstPart(io.TextIOBase):
+    """The first characters of what is printed; the rest is left out, and that is said once."""
+
+    def __init__(self, target: Any) -> None:
+        self._target, self._room = target, _PRINTED
+
+    def write(self, text: str) -> int:
+        if self._room > 0:
+            self._target.write(text[: self._room])
+            if len(text) > self._room:
+                self._target.write("\n... what the answer prints after this is left out\n")
+        self._room -= len(text)
+        return len(text)
+
+
+def as_lines(name: str, said: list[tuple[str, str | None]]) -> str:
+    """Return the points of an exercise and each case, a pair of its title and what is wrong, as lines."""
+    if is_unanswered(said):
+        return "\n".join([f"{name}: {UNANSWERED}; open:", *(f"  open   {title}" for title, _ in said)])
+    lines = [f"{name}: {sum(wrong is None for _, wrong in said)} of {len(said)} points"]
+    for title, wrong in said:
+        if wrong is None or wrong == UNANSWERED:
+            lines.append(f"  {'right' if wrong is None else 'open '}  {title}")
+        else:
+            lines += [f"  wrong  {title}", f"         {wrong}"]
+    return "\n".join(lines)
+
+
+def is_unanswered(said: Iterable[tuple[str, str | None]]) -> bool:
+    """Tell whether an answer is still the stub in every case."""
+    return all(wrong == UNANSWERED for _, wrong in said)
 
 
 class Exercises:
@@ -95,20 +161,22 @@ class Exercises:
         self._cases = load_cases(notebook)
 
     def check(self, answer: Any) -> None:
-        """Print the points of an answer, a function or class with the name of the exercise, and each case.
+        """Print the points of an answer, the function or class that an exercise asks for, and each case.
 
         Raises
         ------
         ConfigError
-            For another name.
+            For what is not named as an exercise of the notebook.
         """
         name = getattr(answer, "__name__", type(answer).__name__)
+        if name not in self._cases:  # made by lambda or partial: the name that the cell has given it
+            given = sys._getframe(1).f_globals
+            name = next((one for one in self._cases if given.get(one) is answer), name)
         if name not in self._cases:
             raise ConfigError(f"{self.notebook} has no exercise {name}; {suggestion(name, self._cases)}")
-        said = [(one.title, outcome(one, answer)) for one in self._cases[name]]
-        print(f"{name}: {sum(wrong is None for _, wrong in said)} of {len(said)} points")  # noqa: T201 - it is for that
-        for title, wrong in said:
-            print(f"  right  {title}" if wrong is None else f"  wrong  {title}\n         {wrong}")  # noqa: T201
+        with redirect_stdout(_FirstPart(sys.stdout)):
+            said = [(one.title, outcome(one, answer)) for one in self._cases[name]]
+        print(as_lines(name, said))  # noqa: T201 - it is for that
 
     def __repr__(self) -> str:
         points = ", ".join(f"{name} ({len(cases)} points)" for name, cases in self._cases.items())
@@ -148,14 +216,16 @@ def load_cases(notebook: str) -> dict[str, list[Case]]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the main thread where the block takes longer."""
+    """Raise `TimeLimitError` in the main thread where the block takes longer; no limit in others and on Windows.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"it takes longer than {seconds:g} seconds")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    # Again and again: an exception within a callback of the garbage collector is swallowed.
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    An import that is under way is finished first: a package whose import was broken off, torch for one, ends the
+    process or stays broken when it is imported again.
+    """
+    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stopper(seconds))
+    start_timer(seconds)
     try:
         yield
     finally:
@@ -163,6 +233,29 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def start_timer(seconds: float) -> None:
+    """Let the alarm come after `seconds`, and again and again."""
+    # An exception within a callback of the garbage collector is swallowed, and an import is not interrupted.
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, 1.0))
+
+
+def stopper(seconds: float) -> Callable[[int, FrameType | None], None]:
+    """Return a handler of the alarm that raises `TimeLimitError` unless an import is under way."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        inner = frame
+        while inner is not None:
+            if inner.f_code.co_filename.startswith("<frozen importlib"):
+                return
+            inner = inner.f_back
+        raise TimeLimitError(f"it takes longer than {seconds:g} seconds")
+
+    return stop
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an answer may return a thing of its own
+        return f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +19,8 @@ from rlwb.cli import main
 from rlwb.course import Case, Exercises, Lab, case, close, outcome, small_market
 from rlwb.course import books as course_books
 from rlwb.course.books import cells_of, source_of, start
-from rlwb.course.exercises import course_notebooks, time_limit
-from rlwb.course.grade import grade
+from rlwb.course.exercises import UNANSWERED, TimeLimitError, as_lines, course_notebooks, time_limit
+from rlwb.course.grade import Grade, as_text, hand_ins, needed, write_table
 from rlwb.errors import ConfigError, DataError
 from rlwb.execution import (
     TWAP,
@@ -78,8 +83,64 @@ def test_a_case_says_what_an_answer_does() -> None:
     assert (twice.exercise, twice.title) == ("double", "Twice three is six.")
     assert outcome(twice, lambda x: 2 * x) is None
     assert outcome(twice, lambda x: x * x) == "the answer is 9; 6 is right"
-    assert outcome(twice, unanswered) == "not answered yet"
+    assert outcome(twice, unanswered) == UNANSWERED
     assert outcome(twice, fails) == "KeyError: 3"
+
+
+class NoWordsError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def answer_that(does: Callable[[], object]) -> Callable[[float], object]:
+    return lambda x: does()
+
+
+def endless() -> object:
+    while True:
+        try:
+            next(one for one in itertools.count() if one < 0)
+        except Exception:
+            continue
+
+
+def deeper() -> object:
+    return deeper()
+
+
+def fail(error: BaseException) -> object:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        (sys.exit, "SystemExit"),
+        (endless, "longer than 0.1 seconds"),
+        (deeper, "RecursionError"),
+        (lambda: np.zeros(2**59), "Memory"),
+        (lambda: fail(NoWordsError()), "NoWordsError"),
+        (lambda: fail(ValueError("x" * 10**6)), "xxx..."),
+        (lambda: fail(ValueError("two\nlines")), "two lines"),
+        (lambda: "6", "'6'"),
+        (lambda: 6 + 0j, "6"),
+        (lambda: None, "None"),
+        (lambda: object, "numbers"),
+        (lambda: float("nan"), "nan"),
+        (lambda: [6], "(1,)"),
+    ],
+)
+def test_whatever_an_answer_does_is_one_short_sentence(does: Callable[[], object], told: str) -> None:
+    said = outcome(twice, answer_that(does), seconds=0.1)
+    assert said is not None
+    assert told in said
+    assert len(said) < 400
+    assert "\n" not in said
+
+
+def test_who_waits_may_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        outcome(twice, answer_that(lambda: fail(KeyboardInterrupt())))
 
 
 def test_a_notebook_shows_points_and_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +156,10 @@ def test_a_notebook_shows_points_and_what_is_wrong(capsys: pytest.CaptureFixture
     assert "100 is" in lines[3]
     assert "price_advantage (3 points)" in repr(exercises)
 
+    price_advantage = partial(lambda paid, twap, side: side * (1 - paid / twap) * 1e4)  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match="price_advantage"):
+        exercises.check(price_advantage)  # not the name of a cell
+
     def price_advantge(*_: object) -> None: ...
 
     with pytest.raises(ConfigError, match="price_advantage"):
@@ -103,11 +168,67 @@ def test_a_notebook_shows_points_and_what_is_wrong(capsys: pytest.CaptureFixture
         Exercises("01_order")
 
 
+def test_an_answer_is_known_by_the_name_that_a_cell_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = {"exercises": Exercises("01_orders")}
+    exec("price_advantage = lambda paid, twap, side: side * (1 - paid / twap) * 1e4", cell)
+    exec("exercises.check(price_advantage)", cell)
+    assert capsys.readouterr().out.startswith("price_advantage: 3 of 3 points")
+
+
+def test_an_exercise_without_an_answer_has_no_points_and_is_not_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    def price_advantage(paid: float, twap: float, side: float) -> float:
+        raise NotImplementedError("your answer")
+
+    Exercises("01_orders").check(price_advantage)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("price_advantage: not answered yet")
+    assert {line.split()[0] for line in others} == {"open"}
+    assert len(others) == 3
+    text = as_lines("Both", [("one", None), ("two", UNANSWERED), ("three", "it is 3")]).splitlines()
+    assert text[0] == "Both: 1 of 3 points"
+    assert [line.split()[0] for line in text[1:]] == ["right", "open", "wrong", "it"]
+
+
+def test_what_an_answer_prints_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    def price_advantage(paid: float, twap: float, side: float) -> float:
+        print("paid", paid)
+        print("x" * 10**6)
+        return 0.0
+
+    Exercises("01_orders").check(price_advantage)
+    out = capsys.readouterr().out
+    assert out.startswith("paid 99.25")
+    assert "price_advantage: 0 of 3 points" in out
+    assert len(out) < 4000
+    assert out.count("left out") == 1
+
+
 def test_a_time_limit_ends_what_hangs() -> None:
-    with pytest.raises(TimeoutError), time_limit(0.05):
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(TimeLimitError), time_limit(0.05):
         next(one for one in itertools.count() if one < 0)
     with time_limit(60):
         pass
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_a_time_limit_lets_an_import_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_package.py").write_text("import time\ntime.sleep(0.2)\nfinished = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow_package", raising=False)
+    with pytest.raises(TimeLimitError), time_limit(0.05):
+        next(one for one in itertools.count() if __import__("slow_package") and one < 0)
+    assert sys.modules["slow_package"].finished
+
+
+def test_a_time_limit_is_none_in_another_thread() -> None:
+    def count() -> int:
+        with time_limit(1e-3):
+            return sum(range(10**6))
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(count).result() == 499999500000
 
 
 def test_wrong_answers_have_one_change_each() -> None:
@@ -175,7 +296,95 @@ def test_the_command_names_what_to_open(tmp_path: Path, capsys: pytest.CaptureFi
 def test_grading_without_otter_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlwb.packages.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"otter.*rlwb\[course\]"):
-        list(grade(tmp_path))
+        hand_ins(tmp_path)
+
+
+@pytest.fixture
+def without_otter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlwb.packages.find_spec", lambda name: name)
+
+
+def hand_in(path: Path, name: str = "01_orders", *, encoding: str = "utf-8") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(course_notebooks()[name].read_text(encoding="utf-8"), encoding=encoding)
+
+
+@pytest.mark.usefixtures("without_otter")
+def test_what_was_handed_in_is_known_by_its_content(tmp_path: Path) -> None:
+    hand_in(tmp_path / "anna" / "01_orders.ipynb")
+    hand_in(tmp_path / "anna" / "01_orders-Copy1.ipynb")
+    hand_in(tmp_path / "anna" / ".ipynb_checkpoints" / "01_orders-checkpoint.ipynb")
+    hand_in(tmp_path / "ben" / "week 1" / "my homework (2).ipynb", encoding="utf-8-sig")
+    hand_in(tmp_path / "ben" / "02.ipynb", "02_reinforcement_learning")
+    (tmp_path / "carl").mkdir()
+    (tmp_path / "carl" / "01_orders.ipynb").write_text("{")
+    (tmp_path / "carl" / "other.ipynb").write_text(json.dumps({"cells": []}))
+    found = hand_ins(tmp_path)
+    assert found.students == {
+        "anna": {"01_orders": tmp_path / "anna" / "01_orders.ipynb"},
+        "ben": {
+            "01_orders": tmp_path / "ben" / "week 1" / "my homework (2).ipynb",
+            "02_reinforcement_learning": tmp_path / "ben" / "02.ipynb",
+        },
+    }
+    assert {path.name for path in found.left_out} == {"01_orders-Copy1.ipynb", "01_orders.ipynb", "other.ipynb"}
+    assert "not a notebook" in found.left_out[tmp_path / "carl" / "01_orders.ipynb"]
+
+
+@pytest.mark.usefixtures("without_otter")
+def test_files_named_after_students_are_a_class_and_a_set_is_one_student(tmp_path: Path) -> None:
+    for student in ("smith_anna", "lee_ben"):
+        for name in ("01_orders", "03_simulator"):
+            hand_in(tmp_path / "class" / f"{student}_{name}.ipynb", name)
+    assert {student: list(books) for student, books in hand_ins(tmp_path / "class").students.items()} == {
+        "lee_ben": ["01_orders", "03_simulator"],
+        "smith_anna": ["01_orders", "03_simulator"],
+    }
+    start(tmp_path / "set")
+    assert {student: list(books) for student, books in hand_ins(tmp_path / "set").students.items()} == {
+        "": list(course_notebooks())
+    }
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConfigError, match="01_orders"):
+        hand_ins(tmp_path / "none")
+
+
+def test_only_what_an_answer_needs_is_run() -> None:
+    story = ["table = 3", "slow = train(table)", "def f(x):\n    raise NotImplementedError", "check(f)"]
+    helper = "!pip install everything\nhelper = lambda x: x * half"
+    answer = "def f(x):\n    inner = math.sqrt(x)\n    return helper(inner) * table"
+    other = ["%matplotlib inline\nimport numpy as np", "slow = 1", "while True: pass"]
+    own = [*other, "import math", *story, helper, answer, "half = 0.5", "%%bash\nf", "return f ("]
+    kept = needed(own, ["f"], story, ["import numpy as np"])
+    assert kept == ["import math", "table = 3", helper, answer, "half = 0.5", "%%bash\nf", "return f ("]
+    assert not needed([*other, *story], ["f"], story, [])
+
+
+def grades_of(student: str) -> list[Grade]:
+    wrong = {"A case.": "the answer is 0; 1 is right", "Another.": UNANSWERED}
+    return [
+        Grade(student, "01_orders", "price_advantage", 1, 3, True, wrong),
+        Grade(student, "01_orders", "average_price", 0, 4, False, {"A case.": UNANSWERED}),
+    ]
+
+
+def test_grades_tell_wrong_from_not_answered() -> None:
+    lines = as_text(grades_of("anna")).splitlines()
+    assert lines[0] == "anna"
+    assert lines[1].split() == ["01_orders", "price_advantage", "1", "of", "3"]
+    assert "the answer is 0; 1 is right" in lines[3]
+    assert "not answered yet" in lines[-2]
+    assert " of " not in lines[-2]
+    assert lines[-1].split() == ["sum", "1", "of", "7"]
+
+
+def test_a_table_of_points_has_a_row_a_student(tmp_path: Path) -> None:
+    write_table(tmp_path / "points.csv", [*grades_of("anna"), *grades_of("ben")])
+    assert (tmp_path / "points.csv").read_text().splitlines() == [
+        "student,01_orders price_advantage,01_orders average_price,sum",
+        "anna,1,,1",
+        "ben,1,,1",
+    ]
 
 
 def test_a_small_market_is_computed_by_hand() -> None:

@@ -22,9 +22,10 @@ def a_sell(answer):
 
 @case("tick_rewards")
 def ticks_without_a_fill(answer):
-    """A tick without a fill earns 0, with a price or without, and what was not filled counts in the amount."""
+    """A tick without a fill earns 0, with a price or without; parts of a share count, and what is not filled."""
     fills, prices = np.array([0.0, 25.0, 0.0]), np.array([np.nan, 8.0, 1.0])
     close(answer(fills, prices, 100.0, 10.0, 1), [0.0, 500.0, 0.0])
+    close(answer(np.array([0.5, 0.0]), np.array([8.0, np.nan]), 2.0, 10.0, 1), [500.0, 0.0])
     close(prices, [np.nan, 8.0, 1.0], "the function changed prices, which it was given: it")
 
 
@@ -82,6 +83,8 @@ def each_step_and_order(answer):
 
 @case("AgainstArrival")
 def not_against_twap(answer):
-    """The arrival price counts, wherever TWAP is."""
+    """The arrival price counts, wherever TWAP is, and a fill may be a part of a share."""
     (first,) = outcomes([(800, 100)], [200, 198, 150, 150, 150, 150, 150, 150])
     close(answer().reward(first), [50.0, -12.5], "the rewards")
+    (little,) = outcomes([(0.8, 0)], [200, 198, 150, 150, 150, 150, 150, 150])
+    close(answer().reward(little), [0.05, 0.0], "the rewards")
