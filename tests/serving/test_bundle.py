@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 import torch
@@ -270,6 +271,22 @@ def test_weights_of_another_name_or_shape_are_named(copy: Path) -> None:
     replaced(copy, "weights.safetensors", lambda arrays: arrays.update({"network.actor.bias": np.zeros(4, np.float32)}))
     with pytest.raises(BundleError, match=r"network\.actor\.bias"):
         open_bundle(copy)
+
+
+def test_the_script_of_the_page_on_speed_reads_the_graph(bundle_path: Path) -> None:
+    page = SCHEMA.parent / "speed-and-precision.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    inputs = onnxruntime.InferenceSession(bundle_path / "head.onnx").get_inputs()
+    types: dict[str, type[np.generic]] = {
+        "tensor(float)": np.float32,
+        "tensor(int32)": np.int32,
+        "tensor(int64)": np.int64,
+        "tensor(bool)": np.bool_,
+    }
+    sizes = {one.name: [size if isinstance(size, int) else 3 for size in one.shape] for one in inputs}
+    names = {"observations": {one.name: np.zeros(sizes[one.name], types[one.type]) for one in inputs}}
+    exec(code.replace("bundles/mine", str(bundle_path)), names)
+    assert names["action"].shape == (3,)
 
 
 def test_the_script_of_the_page_decides(bundle_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
