@@ -30,11 +30,13 @@ POLICY, HEAD = "policy.onnx", "head.onnx"
 OUTPUTS = ("action", "scores")
 #: Observations of the bars, which the state of the market stands for.
 BARS = ("data_processed", "data_processed_prev", "cur_tick")
-#: The largest difference of a score between torch and a graph, of 1 or of the score where it is larger.
+#: The largest difference of a score between torch and a graph (`score_distance`).
 TOLERANCE = 1e-5
 #: Rows that are checked at once, which bounds the memory: onnxruntime's attention takes the square of the ticks.
 ROWS = 16
 _OPSET = 17
+#: No score that a network gives an action is as large as this.
+_BARRED = 1e30
 
 
 def export_graphs(learner: Learner, obs: Mapping[str, np.ndarray]) -> dict[str, bytes]:
@@ -119,13 +121,29 @@ def check_agreement(learner: Learner, graph: bytes, obs: Mapping[str, np.ndarray
         except Exception as error:  # onnxruntime's errors have no base of their own
             reason = " ".join(str(error).split())[:160]
             raise BundleError(f"onnxruntime cannot run the graph of {name} ({reason}); serve it by torch.") from error
-        distance = np.abs(scores - near) / np.maximum(np.abs(near), 1.0)
+        distance = score_distance(scores, near)
         same = action == wanted if wanted.dtype.kind == "i" else np.ones(len(wanted), dtype=bool)
         if not same.all() or not distance.max() <= TOLERANCE:
             raise BundleError(
                 f"the ONNX graph of {name} decides otherwise than torch: {int((~same).sum())} of "
                 f"{len(same)} actions differ, scores by up to {distance.max():.1e}; serve it by torch."
             )
+
+
+def score_distance(scores: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return how far scores are off, as a share of the row's largest score, or of 1 where that is larger.
+
+    A score is a sum, whose rounding goes with the size of its parts and not with that of what is left of them. Scores
+    of actions that are barred, the smallest numbers there are, say nothing of that size.
+
+    Parameters
+    ----------
+    scores, wanted : float of shape (N, ...)
+        Of N observations.
+    """
+    size = np.abs(wanted).reshape(len(wanted), -1)
+    largest = np.where(size < _BARRED, size, 0.0).max(axis=1, initial=1.0)
+    return np.asarray(np.abs(scores - wanted) / largest.reshape(-1, *[1] * (wanted.ndim - 1)))
 
 
 def _export(learner: Learner, obs: dict[str, np.ndarray]) -> bytes:

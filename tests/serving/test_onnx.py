@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rlwb.batch import take_rows
 from rlwb.errors import BundleError
 from rlwb.policy import PPO, ActorCritic, AllOne, Network, make_network
-from rlwb.serving.onnx import HEAD, OUTPUTS, POLICY, check_agreement, export_graphs, make_session
+from rlwb.serving.onnx import HEAD, OUTPUTS, POLICY, check_agreement, export_graphs, make_session, score_distance
 from tests.serving.learners import NETWORKS, Averages, learner, observations, with_states
 from tests.trainer.small import ACTIONS, small
 
@@ -168,6 +168,14 @@ def test_another_graph_is_refused() -> None:
     graph = export_graphs(learner("ppo", "mlp"), observations())[POLICY]
     with pytest.raises(BundleError, match="otherwise"):
         check_agreement(learner("ppo", "mlp", plain=True), graph, observations())
+
+
+def test_a_difference_of_scores_counts_by_the_largest_of_its_row() -> None:
+    barred = np.finfo(np.float32).min
+    wanted = np.array([[0.5, -4.0, barred], [0.5, 0.25, 0.0]])
+    found = score_distance(wanted + [[2e-5, 0.0, 0.0], [0.0, 0.0, 3e-5]], wanted)
+    np.testing.assert_allclose(found, [[5e-6, 0.0, 0.0], [0.0, 0.0, 3e-5]], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(score_distance(np.array([8.0, 0.5]), np.array([4.0, 0.25])), [1.0, 0.25])
 
 
 def test_the_same_learner_gives_the_same_bytes() -> None:
