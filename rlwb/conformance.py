@@ -38,6 +38,7 @@ from rlwb.execution import (
 )
 from rlwb.execution.order import FORMS_OF_FILLS
 from rlwb.interpreter import ActionInterpreter, StateInterpreter, check_in_space, row_of
+from rlwb.learner import Learner
 from rlwb.market import MarketFeatures, Sessions, SyntheticSettings, synthetic_sessions
 from rlwb.market.readers.conformance import check_reader as check_reader
 from rlwb.reward import Reward
@@ -396,6 +397,11 @@ def check_learner(make: Callable[[Stage], Any], *, sees: StateInterpreter[Any] |
     from rlwb.execution import PAPenaltyReward
     from rlwb.trainer import collect
 
+    own = make(stage())
+    for name, method in vars(Learner).items():
+        if callable(method) and not name.startswith("_"):
+            hidden = f"its attribute {name} hides the method of that name; call it otherwise"
+            _require(callable(getattr(own, name, method)), own, hidden)
     check_policy(make, sees=sees)
     on = stage()
     learner, second, third = make(on), make(on), make(on)

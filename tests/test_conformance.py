@@ -172,6 +172,14 @@ class Moody:
         return self.rng.integers(0, 5, len(obs["position"]))
 
 
+class Hides(PPO):
+    """Keeps something under the name of a method."""
+
+    def __init__(self) -> None:
+        super().__init__(make_network(lambda: ActorCritic(MLP(8), 5), seed=0))
+        self.weights = {}  # type: ignore[assignment, method-assign]
+
+
 class Foresight(Baseline):
     """Buys by what the day will close at."""
 
@@ -208,6 +216,7 @@ def test_built_in_baselines_conform(name: str) -> None:
         (check_action_interpreter, lambda stage: Greedy(), "Greedy.*position"),
         (check_reward, lambda stage: Endless(), "Endless"),
         (check_policy, lambda stage: Moody(), "Moody.*noise"),
+        (check_learner, lambda stage: Hides(), "Hides.*weights"),
         (check_baseline, lambda stage: Foresight(stage.engine), "Foresight.*from tick"),
         (check_baseline, lambda stage: Herd(stage.engine), "Herd.*beside"),
         (check_baseline, lambda stage: Short(stage.engine), "Short.*below 0"),

@@ -173,7 +173,7 @@ def test_another_graph_is_refused() -> None:
 def test_a_difference_of_scores_counts_by_the_largest_of_its_row() -> None:
     barred = np.finfo(np.float32).min
     wanted = np.array([[0.5, -4.0, barred], [0.5, 0.25, 0.0]])
-    found = score_distance(wanted + [[2e-5, 0.0, 0.0], [0.0, 0.0, 3e-5]], wanted)
+    found = score_distance(wanted + np.array([[2e-5, 0.0, 0.0], [0.0, 0.0, 3e-5]]), wanted)
     np.testing.assert_allclose(found, [[5e-6, 0.0, 0.0], [0.0, 0.0, 3e-5]], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(score_distance(np.array([8.0, 0.5]), np.array([4.0, 0.25])), [1.0, 0.25])
 
