@@ -29,7 +29,7 @@ def test_the_report_opens_from_its_file_without_a_network(
     page, complaints = new_page(browser, offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto(commanded[0].report.as_uri())
     assert page.get_by_text("TWAP").count()
-    images = page.locator("img")
+    images = page.locator("img:visible")
     assert images.count() == len(list(commanded[0].figures.glob("*.png")))
     assert all(image.evaluate("image => image.complete && image.naturalWidth > 0") for image in images.all())
     assert all(len(image.get_attribute("alt") or "") > 20 for image in images.all()), "said in words too"

@@ -1,7 +1,8 @@
-"""Pages against the rules of WCAG 2 A and AA, by axe in Chromium, in light and dark."""
+"""Pages can be read and used by all: the rules of axe in Chromium, light, dark and on a telephone, and the Tab key."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,63 +10,91 @@ from typing import Any
 import nbformat
 import pytest
 
-from rlwb.experiment.compare import compare
-from rlwb.experiment.report import write_report
+from rlwb.experiment.report import draw_stability, write_report
 from rlwb.experiment.run import RunDirectory
+from rlwb.study.across import compare_runs, write_across
 from tests.browser.tools import chromium, needs_browser, new_page, picture
-from tests.experiment.test_work import tiny
+from tests.experiment.conftest import judged as judged
 from tests.notebooks.small import NOTEBOOKS, by_hand
 from tests.serving.test_page import Fake
 
 pytestmark = needs_browser
-SMALL = {"train.iterations": 2, "baselines": ["twap", "hindsight"]}
+#: What the Tab key has to reach; of radio buttons the chosen one, with arrows to the others.
+CONTROLS = """() => [...document.querySelectorAll(
+  'a[href], button, input:not([type=radio]:not(:checked)), select, summary, [tabindex="0"]')]
+  .filter(one => one.checkVisibility({visibilityProperty: true}) && !one.disabled)
+  .map((one, number) => { one.dataset.control = number; return String(number); })"""
+FOCUSED = """() => { const one = document.activeElement, style = getComputedStyle(one);
+  return [one.dataset.control, style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2]; }"""
 
 
-def violations(page: Any, *, exclude: tuple[str, ...] = ()) -> list[str]:
+def violations(page: Any, *, exclude: tuple[str, ...] = (), **options: Any) -> list[str]:
     """Return what axe finds wrong, with the elements."""
     from axe_playwright_python.sync_playwright import Axe
 
-    options = {"runOnly": ["wcag2a", "wcag2aa"], "resultTypes": ["violations"]}
     context = {"exclude": [[one] for one in exclude]} if exclude else None
-    found = Axe().run(page, context, options).response["violations"]
+    found = Axe().run(page, context, {"resultTypes": ["violations"], **options}).response["violations"]
     return [f"{one['id']}: {node['html'][:160]} ({node['failureSummary']})" for one in found for node in one["nodes"]]
 
 
+def out_of_reach(page: Any) -> set[str]:
+    """Return the controls that the Tab key does not reach from the page's top, or that do not show that it did."""
+    controls = page.evaluate(CONTROLS)
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    reached = set()
+    for _ in controls:
+        page.keyboard.press("Tab")
+        number, is_shown = page.evaluate(FOCUSED)
+        reached |= {number} if is_shown else set()
+    return set(controls) - reached
+
+
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison of one small run, with the page of either."""
-    folder = tmp_path_factory.mktemp("compared")
-    compare(folder, {"ppo": tiny(**SMALL)}, echo=lambda line: None)
-    write_report(RunDirectory.open(folder / "ppo"))
+def folder(judged: RunDirectory, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small run with its report, and a comparison's page beside it."""
+    folder: Path = tmp_path_factory.mktemp("pages")
+    shutil.copytree(judged.path, folder / "run", symlinks=True)
+    run = RunDirectory.open(folder / "run")
+    draw_stability(run, run.config)
+    write_report(run)
+    write_across(folder / "compared", compare_runs([run.path]))
     return folder
 
 
 @pytest.fixture(scope="module")
-def browser(compared: Path) -> Iterator[Any]:
+def browser(folder: Path) -> Iterator[Any]:
     with chromium() as opened:
         yield opened
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["comparison.html", "ppo/report.html"])
-def test_a_page_of_runs_can_be_read_by_all(browser: Any, compared: Path, name: str, scheme: str) -> None:
-    page, _ = new_page(browser, color_scheme=scheme)
-    page.goto((compared / name).as_uri())
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 1300), ("dark", 400)])
+@pytest.mark.parametrize("name", ["run/report.html", "compared/runs.html"])
+def test_a_page_of_runs_can_be_read_by_all(browser: Any, folder: Path, name: str, scheme: str, width: int) -> None:
+    # axe is put into the page, which lets no script but its own run.
+    options = {"viewport": {"width": width, "height": 900}, "bypass_csp": True}
+    page, complaints = new_page(browser, color_scheme=scheme, offline=True, **options)
+    page.goto((folder / name).as_uri())
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    picture(page, f"axe-{Path(name).stem}-{scheme}", full_page=True)
+    picture(page, f"axe-{Path(name).stem}-{scheme}-{width}", full_page=True)
     assert violations(page) == []
+    if scheme == "light":
+        assert out_of_reach(page) == set()
+    assert page.evaluate("document.documentElement.scrollWidth") == width, "nothing to scroll sideways"
+    assert complaints == []
     page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_services_page_can_be_read_by_all(browser: Any, scheme: str) -> None:
+def test_the_services_pages_can_be_read_by_all(browser: Any) -> None:
     fake = Fake()
     try:
-        page, _ = new_page(browser, color_scheme=scheme)
-        page.goto(fake.url)
-        page.wait_for_selector("#content:not([hidden])")
-        assert violations(page) == []
-        page.context.close()
+        for scheme, width in (("light", 1300), ("dark", 400)):
+            options = {"viewport": {"width": width, "height": 900}, "bypass_csp": True}
+            page, _ = new_page(browser, color_scheme=scheme, **options)
+            page.goto(fake.url)
+            page.wait_for_selector("#content:not([hidden])")
+            assert violations(page) == []
+            assert out_of_reach(page) == set()
+            page.context.close()
     finally:
         fake.close()
 
@@ -81,5 +110,6 @@ def test_an_exported_notebook_can_be_read_by_all(browser: Any, tmp_path: Path, m
     (tmp_path / "book.html").write_text(text)
     page, _ = new_page(browser)
     page.goto((tmp_path / "book.html").as_uri())
-    assert violations(page, exclude=(".jp-InputPrompt", ".jp-OutputPrompt", ".highlight")) == []
+    theme = (".jp-InputPrompt", ".jp-OutputPrompt", ".highlight")
+    assert violations(page, exclude=theme, runOnly=["wcag2a", "wcag2aa"]) == []
     page.context.close()
