@@ -168,10 +168,13 @@ def check_config(config: RunConfig) -> None:
     """Refuse a missing path or package, and settings that a part refuses, before a run's directory is made."""
     for name, part in (("market.source", config.market), ("orders.source", config.orders)):
         source = part.settings.get("source")
-        if source is not None and not Path(source).exists():
+        if source is None:
+            continue
+        if not Path(source).exists():
             raise ConfigError(f"{name}: there is no file or folder {source}; check the path.")
-        if source is not None and name == "orders.source" and Path(source).is_dir():
-            raise ConfigError(f"{name}: {source} is a folder; name one Parquet or CSV file of orders.")
+        if name == "orders.source" and Path(source).is_dir() and not any(Path(source).glob("*.pkl")):
+            told = "is a folder; name one Parquet or CSV file of orders, or a folder of Qlib's pickles"
+            raise ConfigError(f"{name}: {source} {told}.")
     if config.train.env == "ray" or config.train.actors or config.backtest.actors:
         require_packages("a Ray cluster (train.env, train.actors, backtest.actors)", "ray", "ray")
     check_parts(config)

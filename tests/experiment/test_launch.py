@@ -9,7 +9,7 @@ import pytest
 from rlwb.errors import ConfigError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.layers import Layer
-from rlwb.experiment.pipeline import launch
+from rlwb.experiment.pipeline import check_config, launch
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stages import TRAIN, settings_of
 
@@ -33,6 +33,11 @@ def test_a_folder_of_orders_or_as_a_configuration_makes_no_run(tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"cannot be read as a configuration \(Is a directory\)\.$"):
         launch(tmp_path, [], tmp_path / "run", resume=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_of_qlibs_pickles_of_orders_is_one_of_orders(tmp_path: Path) -> None:
+    (tmp_path / "AAA.pkl").touch()
+    check_config(RunConfig.load(None, Layer("test", {"orders.source": str(tmp_path)})))
 
 
 def test_a_shorter_training_is_refused_and_leaves_the_run_as_it_was(finished: RunDirectory) -> None:
