@@ -778,6 +778,7 @@ def order_path(
         left = np.concatenate([[1.0], table["left"] / amount])
         lower.plot(*clock.steps(left), drawstyle="steps-post", color=color, linewidth=1.8)
     upper.set_ylabel("price, currency a share")
+    upper.margins(y=0.12)  # dots at the highest and at the lowest price are drawn whole
     lower.set(ylabel="amount left, %", ylim=(-0.03, 1.05))
     lower.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     clock.label(lower)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -17,6 +18,7 @@ from rlwb.course.exercises import course_notebooks
 from tests.course.inside import run_inside
 from tests.course.small import SMALL
 
+ROOT = Path(__file__).resolve().parents[2]
 BOOKS = course_notebooks()
 NAMES = list(BOOKS)
 EXERCISES = 3
@@ -103,6 +105,8 @@ def test_a_notebook_states_its_aims_and_its_time_by_section(name: str) -> None:
     assert [section for section, _ in rows] == sections
     assert sum(int(minutes) for _, minutes in rows) == total
     assert 45 <= total <= 75
+    plan = "; ".join(f"{section} {minutes}" for section, minutes in rows)
+    assert f"| {plan} | {total} |" in (ROOT / "docs" / "course.md").read_text(encoding="utf-8"), "the lecturer's plan"
 
 
 @pytest.mark.parametrize("name", NAMES)
