@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -239,8 +240,13 @@ def run_pipeline(
                     run_pipeline(window, own, notebooks=folder, echo=lambda line: echo(f"  {line}"))
 
                 walk(run, config, one_window, echo=echo)
-            for stage in stages:
-                _run_notebook(stage, run, folder / stage.notebook, echo)
+            try:
+                for stage in stages:
+                    _run_notebook(stage, run, folder / stage.notebook, echo)
+            except Exception:
+                with suppress(RlwbError, OSError):  # the page says where it ended; what ended it is told in any case
+                    write_report(run)
+                raise
             audit_if_new(run, echo)
             echo(f"report: {write_report(run)}")
 

@@ -28,7 +28,7 @@ from rlwb.experiment.player import PLAYER, Player
 from rlwb.experiment.power import read_power
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.stability import read_stability, stability_sentences, write_stability
-from rlwb.experiment.stages import BACKTEST, ORDERS, TRAIN, Stage, stages_of
+from rlwb.experiment.stages import BACKTEST, ORDERS, STABILITY, TRAIN, Stage, stages_of
 from rlwb.experiment.stress import STRESS_CAPTIONS, stress_pictures, stress_sentences, stress_view
 from rlwb.experiment.verdict import TWIN, VERDICT, verdict_of
 from rlwb.experiment.workbench import Workbench
@@ -506,13 +506,16 @@ def write_report(run: RunDirectory) -> Path:
     said = " ".join([*(verdict.paragraphs if verdict else ()), *(risk.sentences if risk else ())])
     number, player = _number(config, verdict), _player(run)
     method = f"{label(config.algorithm)}, seed {config.seed}"
-    gain = "" if number is None else f" {number['effect']} bp"
+    unfinished = _unfinished(run)
+    gain = f" {number['effect']} bp" if number is not None else f" {unfinished[0]}," if unfinished else ""
     gain += f" [{number['lo']}, {number['hi']}]" if number is not None and number["lo"] else ""
     page = render(
         "report.html",
         title=f"{run.path.name}:{gain} {method}",
         name=run.path.name,
         method=label(config.algorithm),
+        unfinished=unfinished,
+        resume=run.how_to_resume("failed"),
         number=number,
         player=player,
         player_data=_as_script(player),
@@ -578,6 +581,8 @@ def _player(run: RunDirectory) -> dict[str, Any]:
     """Return what the page plays the policy by; a reason where it does not, as for backtests of earlier versions."""
     if run.config.split.rolling is not None:
         return {"refused": "Each window has a policy of its own, which the window's page plays."}
+    if not (run.backtest / "summary.csv").exists():
+        return {"refused": "The backtest has not been done, whose best policy the page plays."}
     found = _json(run.backtest / PLAYER, Player)
     reason = f"There is no backtest/{PLAYER}, which backtests write since pages can play; make this run's anew."
     return {"refused": reason} if found is None else found
@@ -689,6 +694,17 @@ def _stages(run: RunDirectory) -> Iterator[list[str]]:
     for name in names:
         known = run.stage(name)
         yield [name, known.get("state", "not done"), _time(known.get("started")), str(known.get("seconds") or "")]
+
+
+def _unfinished(run: RunDirectory) -> tuple[str, str] | None:
+    """Return of the first stage that is not finished its name with its state, and why; None where all are.
+
+    Figures alone are done without in runs of a comparison and in twins.
+    """
+    for name, state, *_ in _stages(run):
+        if state != "finished" and (name, state) != (STABILITY.name, "not done"):
+            return f"{name} {state}", run.stage(name).get("error") or ""
+    return None
 
 
 def _time(stamp: str | None) -> str:

@@ -90,6 +90,7 @@ def test_g05_a_failing_cell_leaves_everything_to_be_seen(tmp_path: Path) -> None
     outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
     assert [output.ename for output in outputs if output.output_type == "error"] == ["ZeroDivisionError"]
     assert json.loads((run.path / "manifest.json").read_text())["status"] == "failed"
+    assert "This run is not finished: " in run.report.read_text()
 
     assert go(run, write_notebooks(tmp_path / "nb"))[0] == "first: unchanged, kept"
     assert run.state == "finished"

@@ -59,7 +59,10 @@ def write_summary(run: RunDirectory, *rows: dict[str, object]) -> None:
 def test_half_a_run_says_what_is_missing(run: RunDirectory) -> None:
     page = write_report(run).read_text()
     assert page.count("Not here: ") == 6
-    assert "There is no backtest/player.json" in page
+    assert "This run is not finished: orders not done" in page
+    assert "<title>a&lt;b: orders not done, ppo, seed 0</title>" in page
+    assert "--resume --run-dir" in page
+    assert "The backtest has not been done" in page
     assert "cap 0.25 of volume" in page
     assert "a&lt;b" in page
     assert "a<b" not in page
@@ -352,4 +355,4 @@ def test_k20_the_page_prints_and_fits_a_telephone_and_both_themes(run: RunDirect
 
 
 def test_k21_twenty_pages_have_twenty_titles(run: RunDirectory) -> None:
-    assert f"<title>{html.escape(run.path.name)}: ppo, seed 0</title>" in write_report(run).read_text()
+    assert f"<title>{html.escape(run.path.name)}: orders not done, ppo, seed 0</title>" in write_report(run).read_text()
