@@ -108,7 +108,7 @@ class Played:
         if self.values is not None:
             best = int(np.nanargmax(self.values[step]))
             told.append(f"Most valuable action: {self.actions[best]} (reward {self.values[step, best]:.2f}).")
-        if np.isnan(row["waiting"]) and self.chances is None and self.values is None:
+        if self.decisions["waiting"].isna().all() and self.chances is None and self.values is None:
             told.append("It tells no expectation.")
         if not np.isnan(row["came"]):
             came = "cost" if row["came"] >= 0 else "gained"
@@ -197,7 +197,7 @@ def play_order(
             "held": (steps["position"] + fill) / amount,
             "asked": steps["requested"] / amount,
             "filled": fill / amount,
-            "waiting": expected["waiting"],
+            "waiting": expected["waiting"].where(stop < end),  # after the last step there is nothing to wait for
             "threshold": expected["threshold"],
             "came": [_came(price, int(a) - start, int(b) - start, side) for a, b in zip(first, stop, strict=True)],
             "pa": np.cumsum(gained) / valued if valued > 0 else np.nan,

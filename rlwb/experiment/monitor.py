@@ -138,6 +138,8 @@ def read_training(run: RunDirectory) -> TrainingState:
     """Read how far the training of a run is; what is not there yet counts as not begun."""
     config, status = run.config, run.status
     now = standing(run)
+    if now == "created" and status["stages"].get(TRAIN.name, {}).get("state") == "finished":
+        now = "finished"  # a run whose stages are run by hand: the training is done, the next stage not begun
     progress = read_progress(run.path / PROGRESS) or {}
     stages = status["stages"]
     stage = next((name for name, one in stages.items() if one.get("state") != "finished"), "")

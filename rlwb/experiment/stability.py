@@ -140,9 +140,11 @@ def worst_orders(run: RunDirectory, count: int = 3, most: int = 5) -> pd.DataFra
     own = first[["date", "order_id", "instrument", "direction", "amount", "arrival", "twap"]].copy()
     for name in ("ffr", "price"):
         own[name] = np.mean([one.values(name, chosen[0]) for one in chosen], axis=0)
-    own["net PA, bp"] = np.mean([one.values("pa", chosen[0]) for one in chosen], axis=0)
+    own["net PA over arrival, bp"] = np.mean([one.values("pa", chosen[0]) for one in chosen], axis=0)
     twap = twap_of(results)
     own["TWAP's, bp"] = np.nan if twap is None else against_arrival(twap).values("pa", chosen[0])
-    parts = [own[own["date"].to_numpy().astype("M8[D]") == day].nsmallest(most, "net PA, bp") for day in days]
+    parts = [
+        own[own["date"].to_numpy().astype("M8[D]") == day].nsmallest(most, "net PA over arrival, bp") for day in days
+    ]
     table = pd.concat(parts).rename(columns={"date": "day"})
     return table.assign(day=table["day"].astype("M8[s]").dt.date).set_index(["day", "order_id"]).round(4)

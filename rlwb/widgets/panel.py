@@ -177,7 +177,7 @@ def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) 
     )
     rows = []
     for place, (name, *values) in enumerate(table.itertuples()):
-        look = ' style="background:#fdf0d0;color:#222;font-weight:bold"' if place == marked else ""
+        look = ' style="background:rgba(230,159,0,0.22);font-weight:bold"' if place == marked else ""
         cells = "".join(
             f'<td style="{_CELL}{side}">{escape(_shown(one))}</td>' for one, side in zip(values, sides[1:], strict=True)
         )

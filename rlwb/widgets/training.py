@@ -55,6 +55,7 @@ class TrainingMonitor(Panel):
         self.training: BackgroundTraining | None = None
         self._start = start
         self._task: asyncio.Task[None] | None = None
+        self._has_worked = False  # whether the training that was started here has been seen at work
         self._drawn: tuple[str, int, int] | None = None
         self._standing = ""
         self._answered: str | None = None  # the standing in which a press was answered
@@ -69,7 +70,7 @@ class TrainingMonitor(Panel):
     def start(self) -> None:
         """Start the training in the background; an `RlwbError` where it cannot start."""
         assert self._start is not None, "the monitor was made to watch alone"
-        self.training = self._start()
+        self.training, self._has_worked = self._start(), False
 
     def build(self) -> Widget:
         from ipywidgets import HTML, Button, FloatProgress, HBox, Layout, VBox
@@ -109,9 +110,10 @@ class TrainingMonitor(Panel):
             self._say(f"{self.run.path} cannot be read: {error}")
             return
         parts, alive = self._parts, self.training is not None and self.training.is_alive()
-        starts = alive and not state.is_working
+        self._has_worked |= state.is_working
+        starts = alive and not (state.is_working or self._has_worked)  # a process that ends says what it came to
         text, advice = ("starting", "") if starts else (state.sentence(), state.advice)
-        if self._start is not None and state.standing in ("created", "interrupted", "failed") and not starts:
+        if self._start is not None and state.standing in ("created", "interrupted", "failed") and not alive:
             advice = f"{advice} Here: Start."
         elif alive and state.standing == "running":
             advice = "It trains in a process of its own, and goes on when this notebook is closed."

@@ -51,7 +51,9 @@ def test_an_order_by_hand() -> None:
     np.testing.assert_allclose(found["came"], [5000.0, 10000.0, np.nan], err_msg="15 after 10, then 20 after 10")
     np.testing.assert_allclose(found["pa"], [0.0, 1250.0, -1250.0])
     assert bought.pa == pytest.approx(-1250.0), "the last of what is earned is the order's PA"
-    np.testing.assert_allclose(found["waiting"], [7.0, 9.0, 11.0])
+    np.testing.assert_allclose(
+        found["waiting"], [7.0, 9.0, np.nan], err_msg="after the last step nothing is left to wait for"
+    )
     assert found["time"].tolist() == ["09:30", "09:32", "09:34"]
     assert found["until"].tolist() == ["09:32", "09:34", "09:36"]
     np.testing.assert_allclose(sold.decisions["came"], -found["came"])

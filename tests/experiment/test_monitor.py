@@ -69,6 +69,14 @@ def test_a_run_that_has_trained_nothing_yet(tmp_path: Path) -> None:
     assert math.isnan(state.steps_per_second)
 
 
+def test_a_training_by_hand_is_finished_though_no_later_stage_is_begun(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run")
+    run.update_stage("train", {"state": "finished"})
+    run.update_status(state="created")
+    assert run.state == "created"
+    assert read_training(run).sentence().startswith("finished; iteration 3 of 10")
+
+
 def test_a_failed_run_says_why(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
     run.update_status(state="failed", failure={"stage": "train", "error": "the reward is NaN"})

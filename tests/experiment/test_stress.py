@@ -268,8 +268,8 @@ def test_worst_days_are_opened_order_by_order(copied: RunDirectory) -> None:
     one = table.reset_index().iloc[0]
     chosen = [result for result in read_results(copied) if result.kind == "checkpoint"]
     values = [result.orders.set_index("order_id")["pa_arrival"][one["order_id"]] for result in chosen]
-    assert one["net PA, bp"] == pytest.approx(np.mean(values), abs=1e-3)
-    first = table.xs(days[0], level="day")["net PA, bp"]
+    assert one["net PA over arrival, bp"] == pytest.approx(np.mean(values), abs=1e-3)
+    first = table.xs(days[0], level="day")["net PA over arrival, bp"]
     assert first.is_monotonic_increasing
 
 

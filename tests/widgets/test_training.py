@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rlwb.experiment.control import REQUEST
+from rlwb.experiment.monitor import BackgroundTraining
 from rlwb.widgets import TrainingMonitor
 from rlwb.widgets import training as room
 from tests.experiment.test_monitor import begun
@@ -57,6 +58,28 @@ def test_buttons_ask_the_run_and_are_those_that_mean_something(tmp_path: Path) -
     monitor.refresh()
     assert "without saying so" not in told(monitor)[0]
     assert f"rlwb run --resume --run-dir {run.short}" in told(monitor)[0]
+    monitor.close()
+
+
+def test_a_process_that_ends_is_not_said_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begun(tmp_path / "run")
+    monitor = TrainingMonitor(run, lambda: BackgroundTraining.__new__(BackgroundTraining))
+    monkeypatch.setattr(BackgroundTraining, "is_alive", lambda _: True)
+    monitor.start()
+    assert "starting" in told(monitor)[0]
+    with run.lock():
+        monitor.refresh()
+        assert "running" in told(monitor)[0]
+    run.update_status(state="interrupted")
+    run.update_stage("train", {"state": "interrupted"})
+    monitor.refresh()
+    text, _, buttons = told(monitor)
+    assert "stopped" in text
+    assert "Here: Start" not in text, "before its process has ended"
+    assert not buttons["Start"]
+    monitor.start()
+    monitor.refresh()
+    assert "starting" in told(monitor)[0]
     monitor.close()
 
 

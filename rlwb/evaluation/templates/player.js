@@ -653,7 +653,7 @@ function begin() {
     $("recorded").textContent = changed.length ? "–" : `${signed(pa[own.number])} bp`;
     $("told").textContent =
       `${what} ${number(order.amount, 0)} ${own.instrument} on ${own.date}, ${from} to ${until}: ` +
-      `${percent(made.ffr)} filled in ${made.steps.length} decisions. ` +
+      `${percent(made.ffr)} filled in ${made.steps.length} ${made.steps.length === 1 ? "decision" : "decisions"}. ` +
       (changed.length ? `Changed: ${changed.join(", ")}; the backtest has no such order.` : "As in the backtest.");
     drawPrices($("prices"), width, player, made);
     drawLeft($("left"), width, player, made, even);
