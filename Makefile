@@ -116,8 +116,8 @@ course: $(VENV)/.installed ## every notebook of the course, and which answers it
 certificate: $(VENV)/.installed ## how near the learners come to optima that are known exactly
 	$(BIN)/python -m benchmarks.certificate $(ARGS)
 
-docs: $(EXTRAS)/.installed ## the site: pages, API, notebooks and examples, in build/docs; a warning is an error
-	MPLBACKEND=Agg $(EXTRAS)/bin/python -m sphinx -c docs -b html -W --keep-going -q $(ARGS) . build/docs
+docs: $(EXTRAS)/.installed ## the site in build/docs; a warning is an error (ARGS="-D nb_execution_mode=off" runs no notebook)
+	MPLBACKEND=Agg $(EXTRAS)/bin/python -m sphinx -c docs -b html -D nb_execution_mode=cache -W --keep-going -q $(ARGS) . build/docs
 	@echo build/docs/index.html
 
 schema: $(VENV)/.installed ## write docs/config.schema.json anew, after a setting or its docstring changed

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import json
 import re
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.addnodes import pending_xref
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +28,12 @@ include_patterns = ["README.md", "CHANGELOG.md", "docs/**", "notebooks/**", "ben
 exclude_patterns = [path.name for path in ROOT.iterdir() if path.name not in WANTED]
 exclude_patterns += ["docs/examples", "docs/gallery/**.ipynb", "**/.ipynb_checkpoints"]
 
+
+def _version_of_sources() -> str:
+    files = sorted((ROOT / "rlwb").rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -29,7 +41,12 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
-nb_execution_mode = "off"  # tests run the notebooks; with -D nb_execution_mode=cache their outputs are on the site
+nb_execution_mode = "off"  # in tests, which run the notebooks by themselves; `make docs` says cache
+nb_execution_timeout = 900
+nb_execution_raise_on_error = True
+# Outputs are of the library as it is: another one has another place, so that nothing in the cache fits it.
+PLACE = ROOT / "build" / "site" / _version_of_sources()
+nb_execution_cache_path = str(PLACE / "cache")
 myst_heading_anchors = 4
 suppress_warnings = [
     "misc.highlighting_failure",  # a shell's transcript with answers in JSON is no pure "console"
@@ -80,6 +97,7 @@ html_theme_options = {
     "header_links_before_dropdown": 10,
     "navbar_align": "left",
     "show_prev_next": False,
+    "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
@@ -121,9 +139,70 @@ def _navigate(app: Any, docname: str, source: list[str]) -> None:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n:maxdepth: 1\n\n{lines}\n```\n"
 
 
+_RUN = {"run_dir": "run"}
+_LITTLE: dict[str, Any] = {"iterations": 10, "market": {"name": "synthetic", "days": 120}, "run_dir": "run"}
+SMALL: dict[str, dict[str, Any]] = {
+    "01_orders": _RUN,
+    "02_training": _RUN,
+    "03_backtest": _RUN,
+    "04_stability": _RUN,
+    "06_search": {**_LITTLE, "run_dir": "search", "trials": 6, "confirm": 1, "fresh_seeds": 2, "workers": 1},
+    "07_serving": {**_RUN, "out_dir": "bundles", "days": 1},
+    "08_risk": {**_LITTLE, "run_dir": "risk"},
+    "11_certificate": {"iterations": 40, "methods": ["ppo", "pathwise"]},
+    "12_comparison": {**_LITTLE, "run_dir": "comparison", "methods": ["ppo", "pathwise", "ppo_mlp"]},
+    "13_learners": {**_LITTLE, "run_dir": "learners", "methods": ["all_actions", "ppo"]},
+    "14_extending": {"run_dir": "extending"},
+}
+"""Notebooks that the site runs with other values than those in their cell of parameters, so that it is made sooner."""
+
+
+def _execute_small(app: Any, docname: str, source: list[str]) -> None:
+    """Put the values of `SMALL` into a cell of their own, as papermill does, which the page shows.
+
+    Runs go to `PLACE`.
+    """
+    folder, _, name = docname.rpartition("/")
+    if app.config.nb_execution_mode == "off" or folder != "notebooks" or name not in SMALL:
+        return
+    book = json.loads(source[0])
+    place = Path("..") / PLACE.relative_to(ROOT)
+    values = {key: str(place / value) if key.endswith("_dir") else value for key, value in SMALL[name].items()}
+    lines = "".join(f"{key} = {value!r}\n" for key, value in values.items())
+    at = next(at for at, cell in enumerate(book["cells"]) if "parameters" in cell["metadata"].get("tags", ()))
+    cell = {"cell_type": "code", "execution_count": None, "id": "site", "metadata": {}, "outputs": []}
+    book["cells"].insert(at + 1, {**cell, "source": f"# on these pages\n{lines}"})
+    source[0] = json.dumps(book)
+
+
+def _load_names(app: Any) -> None:
+    """Load what packages load when it is asked for, which autodoc does not see otherwise."""
+    for name in ("rlwb.tracking", "rlwb.serving"):
+        module = importlib.import_module(name)
+        vars(module).update({one: getattr(module, one) for one in module.__all__})
+
+
+def _forget_others(app: Any) -> None:
+    """Remove what other versions of the library have left, which no build reads again."""
+    if app.config.nb_execution_mode != "off":
+        for path in PLACE.parent.glob("*/"):
+            if path != PLACE:
+                shutil.rmtree(path)
+
+
+#: What api.json says of each name of the API: its kind, signature and docstring.
+API: dict[str, dict[str, str]] = {}
+
+
 def _plain_defaults(app: Any, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
     """Write defaults that are made anew each time as an ellipsis, without which Sphinx shows a signature raw."""
-    return signature and signature.replace("<factory>", "..."), returns
+    signature = signature and signature.replace("<factory>", "...")
+    API.setdefault(name, {"kind": what})["signature"] = (signature or "") + (f" -> {returns}" if returns else "")
+    return signature, returns
+
+
+def _keep_docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    API.setdefault(name, {"kind": what})["doc"] = "\n".join(lines).strip()
 
 
 def _unlink_words(app: Any, doctree: Any) -> None:
@@ -133,8 +212,36 @@ def _unlink_words(app: Any, doctree: Any) -> None:
             node.replace_self(node.children)
 
 
+def _tidy_outputs(app: Any, doctree: Any) -> None:
+    """Say in words what each picture of a notebook shows, and leave out where on this machine it was executed."""
+    if not app.env.docname.startswith("notebooks/"):
+        return
+    for text in list(doctree.findall(nodes.Text)):
+        words = (
+            text.replace(str(PLACE), "…").replace(str(PLACE.relative_to(ROOT)), "build/site").replace(str(ROOT), "…")
+        )
+        if words != text:
+            if getattr(text.parent, "rawsource", "") == text:
+                text.parent.rawsource = words
+            text.parent.replace(text, nodes.Text(words))
+    for picture in doctree.findall(nodes.image):
+        output = _above(picture, lambda node: node.get("nb_element") == "mime_bundle")
+        section = _above(picture, lambda node: isinstance(node, nodes.section))
+        words = [one.astext() for one in output.findall(nodes.literal_block)] if output is not None else []
+        told = next((one[1] for one in (re.match(r"<Plot: (.+)>$", text, re.DOTALL) for text in words) if one), "")
+        name = section.next_node(nodes.title).astext() if section is not None else app.env.docname
+        picture["alt"] = told or picture.get("alt") or f"figure of the section {name}"
+
+
+def _above(node: Any, is_wanted: Callable[[Any], bool]) -> Any:
+    """Return the nearest node above one that is wanted; None where there is none."""
+    while node is not None and not (isinstance(node, nodes.Element) and is_wanted(node)):
+        node = node.parent
+    return node
+
+
 def _machine_readable(app: Any, error: Exception | None) -> None:
-    """Write each page's Markdown beside it, llms.txt with all their names and llms-full.txt with all their text."""
+    """Write each page as Markdown beside it, and llms.txt, llms-full.txt and api.json for programs."""
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)
@@ -149,8 +256,12 @@ def _machine_readable(app: Any, error: Exception | None) -> None:
                 full.append(f"<!-- {name}.md -->\n\n{text}")
             heading = app.env.titles[name].astext()
             lines.append(f"- [{heading}]({name}.{'md' if path.is_file() else 'html'})")
+    lines += ["", "## Names of the library", "", "- [signatures and docstrings of the API](api.json)"]
     (out / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (out / "llms-full.txt").write_text("\n\n".join(full), encoding="utf-8")
+    kept = out / "api.json"  # of pages that were not made anew
+    before = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    kept.write_text(json.dumps(dict(sorted({**before, **API}.items())), indent=1), encoding="utf-8")
     page = f"{root_doc}.html"
     refresh = f'<meta http-equiv="refresh" content="0; url={page}">'
     start = f'<!doctype html>\n<html lang="en"><title>rlwb</title>{refresh}<a href="{page}">rlwb</a></html>\n'
@@ -159,7 +270,12 @@ def _machine_readable(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> None:
     """Join what this file does to Sphinx."""
+    app.connect("builder-inited", _load_names)
+    app.connect("builder-inited", _forget_others)
     app.connect("source-read", _navigate)
+    app.connect("source-read", _execute_small)
     app.connect("autodoc-process-signature", _plain_defaults)
+    app.connect("autodoc-process-docstring", _keep_docstring, priority=100)  # before they become another markup
     app.connect("doctree-read", _unlink_words)
+    app.connect("doctree-read", _tidy_outputs)
     app.connect("build-finished", _machine_readable)

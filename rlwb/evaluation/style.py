@@ -262,6 +262,9 @@ class Plot(Figure):
         """Return the whole figure, in inches: a notebook that crops it would cut off the title, which is in no axes."""
         return Bbox.from_bounds(0.0, 0.0, *self.get_size_inches())
 
+    def __repr__(self) -> str:
+        return f"<Plot: {self.alt}>"  # which notebooks keep beside the picture, for those who cannot see it
+
     @property
     def alt(self) -> str:
         """The plot in words: its title with the figures, how to read it, its axes and its legend."""

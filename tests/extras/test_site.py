@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+from functools import cache
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -50,11 +55,47 @@ def test_pages_notebooks_names_and_examples_are_on_the_site(site: Path) -> None:
         assert "sphx-glr-script-out" in page or "sphx-glr-single-img" in page, "it was run"
 
 
+ROOMS = ("certificate", "course", "env", "evaluation", "execution", "market", "market.download", "market.readers")
+ROOMS += ("policy", "serving", "tracking", "trainer", "widgets")
+
+
+def test_every_public_class_and_function_is_in_the_api(site: Path) -> None:
+    shown = {
+        name
+        for page in (site / "docs/api").glob("*.html")
+        for name in re.findall(r'id="rlwb\.([\w.]+)"', text_of(page))
+    }
+    for room in ROOMS:
+        module = importlib.import_module(f"rlwb.{room}")
+        public = {name for name in module.__all__ if callable(getattr(module, name))}
+        lacking = {name for name in public if f"{room}.{name}" not in shown}
+        assert not lacking, f"rlwb.{room}: {sorted(lacking)}"
+    assert "train_gym" in shown
+
+
+def test_what_the_site_passes_to_notebooks_are_parameters_of_theirs() -> None:
+    small = runpy.run_path(str(ROOT / "docs" / "conf.py"))["SMALL"]
+    assert {"01_orders", "02_training", "03_backtest", "04_stability"} <= set(small)
+    for name, values in small.items():
+        book = json.loads(text_of(ROOT / "notebooks" / f"{name}.ipynb"))
+        (cell,) = (one for one in book["cells"] if "parameters" in one["metadata"].get("tags", ()))
+        known = set(re.findall(r"^(\w+) = ", "".join(cell["source"]), re.MULTILINE))
+        assert set(values) <= known, name
+
+
+@cache
+def places_in(page: Path) -> frozenset[str]:
+    return frozenset(map(unescape, re.findall(r'\b(?:id|name)="([^"]+)"', text_of(page))))
+
+
 def test_links_lead_to_what_is_there(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if "_static" not in page.parts]
     for page in pages:
-        for target, _ in re.findall(r'(?:href|src)="([^"#:?]+)(#[^"]*)?"', text_of(page)):
-            assert (page.parent / target).exists(), f"{page.relative_to(site)}: {target}"
+        for target, place in re.findall(r'(?:href|src)="([^"#:?]*)(?:#([^"]*))?"', text_of(page)):
+            file = (page.parent / unquote(target)).resolve() if target else page
+            assert file.exists(), f"{page.relative_to(site)}: {target}"
+            if place and file.suffix == ".html":
+                assert unquote(unescape(place)) in places_in(file), f"{page.relative_to(site)}: {target}#{place}"
 
 
 def test_pictures_have_words_in_their_place(site: Path) -> None:
@@ -71,8 +112,14 @@ def test_pictures_have_words_in_their_place(site: Path) -> None:
 def test_a_program_finds_all_pages_as_text(site: Path) -> None:
     lines = text_of(site / "llms.txt").splitlines()
     linked = [re.search(r"\]\((.+)\)", line)[1] for line in lines if line.startswith("- [")]  # type: ignore[index]
-    assert {"docs/running.md", "docs/serving/index.md", "README.md", "notebooks/14_extending.html"} <= set(linked)
+    assert {"docs/running.md", "docs/serving/index.md", "README.md", "notebooks/14_extending.html", "api.json"} <= set(
+        linked
+    )
     assert all((site / name).is_file() for name in linked)
+    reward = json.loads(text_of(site / "api.json"))["rlwb.reward.Reward.reward"]
+    assert reward["kind"] == "method"
+    assert reward["signature"].startswith("(outcome")
+    assert "Returns\n-------" in reward["doc"]
     whole = text_of(site / "llms-full.txt")
     assert all(text_of(ROOT / name).strip() in whole for name in linked if name.endswith(".md"))
 
