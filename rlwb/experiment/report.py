@@ -547,7 +547,7 @@ def write_report(run: RunDirectory) -> Path:
         level=f"{100 * config.backtest.confidence:g}",
         groups=cells(groups_table(run)) if (run.backtest / "groups.csv").exists() else None,
         evidence=None if (told := evidence_table(run)) is None else cells(told),
-        windows=_file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa),
+        windows=_windows(run),
         window_pages={
             path.parent.name: link(path, run.report) for path in sorted(run.path.glob("windows/*/report.html"))
         },
@@ -678,6 +678,13 @@ def _figures(run: RunDirectory) -> Iterator[tuple[str, Path]]:
     for stem in dict.fromkeys([*CAPTIONS, *found]):
         if stem in found:
             yield CAPTIONS.get(stem, stem.replace("_", " ")), found[stem]
+
+
+def _windows(run: RunDirectory) -> tuple[list[str], list[list[str]]] | None:
+    """Return titles and cells of ``windows.csv``, each window by the name of its folder."""
+    rules = run.config.execution.rules
+    found = _file_cells(run.backtest / "windows.csv", _WINDOWS, texts=_WINDOWS[1:5], name=rules.name_pa)
+    return None if found is None else (found[0], [[f"{int(row[0]):03d}", *row[1:]] for row in found[1]])
 
 
 def _audit(run: RunDirectory) -> dict[str, Any] | None:

@@ -356,3 +356,19 @@ def test_k20_the_page_prints_and_fits_a_telephone_and_both_themes(run: RunDirect
 
 def test_k21_twenty_pages_have_twenty_titles(run: RunDirectory) -> None:
     assert f"<title>{html.escape(run.path.name)}: orders not done, ppo, seed 0</title>" in write_report(run).read_text()
+
+
+def test_windows_that_have_a_page_are_linked(run: RunDirectory) -> None:
+    run.backtest.mkdir()
+    texts, numbers = (
+        ["window", "train_first", "train_last", "test_first", "test_last"],
+        ["orders", "days", "validation_pa", "pa_mean", "pa_lo"],
+    )
+    numbers += ["pa_hi", "pa_net", "last_pa", "ffr"]
+    rows = [[name, *["2023-01-04"] * 4, *[1.0] * len(numbers)] for name in ("001", "002")]
+    pd.DataFrame(rows, columns=[*texts, *numbers]).to_csv(run.backtest / "windows.csv", index=False)
+    (run.path / "windows/001").mkdir(parents=True)
+    (run.path / "windows/001/report.html").touch()
+    page = write_report(run).read_text()
+    assert '<td><a href="windows/001/report.html">001</a></td>' in page
+    assert "<td>002</td>" in page
