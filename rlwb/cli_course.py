@@ -34,7 +34,7 @@ def start(
 def grade(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="A set, a folder of one for each student, or files by student."),
+        typer.Argument(metavar="DIR", help="A set, a file, a folder of one for each student, or files by student."),
     ],
     json: Annotated[bool, typer.Option("--json", help="Print the points as JSON.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write a table of points, a row a student.")] = None,

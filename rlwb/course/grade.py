@@ -27,6 +27,7 @@ name = {exercise!r}
 globals().update(otter_cases(name))
 """
 
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".7z", ".rar")
 _DIED = "the kernel ended or hung, by this answer or by what it needs"
 
 
@@ -66,7 +67,7 @@ class HandIns:
 
 
 def hand_ins(folder: Path) -> HandIns:
-    """Return what students have handed in: a set, a folder for each student, or files with students' names.
+    """Return what students have handed in: a set, a folder for each student, files with students' names, or one file.
 
     A notebook is known by its `Exercises`, whatever its file is called, else by its file's name. Of several copies of
     a student's the one with the course's file name counts, else the one that was changed last.
@@ -79,7 +80,8 @@ def hand_ins(folder: Path) -> HandIns:
     require_packages("rlwb course grade", "course", "otter")
     names = list(course_notebooks())
     found = HandIns()
-    paths = [one for one in folder.rglob("*.ipynb") if not re.search(r"(^|/)\.", one.relative_to(folder).as_posix())]
+    folder, paths = (folder.parent, [folder]) if folder.is_file() else (folder, list(folder.rglob("*.ipynb")))
+    paths = [one for one in paths if not re.search(r"(^|/)\.", one.relative_to(folder).as_posix())]
     is_set = any(path.parent == folder and path.stem in names for path in paths)
     for path in sorted(paths, key=lambda one: (one.stem not in names, -one.stat().st_mtime, one)):
         inner = path.relative_to(folder).parts
@@ -91,14 +93,19 @@ def hand_ins(folder: Path) -> HandIns:
         if name is None:
             found.left_out[path] = "no notebook of the course"
             continue
-        student = (
-            inner[0] if len(inner) > 1 else "" if is_set else path.stem.replace(name, "").strip(" _-.,") or path.stem
-        )
+        alone = "" if is_set else path.stem.replace(name, "").strip(" _-.,") or path.stem
+        student = inner[0] if len(inner) > 1 else alone
         books = found.students.setdefault(student, {})
         if name in books:
             found.left_out[path] = f"another copy of {name} counts: {books[name].name}"
         else:
             books[name] = path
+    first = {path.relative_to(folder).parts[0] for path in paths}
+    for one in sorted(folder.iterdir()) if paths and not is_set else []:
+        if one.suffix in _ARCHIVES:
+            found.left_out[one] = "an archive; unpack it"
+        elif one.is_dir() and one.name not in first and not one.name.startswith("."):
+            found.left_out[one] = "a folder without a notebook"
     if not found.students:
         raise ConfigError(f"{folder} holds no notebook of the course and no folder with one, such as {names[0]}.ipynb.")
     found.students = {student: dict(sorted(books.items())) for student, books in sorted(found.students.items())}
@@ -117,7 +124,7 @@ def read(path: Path) -> Any:
         book = json.loads(path.read_text(encoding="utf-8-sig"))
         for cell in cells_of(book):
             source_of(cell)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
         raise ConfigError(f"{path} is not a notebook; ask for the file that JupyterLab saves.") from None
     return book
 

@@ -10,7 +10,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "03_simulator": {"days": 3, "instruments": 2},
     "04_interpreters": {"days": 20, "instruments": 2, "iterations": 1},
     "05_rewards": {"days": 20, "instruments": 2, "iterations": 1},
-    "06_ppo": {"days": 20, "instruments": 2, "iterations": 2},
+    "06_ppo": {"days": 20, "instruments": 2, "iterations": 2, "episodes": 50},
     "07_dqn": {"tries": 2000, "iterations": 4, "episodes": 100},
     "08_distillation": {"updates": 20, "repetitions": 2, "iterations": 3, "episodes": 50},
     "09_impact": {"iterations": 3, "episodes": 100},

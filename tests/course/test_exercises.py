@@ -319,6 +319,9 @@ def test_what_was_handed_in_is_known_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "carl").mkdir()
     (tmp_path / "carl" / "01_orders.ipynb").write_text("{")
     (tmp_path / "carl" / "other.ipynb").write_text(json.dumps({"cells": []}))
+    (tmp_path / "dora").mkdir()
+    (tmp_path / "dora" / "homework.py").write_text("")
+    (tmp_path / "all.zip").write_text("")
     found = hand_ins(tmp_path)
     assert found.students == {
         "anna": {"01_orders": tmp_path / "anna" / "01_orders.ipynb"},
@@ -327,7 +330,8 @@ def test_what_was_handed_in_is_known_by_its_content(tmp_path: Path) -> None:
             "02_reinforcement_learning": tmp_path / "ben" / "02.ipynb",
         },
     }
-    assert {path.name for path in found.left_out} == {"01_orders-Copy1.ipynb", "01_orders.ipynb", "other.ipynb"}
+    left_out = {"01_orders-Copy1.ipynb", "01_orders.ipynb", "other.ipynb", "dora", "all.zip"}
+    assert {path.name for path in found.left_out} == left_out
     assert "not a notebook" in found.left_out[tmp_path / "carl" / "01_orders.ipynb"]
 
 
@@ -344,6 +348,8 @@ def test_files_named_after_students_are_a_class_and_a_set_is_one_student(tmp_pat
     assert {student: list(books) for student, books in hand_ins(tmp_path / "set").students.items()} == {
         "": list(course_notebooks())
     }
+    one = tmp_path / "set" / "03_simulator.ipynb"
+    assert hand_ins(one).students == {"": {"03_simulator": one}}
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="01_orders"):
         hand_ins(tmp_path / "none")

@@ -69,6 +69,10 @@ def test_a_notebook_is_a_source_in_the_form_of_the_course(name: str) -> None:
         assert re.fullmatch(r"[a-z0-9-]+", cell["id"]), "ids are names that stay"
         kind = cell["metadata"]["slideshow"]["slide_type"]
         assert kind in ("slide", "subslide", "fragment", "skip", "notes", "-")
+        if cell["cell_type"] == "markdown" and (head := re.match("(##*) ", source_of(cell))):
+            assert kind == ("slide" if len(head[1]) < 3 else "subslide"), "a heading begins a slide"
+        if source_of(cell).startswith("exercises.check("):
+            assert kind == "skip", "a check is for the student's screen"
     for cell in cells_of(book):
         assert not cell["outputs"]
         assert cell["execution_count"] is None
