@@ -16,7 +16,7 @@ from rlwb.evaluation.playback import Playback
 from rlwb.evaluation.results import PA_TITLES, TESTED, best_rule
 from rlwb.experiment.backtest import find_policy, read_results, read_summary
 from rlwb.experiment.orders import load_orders, workbench
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import WINDOWS, RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.reading import read_json
 
@@ -25,17 +25,18 @@ _NO_POLICY = ("ceiling", "fills")
 
 
 def judged_runs(path: Path) -> dict[str, RunDirectory]:
-    """Return the runs with a backtest by name: those beside a run, itself among them, or those of a folder.
+    """Return the runs with a backtest by name: those beside a run, itself among them, of a folder, or its windows.
 
     Raises
     ------
     CheckpointError
         When there is none.
     """
-    folder = path.resolve().parent if RunDirectory(path).is_run() else path
+    is_whole = RunDirectory(path).is_run() and not (path / WINDOWS).is_dir()
+    folder = path.resolve().parent if is_whole else path / WINDOWS if (path / WINDOWS).is_dir() else path
     runs = {one.parent.name: RunDirectory(one.parent) for one in sorted(folder.glob("*/status.json"))}
     found = {name: run for name, run in runs.items() if (run.backtest / "summary.csv").is_file()}
-    if RunDirectory(path).is_run() and path.resolve().name not in found:
+    if is_whole and path.resolve().name not in found:
         read_summary(RunDirectory(path))  # which says what is lacking
     if not found:
         raise CheckpointError(f"{path} holds no run with a backtest; name the directory of one, or of several.")
@@ -111,11 +112,15 @@ class CheckpointView:
     Raises
     ------
     CheckpointError
-        When the run has no backtest, or judged no checkpoint.
+        When the run has no backtest, judged no checkpoint, or is one over windows.
     """
 
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
+        if windows := sorted(path.name for path in (run.path / WINDOWS).glob("*")):
+            raise CheckpointError(
+                f"{run.short} has checkpoints in each of its windows; open one: {run.short}/{WINDOWS}/{windows[-1]}."
+            )
         self.summary, self.judged_by = read_summary(run), run.config.judged_by
         selection = run.backtest / "selection.json"
         self.shrinkage = read_json(selection).get("expected_shrinkage") if selection.exists() else None

@@ -17,7 +17,7 @@ from rlwb.errors import RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.control import standing
 from rlwb.experiment.own_code import TRUST_ENV, require_trust
-from rlwb.experiment.run import PROGRESS, RunDirectory, last_iteration
+from rlwb.experiment.run import PROGRESS, WINDOWS, RunDirectory, last_iteration
 from rlwb.experiment.stages import TRAIN, begin_stage, run_stage
 from rlwb.progress import PROGRESS_ENV, RECENT, duration, read_progress
 
@@ -60,6 +60,8 @@ class TrainingState:
         True where its process ended without saying so, as one that was killed does.
     resume
         How a run that has ended before its end is taken up again; empty elsewhere.
+    window
+        Of a run over windows the name of the newest, which the figures are of; empty elsewhere.
     """
 
     standing: str
@@ -76,6 +78,7 @@ class TrainingState:
     saved: int = 0
     is_cut: bool = False
     resume: str = ""
+    window: str = ""
 
     @property
     def is_working(self) -> bool:
@@ -122,7 +125,8 @@ class TrainingState:
             + (f" in stage {self.stage}" if self.stage not in ("", TRAIN.name) else "")
         ]
         whose = "teacher's iteration" if self.part == "teacher" else "iteration"
-        parts.append(f"{whose} {self.iteration:,} of {self.iterations:,}")
+        where = f"window {self.window}, " if self.window else ""
+        parts.append(f"{where}{whose} {self.iteration:,} of {self.iterations:,}")
         if math.isfinite(self.steps_per_second):
             parts.append(f"{self.steps_per_second:,.0f} steps/s")
         if math.isfinite(self.seconds_left):
@@ -135,12 +139,14 @@ class TrainingState:
 
 
 def read_training(run: RunDirectory) -> TrainingState:
-    """Read how far the training of a run is; what is not there yet counts as not begun."""
+    """Read how far the training of a run is, of one over windows its newest; what is not there counts as not begun."""
+    now, whole = standing(run), run
+    if windows := sorted((run.path / WINDOWS).glob("*/status.json")):
+        run = RunDirectory(windows[-1].parent)
     config, status = run.config, run.status
-    now = standing(run)
-    if now == "created" and status["stages"].get(TRAIN.name, {}).get("state") == "finished":
+    if run is whole and now == "created" and status["stages"].get(TRAIN.name, {}).get("state") == "finished":
         now = "finished"  # a run whose stages are run by hand: the training is done, the next stage not begun
-    progress = read_progress(run.path / PROGRESS) or {}
+    progress = read_progress(run.path / PROGRESS) or read_progress(whole.path / PROGRESS) or {}
     stages = status["stages"]
     stage = next((name for name, one in stages.items() if one.get("state") != "finished"), "")
     part = "teacher" if _is_taught(run, stages) else TRAIN.name
@@ -173,7 +179,8 @@ def read_training(run: RunDirectory) -> TrainingState:
         error=str(error) if now == "failed" else "",
         saved=last_iteration(run.checkpoints / folder),
         is_cut=now == "interrupted" and "running" in (status["state"], stages.get(stage, {}).get("state")),
-        resume=run.how_to_resume(now) if now in ("interrupted", "failed") else "",
+        window="" if run is whole else run.path.name,
+        resume=whole.how_to_resume(now) if now in ("interrupted", "failed") else "",
     )
 
 

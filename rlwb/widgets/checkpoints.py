@@ -13,7 +13,7 @@ from rlwb.experiment.explore import CheckpointView
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
 from rlwb.widgets.orders import OrderExplorer
-from rlwb.widgets.panel import Panel, live, put, redraw, table_html
+from rlwb.widgets.panel import Panel, in_turn, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -95,6 +95,7 @@ class CheckpointExplorer(Panel):
             (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
             self._which.value = self.view.nearest(event.xdata, event.ydata, right - left, high - low)
 
+    @in_turn
     def _chosen(self, name: str) -> None:
         self.view.choose(name)
         x, y = self.view.point()
@@ -115,6 +116,7 @@ class CheckpointExplorer(Panel):
         self._filling = False
         self._table.value = table_html(table, f"{escape(self.view.chosen)}: orders with the worst, median and best PA")
 
+    @in_turn
     def _opened(self, order_id: str) -> None:
         """Open an order of the chosen checkpoint below."""
         if self._filling or not order_id:

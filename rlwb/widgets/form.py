@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rlwb.errors import RlwbError
 from rlwb.experiment.config import RunConfig
 from rlwb.experiment.form import ConfigurationState, Field
-from rlwb.widgets.panel import Panel
+from rlwb.widgets.panel import Panel, in_turn
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -50,13 +50,14 @@ class ConfigurationForm(Panel):
         return {"text/plain": text, "text/markdown": f"```yaml\n{text}```"}
 
     def build(self) -> Widget:
-        from ipywidgets import HTML, Accordion, Button, HBox, Layout, Text, VBox
+        from ipywidgets import HTML, Button, Dropdown, HBox, Layout, Stack, Text, VBox
 
         sections = self.state.sections()
         self._pages = {name: VBox() for name in sections}
         titles = [f"{name}: {re.split(_CLAUSE, meaning)[0]}" for name, meaning in sections.items()]
-        accordion = Accordion(list(self._pages.values()), titles=titles, selected_index=None)
-        accordion.observe(lambda change: self._open(change["new"]), "selected_index")
+        section = Dropdown(options=["choose one", *titles], description="Section", layout=Layout(width="60em"))
+        self._stack = Stack(list(self._pages.values()), selected_index=None)
+        section.observe(lambda change: self._open(change["new"] - 1), "index")
         self._file = Text(str(self.path), description="File", layout=Layout(width="50%"), continuous_update=False)
         save = Button(description="Save", icon="save", tooltip="Write what differs from the defaults")
         load = Button(description="Load", icon="folder-open", tooltip="Read this file in the place of what is here")
@@ -64,16 +65,18 @@ class ConfigurationForm(Panel):
         load.on_click(lambda _: self._do(self.state.load, "read from"))
         self._answer, self._text = HTML(), HTML()
         self._show_text()
-        return VBox([accordion, HBox([self._file, load, save]), self._answer, self._text])
+        return VBox([section, self._stack, HBox([self._file, load, save]), self._answer, self._text])
 
     def close(self) -> None:
         """Close the form; what was filled in stays in `state`."""
         self._pages, self._inputs = {}, {}
         super().close()
 
-    def _open(self, number: int | None) -> None:
-        """Make the rows of a section when it is first opened: all at once would be hundreds of widgets."""
-        if number is not None:
+    @in_turn
+    def _open(self, number: int) -> None:
+        """Show a section; its rows are made when it is first opened: all at once would be hundreds of widgets."""
+        self._stack.selected_index = number if number >= 0 else None
+        if number >= 0:
             name = list(self._pages)[number]
             if not self._pages[name].children:
                 self._fill(name)
@@ -117,6 +120,7 @@ class ConfigurationForm(Panel):
         self._show_error(field.name, field.error)
         return VBox([HBox([one, about], layout=Layout(flex_flow="row wrap")), error])
 
+    @in_turn
     def _take(self, name: str, text: str) -> None:
         """Take what was written into a field, and show what follows from it."""
         if self._is_showing:
@@ -155,6 +159,7 @@ class ConfigurationForm(Panel):
         text = self.static()["text/plain"]
         self._text.value = f"<pre style='line-height: 1.35'>{escape(text)}</pre>"
 
+    @in_turn
     def _do(self, work: Any, how: str) -> None:
         path = Path(self._file.value.strip() or self.path).expanduser()
         try:

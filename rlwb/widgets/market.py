@@ -12,7 +12,7 @@ from rlwb.experiment.orders import workbench
 from rlwb.experiment.run import RunDirectory
 from rlwb.market import Sessions
 from rlwb.market.quality import Quality
-from rlwb.widgets.panel import Panel, live, put, redraw, table_html
+from rlwb.widgets.panel import Panel, in_turn, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -73,6 +73,7 @@ class MarketExplorer(Panel):
             self.view.choose_place(event.xdata, event.ydata)
             self._fill()
 
+    @in_turn
     def _chosen(self, name: str, value: str) -> None:
         if not self._filling:
             getattr(self.view, f"choose_{name}")(value)

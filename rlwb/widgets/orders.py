@@ -14,7 +14,7 @@ from rlwb.evaluation.results import policy_title
 from rlwb.experiment.explore import judged_runs, run_playback
 from rlwb.experiment.run import RunDirectory
 from rlwb.experiment.workbench import Workbench
-from rlwb.widgets.panel import Panel, live, put, redraw, table_html
+from rlwb.widgets.panel import Panel, in_turn, live, put, redraw, table_html
 
 if TYPE_CHECKING:
     from ipywidgets import Widget
@@ -33,7 +33,8 @@ class OrderExplorer(Panel):
     Parameters
     ----------
     source
-        The directory of a run with a backtest, or of several, or a `rlwb.evaluation.playback.Playback`.
+        The directory of a run with a backtest, of one over windows, or of several, or a
+        `rlwb.evaluation.playback.Playback`.
     policies
         Side by side, at most three; of a run by default its best checkpoint, its best simple rule and TWAP.
     order_id
@@ -114,6 +115,7 @@ class OrderExplorer(Panel):
         head = w.HBox([w.VBox(lists), w.VBox(chosen)], layout=w.Layout(flex_flow="row wrap"))
         return w.VBox([head, self._controls["step"], self._why, self._canvas, self._audit])
 
+    @in_turn
     def _chosen(self, name: str, value: Any) -> None:
         """Take what a control was set to, by a person and not by `_fill`."""
         if self._filling or value is None:

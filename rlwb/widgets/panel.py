@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import threading
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +28,22 @@ _DARK = (
     "<style>[data-jp-theme-light='false'] .rlwb-panel :is(canvas, img)"
     " {filter: invert(0.93) hue-rotate(180deg)}</style>"
 )
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_TURN = threading.RLock()
+
+
+def in_turn(work: Callable[P, T]) -> Callable[P, T]:
+    """Let a function wait for others that work on widgets: a kernel may answer their messages in several threads."""
+
+    @functools.wraps(work)
+    def turn(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _TURN:
+            return work(*args, **kwargs)
+
+    return turn
 
 
 class Panel(ABC):
@@ -75,6 +93,7 @@ class Panel(ABC):
             close_tree(self._widget)
             self._widget = None
 
+    @in_turn
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Return what a notebook shows of the panel."""
         bundle = self.static()
@@ -90,12 +109,29 @@ def is_live() -> bool:
 
 def live(figure: Figure) -> Any:
     """Return a figure as a widget that can be clicked on and drawn again (ipympl); pyplot does not know of it."""
-    from ipympl.backend_nbagg import Canvas, FigureManager
+    from ipympl.backend_nbagg import FigureManager
 
-    canvas = Canvas(figure)
+    canvas = _canvas()(figure)
     canvas.header_visible = canvas.footer_visible = canvas.toolbar_visible = canvas.resizable = False
     FigureManager(canvas, 0)
     return canvas
+
+
+@functools.cache
+def _canvas() -> type[Any]:
+    from ipympl.backend_nbagg import Canvas
+
+    class WholeCanvas(Canvas):
+        """A canvas that sends whole pictures: of two in a row a front end may drop the first, with its changes."""
+
+        draw = in_turn(Canvas.draw)
+        _handle_message = in_turn(Canvas._handle_message)
+
+        def get_diff_image(self) -> Any:
+            self._force_full = True
+            return super().get_diff_image()
+
+    return WholeCanvas
 
 
 def put(canvas: Any, figure: Figure) -> None:

@@ -15,7 +15,7 @@ from rlwb.experiment.control import Request, ask
 from rlwb.experiment.monitor import BackgroundTraining, TrainingState, read_training
 from rlwb.experiment.notebook import NotebookStage
 from rlwb.experiment.run import RunDirectory
-from rlwb.widgets.panel import Panel, is_live
+from rlwb.widgets.panel import Panel, in_turn, is_live
 
 if TYPE_CHECKING:
     from ipywidgets import Button, Widget
@@ -100,6 +100,7 @@ class TrainingMonitor(Panel):
         if self.training is not None:
             self.training.wait_for_figures()
 
+    @in_turn
     def refresh(self, *, draws: bool = True) -> None:
         """Read the directory, and show what has changed; without `draws` all but the curves."""
         if not self._parts:
@@ -146,6 +147,7 @@ class TrainingMonitor(Panel):
         self._task, self._drawn, self._parts, self._buttons = None, None, {}, {}
         super().close()
 
+    @in_turn
     def _press(self, name: str) -> None:
         try:
             if name == "start":

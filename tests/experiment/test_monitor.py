@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rlwb.errors import ConfigError
+from rlwb.errors import CheckpointError, ConfigError
 from rlwb.evaluation.training_plots import steps_per_second, training_progress
 from rlwb.experiment.control import ask
+from rlwb.experiment.explore import CheckpointView
 from rlwb.experiment.monitor import BackgroundTraining, read_training
 from rlwb.experiment.run import PROGRESS, RunDirectory
 from tests.experiment.fakes import config
@@ -59,6 +60,16 @@ def test_what_nobody_works_on_has_no_time_left_and_takes_no_requests(tmp_path: P
     state = read_training(begun(tmp_path / "run"))
     assert (state.standing, state.requests, state.is_working) == ("interrupted", (), False)
     assert math.isnan(state.seconds_left)
+
+
+def test_of_a_run_over_windows_the_newest_is_shown(tmp_path: Path) -> None:
+    whole = RunDirectory.create(tmp_path / "run", config(train__iterations=20))
+    begun(whole.path / "windows" / "001")
+    state = read_training(whole)
+    assert (state.standing, state.window, state.iteration, state.iterations) == ("created", "001", 3, 10)
+    assert "window 001, iteration 3 of 10" in state.sentence()
+    with pytest.raises(CheckpointError, match="windows/001"):
+        CheckpointView(whole)
 
 
 def test_a_run_that_has_trained_nothing_yet(tmp_path: Path) -> None:

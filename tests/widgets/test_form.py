@@ -12,9 +12,9 @@ from tests.widgets.conftest import Cell, alive
 
 def opened(form: ConfigurationForm, section: str) -> Any:
     """Open a section, and return its page."""
-    accordion: Any = form.widget.children[0].children[0]  # type: ignore[attr-defined]
-    accordion.selected_index = next(n for n, title in enumerate(accordion.titles) if title.startswith(f"{section}:"))
-    return accordion.children[accordion.selected_index]
+    sections, stack, *_ = form.widget.children[0].children  # type: ignore[attr-defined]
+    sections.value = next(one for one in sections.options if one.startswith(f"{section}:"))
+    return stack.children[stack.selected_index]
 
 
 def rows(page: Any) -> dict[str, tuple[Any, Any]]:
@@ -25,7 +25,7 @@ def rows(page: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def press(form: ConfigurationForm, name: str) -> str:
-    _, buttons, answer, _ = form.widget.children[0].children  # type: ignore[attr-defined]
+    _, _, buttons, answer, _ = form.widget.children[0].children  # type: ignore[attr-defined]
     next(one for one in buttons.children if one.description == name).click()
     return str(answer.value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,6 +86,31 @@ def test_orders_and_reruns_leave_nothing_behind(cell: Cell) -> None:
     del found
     cell.run(show)
     assert alive() == once, "and so does a cell that is run again"
+
+
+def test_two_threads_of_a_kernel_take_turns(cell: Cell) -> None:
+    explorer, inside, most = OrderExplorer(playback()), [0], [0]
+    step, mark = controls(explorer.widget)["Step"], explorer._mark
+
+    def marked() -> None:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.001)  # lets the other one in
+        mark()
+        inside[0] -= 1
+
+    explorer._mark = marked  # type: ignore[method-assign]
+
+    def turn() -> None:
+        for place in range(10):
+            step.index = place % 3
+
+    threads = [threading.Thread(target=turn) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert most == [1]
 
 
 def test_headless_it_is_a_picture_that_says_why(cell: Cell) -> None:
