@@ -158,6 +158,7 @@ def test_pictures_hold_the_plot_in_words(tmp_path):
     figure = DRAWN["seed_points"]()
     png, svg = plots.save_figure(figure, tmp_path / "points")
     assert style.alt_of(png) == figure.alt
+    assert figure.alt in repr(figure), "what a notebook keeps beside the picture"
     assert figure.alt.startswith("10 best checkpoints: test PA 17.3 bp [13.8, 20.8] over 10 seeds; circles: seeds; ")
     assert figure.alt.endswith("; mean test PA, bp across.")
     assert b"<dc:description>" in svg.read_bytes()

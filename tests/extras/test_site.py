@@ -13,6 +13,7 @@ import sys
 from functools import cache
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -81,6 +82,37 @@ def test_what_the_site_passes_to_notebooks_are_parameters_of_theirs() -> None:
         (cell,) = (one for one in book["cells"] if "parameters" in one["metadata"].get("tags", ()))
         known = set(re.findall(r"^(\w+) = ", "".join(cell["source"]), re.MULTILINE))
         assert set(values) <= known, name
+
+
+def test_values_of_the_site_stand_in_a_cell_of_their_own() -> None:
+    insert = runpy.run_path(str(ROOT / "docs" / "conf.py"))["_execute_small"]
+    before = text_of(ROOT / "notebooks" / "02_training.ipynb")
+    source = [before]
+    insert(SimpleNamespace(config=SimpleNamespace(nb_execution_mode="off")), "notebooks/02_training", source)
+    assert source == [before]
+    insert(SimpleNamespace(config=SimpleNamespace(nb_execution_mode="cache")), "notebooks/02_training", source)
+    cells = json.loads(source[0])["cells"]
+    at = next(at for at, one in enumerate(cells) if "parameters" in one["metadata"].get("tags", ()))
+    values: dict[str, str] = {}
+    exec(cells.pop(at + 1)["source"], values)
+    assert values["run_dir"].startswith("../build/site/")
+    assert cells == json.loads(before)["cells"]
+
+
+def test_a_picture_of_a_notebook_is_told_in_words_and_no_place_of_this_machine() -> None:
+    from docutils import nodes
+    from docutils.utils import new_document
+
+    page, words = new_document("page"), f"saved {ROOT}/build/a.csv"
+    told, own = nodes.image(uri="a.png"), nodes.image(uri="b.png")
+    output = nodes.container("", nodes.container("", told), nodes.literal_block("", "<Plot: PA 3 bp.>"))
+    output["nb_element"] = "mime_bundle"
+    page += nodes.section("", nodes.title("", "Result"), output, own, nodes.literal_block(words, words))
+    tidy = runpy.run_path(str(ROOT / "docs" / "conf.py"))["_tidy_outputs"]
+    tidy(SimpleNamespace(env=SimpleNamespace(docname="notebooks/03_backtest")), page)
+    assert (told["alt"], own["alt"]) == ("PA 3 bp.", "figure of the section Result")
+    last = list(page.findall(nodes.literal_block))[-1]
+    assert last.astext() == last.rawsource == "saved …/build/a.csv"
 
 
 @cache
