@@ -95,6 +95,7 @@ _TITLES = {
     "difference_hi": "high",
     "first": "first day",
     "last": "last day",
+    "last_pa": "last checkpoint",
 }
 _SUMMARY = (
     *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "pa_std"),

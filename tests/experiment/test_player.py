@@ -302,6 +302,7 @@ def test_a_reader_changes_an_order_with_the_keyboard(chromium: Any, reported: Ru
     tab.focus("#play-amount")
     tab.keyboard.press("End")
     assert "100.00 × the order's" in tab.text_content("#play-amount-out")
+    assert "100.00 × the order's" in tab.get_attribute("#play-amount", "aria-valuetext"), "not its logarithm"
     side = "sell" if tab.is_checked("#play-buy") else "buy"
     tab.focus("#play-buy" if side == "sell" else "#play-sell")
     tab.keyboard.press("ArrowRight")

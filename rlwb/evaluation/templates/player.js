@@ -648,6 +648,7 @@ function begin() {
     $("amount-out").textContent = `${number(order.amount, 0)} shares, ${number(order.factor)} × the order's`;
     $("start-out").textContent = from;
     if (settings) $("dial-out").textContent = `${Number(order.aversion.toPrecision(3))} per bp`;
+    for (const id of ["order", "amount", "start", "dial"]) $(id)?.setAttribute("aria-valuetext", $(`${id}-out`).textContent);
     $("pa").textContent = `${signed(made.pa)} bp`;
     $("over").textContent = `${signed(made.pa - even.pa)} bp`;
     $("recorded").textContent = changed.length ? "–" : `${signed(pa[own.number])} bp`;
