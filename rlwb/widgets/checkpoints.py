@@ -47,9 +47,9 @@ class CheckpointExplorer(Panel):
     def __init__(self, run_dir: str | os.PathLike[str], *, bench: Workbench | None = None) -> None:
         super().__init__()
         self._bench = bench
+        self.orders: OrderExplorer | None = None
         self.run = RunDirectory.open(Path(run_dir))
         self.view = CheckpointView(self.run)
-        self.orders: OrderExplorer | None = None
 
     def figure(self) -> Figure:
         return self._points()

@@ -51,7 +51,6 @@ class TrainingMonitor(Panel):
         self, run: RunDirectory | str | os.PathLike[str], start: Callable[[], BackgroundTraining] | None = None
     ) -> None:
         super().__init__()
-        self.run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
         self.training: BackgroundTraining | None = None
         self._start = start
         self._task: asyncio.Task[None] | None = None
@@ -61,6 +60,7 @@ class TrainingMonitor(Panel):
         self._answered: str | None = None  # the standing in which a press was answered
         self._parts: dict[str, Any] = {}
         self._buttons: dict[str, Button] = {}
+        self.run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)  # last: refused, it can be closed
 
     def figure(self) -> Figure:
         from rlwb.evaluation.training_plots import training_progress

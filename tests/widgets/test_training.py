@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from rlwb.errors import ConfigError
 from rlwb.experiment.control import REQUEST
 from rlwb.experiment.monitor import BackgroundTraining
-from rlwb.widgets import TrainingMonitor
+from rlwb.widgets import CheckpointExplorer, TrainingMonitor
 from rlwb.widgets import training as room
 from tests.experiment.test_monitor import begun
 from tests.widgets.conftest import Cell, alive
@@ -141,6 +142,17 @@ def test_it_looks_again_while_its_cell_is_there_and_no_longer(
             await notebook()
 
     asyncio.run(within_a_minute())
+
+
+@pytest.mark.parametrize("panel", [TrainingMonitor, CheckpointExplorer])
+def test_a_cell_whose_directory_is_mended_runs(tmp_path: Path, cell: Cell, panel: type) -> None:
+    def refused() -> None:
+        with pytest.raises(ConfigError, match="holds no run"):
+            panel(tmp_path / "none")
+
+    cell.run(refused)
+    cell.run(refused)
+    cell.run(lambda: TrainingMonitor(begun(tmp_path / "run")).close())
 
 
 def test_headless_it_is_a_figure(tmp_path: Path, cell: Cell) -> None:
