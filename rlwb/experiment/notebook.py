@@ -78,6 +78,11 @@ def open_stage(
     if not isinstance(run_dir, (str, os.PathLike)) or not str(run_dir):
         raise ConfigError(f"{_ORIGIN}: run_dir is {shown(run_dir)}; the path of a directory is needed.")
     run = RunDirectory(run_dir)
+    if layer.values and os.environ.get(PIPELINE_ENV) == str(run.path):
+        log_line(
+            f"{stage.notebook} sets {', '.join(layer.values)}, for runs by hand; rlwb run takes what it was asked for."
+        )
+        layer = layer._replace(values={})
     config = run.load_config(layer, trains=True) if run.is_run() else RunConfig.load(None, layer)
     if run.is_run():
         trust(config, beside=run.config)

@@ -11,7 +11,7 @@ import pytest
 
 from rlwb.errors import ConfigError
 from rlwb.experiment.notebook import check_passed, is_attended, open_stage
-from rlwb.experiment.run import RunDirectory
+from rlwb.experiment.run import PIPELINE_ENV, RunDirectory
 from rlwb.experiment.stages import BACKTEST, STABILITY, TRAIN, Stage
 from tests.experiment.fakes import FIRST, SECOND, config, first, second
 
@@ -34,6 +34,17 @@ def test_parameters_are_taken_and_the_run_is_made(tmp_path: Path, capsys: pytest
     assert stage.config.reward.name == "sparse"
     assert RunDirectory(tmp_path / "r").config == stage.config
     assert capsys.readouterr().out == "r: created; finished: nothing yet\n"
+
+
+def test_a_notebook_edited_by_hand_does_not_change_what_rlwb_run_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = RunDirectory.create(tmp_path / "r", config()).config
+    monkeypatch.setenv(PIPELINE_ENV, str(tmp_path / "r"))
+    assert open_stage(FIRST, str(tmp_path / "r"), {"algorithm.gamma": 0.9}, iterations=9).config == asked
+    assert "sets algorithm.gamma, train.iterations, for runs by hand" in capsys.readouterr().out
+    monkeypatch.delenv(PIPELINE_ENV)
+    assert open_stage(FIRST, str(tmp_path / "r"), iterations=9).config.train.iterations == 9
 
 
 @pytest.mark.parametrize(
