@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from rlwb.cli import app
 from rlwb.experiment import notebook
-from rlwb.experiment.audit import audit_run
 from rlwb.experiment.orders import make_orders
 from rlwb.experiment.run import PROGRESS, RunDirectory
 from rlwb.experiment.stability import write_stability
@@ -28,9 +27,11 @@ def test_orders_stability_and_audit_count_their_work_to_its_end(
             made.append(self)
 
     monkeypatch.setattr(notebook, "Progress", Kept)
+    monkeypatch.setenv(PROGRESS_ENV, "")
     make_orders(judged_copy, judged_copy.config)
     write_stability(judged_copy, judged_copy.config)
-    audit_run(judged_copy)
+    audited = CliRunner().invoke(app, ["audit", str(judged_copy.path), "--quick", "--json"])
+    assert set(json.loads(audited.stdout)) == {"passed", "runs"}
     assert [one.title for one in made] == ["orders", "stability", "audit"]
     for one in made:
         assert one.done == one.total, one.title
@@ -40,7 +41,6 @@ def test_orders_stability_and_audit_count_their_work_to_its_end(
 RESULTS = {
     "train": {"run", "iteration", "iterations", "judged_by", "best", "validation"},
     "verify": {"agrees", "runs"},
-    "audit --quick": {"passed", "runs"},
     "stress --only side": {"of", "conditions", "verdicts"},
 }
 
