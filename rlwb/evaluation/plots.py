@@ -1058,7 +1058,9 @@ def finding_days(quality: Quality) -> Figure:
     dated = {kind: [one.date for one in listed.get(kind, ()) if one.date] for kind in KINDS}
     dated = {kind: dates for kind, dates in dated.items() if dates}
     subtitle = "blue dots: notes; red diamonds: faults; larger: more on that day"
-    found = sum(quality.found.counts[kind] for kind in dated)
+    found, drawn = sum(quality.found.counts[kind] for kind in dated), sum(map(len, dated.values()))
+    if drawn < found:
+        subtitle += f"; drawn are the {drawn:,} that the check lists"
     title = f"{style.counted(found, 'finding')} with a day, of {style.counted(len(dated), 'kind')}"
     figure, (axis,) = style.canvas(title, subtitle, height=1.4 + 0.26 * max(1, len(dated)))
     for row, (kind, dates) in enumerate(dated.items()):

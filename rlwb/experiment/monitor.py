@@ -112,7 +112,7 @@ class TrainingState:
             "paused": "It keeps its memory and waits to be resumed or stopped.",
             "stopping": "It stops after the iteration that it is in; what is done is kept.",
             "interrupted": f"{cut}{kept}{self.resume}",
-            "failed": f"{kept}When the fault is mended: {self.resume}",
+            "failed": f"{kept}Mend the fault first. {self.resume}",
         }.get(self.standing, "")
 
     def sentence(self) -> str:
