@@ -7,6 +7,7 @@ import datetime as dt
 import functools
 import io
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -320,10 +321,17 @@ def _put_legend(figure: Figure) -> float:
     return float(made.get_window_extent(RendererAgg(1, 1, figure.dpi)).height / figure.dpi + 0.1)
 
 
+#: The space between two words, but not between a number and its unit.
+_GAP = re.compile(r" (?!(?<=\d )(?:bp|%|ms))")
+
+
 def wrapped(words: str, room: float, look: Text) -> str:
-    """Return words in lines of at most `room` inches as `look` writes them; a word that is wider is broken."""
+    """Return words in lines of at most `room` inches as `look` writes them; a word that is wider is broken.
+
+    A number and its unit are one word.
+    """
     lines, line = [], ""
-    for word in words.split(" "):
+    for word in _GAP.split(words):
         if line and _width_of(f"{line} {word}", look) > room:
             lines.append(line)
             line = word

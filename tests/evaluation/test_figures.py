@@ -203,6 +203,7 @@ def test_words_are_wrapped_to_the_room():
     probe = Text(fontsize=9)
     assert style.wrapped("a b c", 9.0, probe) == "a b c"
     assert style.wrapped("aaaa bbbb", 0.4, probe) == "aaaa\nbbbb"
+    assert style.wrapped("PA 0.0 bp", 0.5, probe) == "PA\n0.0 bp", "a number and its unit are one word"
     assert style.wrapped("a" * 30, 1.0, probe).replace("\n", "") == "a" * 30
     assert max(map(len, style.wrapped("a" * 30, 1.0, probe).splitlines())) < 20
 
