@@ -125,7 +125,6 @@ class Played:
         parts = {one: one.removeprefix("reward_") for one in self.steps if one.startswith("reward_")}
         decided = self.decisions
         named = {
-            "action": self.steps["action"],
             **{f"{name}, %": 100 * decided[name] for name in ("held", "asked", "filled")},
             "price": self.steps["price"],
             "waiting expected to cost, bp": decided["waiting"],

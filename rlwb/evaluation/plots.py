@@ -302,8 +302,9 @@ def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
     if not having:
         return style.note_figure("Amount left by step", "No result carries the inventory of its orders.")
     chosen = [np.asarray(one.inventory, dtype=np.float64) for one in of_kind(having, "checkpoint")]
-    subtitle = f"chosen checkpoints (n = {len(chosen)}): mean, and bands of the middle 50 and 80 % of orders"
     own = [one for one in having if one.kind == "checkpoint"] or having[:1]
+    label = f"chosen checkpoints (n = {len(chosen)})" if len(chosen) > 1 else style.readable(own[0].display_name)
+    subtitle = f"{label}: mean, and bands of the middle 50 and 80 % of orders"
     means = [np.nanmean(np.asarray(one.inventory, dtype=np.float64), axis=0) for one in own]
     steps = max(map(len, means)) - 1
     half = np.mean([mean[min(steps // 2, len(mean) - 1)] for mean in means])
@@ -316,7 +317,7 @@ def inventory_paths(results: Sequence[PolicyResult]) -> Figure:
         p10, p25, p75, p90 = np.nanquantile(paths, [0.1, 0.25, 0.75, 0.9], axis=0)
         axis.fill_between(range(width), p10, p90, color=style.BLUE, alpha=0.13, linewidth=0)
         axis.fill_between(range(width), p25, p75, color=style.BLUE, alpha=0.22, linewidth=0)
-        axis.plot(np.nanmean(paths, axis=0), color=style.BLUE, linewidth=2.2, marker="o", markersize=4, label="chosen")
+        axis.plot(np.nanmean(paths, axis=0), color=style.BLUE, linewidth=2.2, marker="o", markersize=4, label=label)
     baselines = _beside(results)
     for result in _beside(having):
         path = np.nanmean(np.asarray(result.inventory, dtype=np.float64), axis=0)

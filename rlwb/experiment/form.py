@@ -12,6 +12,7 @@ from rlwb.errors import ConfigError
 from rlwb.experiment.config import SLOTS, RunConfig
 from rlwb.experiment.explain import UNIT, fields_below, json_schema, setting_schema, type_in_words
 from rlwb.experiment.layers import Layer, leaves, nested, searches, unfolded, value_at
+from rlwb.experiment.pipeline import check_config
 from rlwb.experiment.yamlfile import dump_yaml, parse_yaml, read_yaml
 from rlwb.files import write_text
 from rlwb.parts import Part, complete, describe, names
@@ -84,12 +85,21 @@ class ConfigurationState:
         """Return the fields of a section: of a part its name, then the settings of the one that is chosen."""
         found, value = json_schema()["properties"][section], self.config.as_dict()[section]
         if section in SLOTS and isinstance(value, dict):
-            return list(self._part(section, found, value))
+            name = self.chosen(section)
+            return list(self._part(section, found, value if name == value["name"] else {"name": name}))
         return [
             self._field(name, one, now)
             for name, one, now in fields_below(section, found, value)
             if not any("properties" in option for option in _options(one))
         ]
+
+    def chosen(self, section: str) -> str:
+        """Return the name of the part that is chosen, which may lack a setting as yet; empty where none can be."""
+        value = self.config.as_dict()[section]
+        if section not in SLOTS or not isinstance(value, dict):
+            return ""
+        text = self._texts[section].strip() if section in self.errors else ""
+        return text if text in names(SLOTS[section]) else str(value["name"])
 
     def set(self, name: str, text: str) -> None:
         """Write a text, which is YAML, into a field; an empty one takes the default back.
@@ -124,9 +134,10 @@ class ConfigurationState:
         Raises
         ------
         ConfigError
-            For a file that `RunConfig.load` refuses, or that has search spaces.
+            For a file that `rlwb run` refuses, or that has search spaces.
         """
         config, layer = RunConfig.load(path), Layer(str(path), read_yaml(path), path.parent)
+        check_config(config)
         for place, _ in searches(unfolded(layer, SLOTS)):
             raise ConfigError(f"{path}: {place} has a search space, which a form cannot show; edit the file itself.")
         self._take(config, nested(layer, SLOTS))
@@ -160,7 +171,9 @@ class ConfigurationState:
     def _part(self, place: str, found: Mapping[str, Any], value: Mapping[str, Any]) -> Iterator[Field]:
         yield self._field(place, found, value["name"], options=tuple(names(SLOTS[place])))
         for one in describe(SLOTS[place], value["name"]):
-            for name, schema, now in fields_below(f"{place}.{one.name}", setting_schema(one), value.get(one.name)):
+            about = setting_schema(one)
+            set_to = value.get(one.name, about.get("default"))
+            for name, schema, now in fields_below(f"{place}.{one.name}", about, set_to):
                 if not any("properties" in option for option in _options(schema)):
                     yield self._field(name, schema, now)
 
@@ -168,7 +181,7 @@ class ConfigurationState:
         leaves = [one for option in _options(schema) for one in option.get("anyOf", [option])]
         takes = " or ".join(dict.fromkeys(filter(None, map(type_in_words, leaves))))
         chosen = [_text(one) for leaf in leaves for one in leaf.get("enum", [])]
-        if {leaf.get("type") for leaf in leaves} <= {"boolean", "null"}:
+        if {str(leaf.get("type")) for leaf in leaves} <= {"boolean", "null"}:
             chosen = ["true", "false"]
         if not all("enum" in leaf or leaf.get("type") in ("boolean", "null") for leaf in leaves):
             chosen = []
@@ -191,19 +204,24 @@ class ConfigurationState:
     def _try(self, name: str) -> None:
         """Take over the text of a field, or note why not."""
         try:
-            text = self._texts[name].strip()
-            if not text:
+            text, place = self._texts[name].strip(), name.partition(".")[0]
+            if (chosen := place != name and place in self.errors and self.chosen(place)) and text:
+                settings = {place: {"name": chosen}}  # and what it lacked is here
+                given = _with({**self._given, **settings}, name, parse_yaml(text, name))
+            elif not text:
                 given = _without(self._given, name)
             elif name in SLOTS and isinstance(value_at(self.config.as_dict(), name), dict):
                 given = {**self._given, name: {"name": text}}
             else:
                 given = _with(self._given, name, parse_yaml(text, name))
             config = self._built(given)
+            check_config(config)
         except ConfigError as error:
             self.errors[name] = str(error).removeprefix(f"{_ORIGIN}: ")
         else:
             self._given, self.config = given, config
             self.errors.pop(name, None)
+            self.errors.pop(place if chosen else name, None)
             if name in SLOTS:  # the settings of another part are other ones
                 for other in [one for one in self.errors if one.startswith(f"{name}.")]:
                     del self.errors[other]

@@ -125,15 +125,14 @@ class ConfigurationForm(Panel):
         """Take what was written into a field, and show what follows from it."""
         if self._is_showing:
             return
-        parts = {section: getattr(self.state.config, section) for section in self._pages}
+        parts = {section: (getattr(self.state.config, section), self.state.chosen(section)) for section in self._pages}
         self.state.set(name, str(text))
         for field, (_, error) in self._inputs.items():
             self._say(error, self.state.errors.get(field, ""))
         for section, page in self._pages.items():
-            now, before = getattr(self.state.config, section), parts[section]
+            now, before = (getattr(self.state.config, section), self.state.chosen(section)), parts[section]
             if page.children and now != before:
-                is_other = getattr(now, "name", None) != getattr(before, "name", None)
-                self._fill(section, keeps=1) if is_other else self._show_values(section)
+                self._fill(section, keeps=1) if now[1] != before[1] else self._show_values(section)
         self._show_text()
 
     def _show_values(self, section: str) -> None:

@@ -179,7 +179,7 @@ class OrderExplorer(Panel):
         said = f'<b>{time}</b><ul style="margin:0;line-height:1.4">{lines}</ul>'
         self._why.value = f'<div role="status" aria-live="polite">{said}</div>'
         bars = reading.table(view.step)
-        tables = [table_html(reading.table(), f"{reading.policy}, step by step", marked=view.step)]
+        tables = [table_html(reading.table(), f"{reading.title}, step by step", marked=view.step)]
         tables += [table_html(bars, f"the bars of {time}")] if len(bars) else []
         self._audit.value = "".join(tables)
 

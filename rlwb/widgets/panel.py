@@ -228,5 +228,6 @@ def table_html(table: pd.DataFrame, caption: str, *, marked: int | None = None) 
 def _shown(value: Any) -> str:
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        return "" if number != number else f"{number:z.5g}" if abs(number) < 1e4 else f"{number:,.0f}"
+        number = 0.0 if abs(number) < 1e-9 else number  # what rounding leaves of 0
+        return "" if number != number else f"{number:z,.5g}" if abs(number) < 1e4 else f"{number:,.0f}"
     return str(value)

@@ -151,7 +151,7 @@ def test_inventory_is_the_mean_over_all_orders_of_all_checkpoints():
     second = PolicyResult("checkpoint-0002", "checkpoint", table, 2, 1.0, np.array([[1.0, 0.1], [1.0, 0.3]]))
     axes = plots.inventory_paths([first, second, baseline([0.0, 0.0])]).axes[0]
     # the shorter inventory keeps its last value
-    assert lines(axes)["chosen"].get_ydata().tolist() == pytest.approx([1.0, 0.4, 0.2])
+    assert lines(axes)["chosen checkpoints (n = 2)"].get_ydata().tolist() == pytest.approx([1.0, 0.4, 0.2])
     assert lines(axes)["TWAP"].get_ydata().tolist() == [1.0, 0.5, 0.0]
     assert len(axes.collections) == 2
 

@@ -39,6 +39,36 @@ def test_every_parameter_of_a_run_has_a_field() -> None:
     assert known - {"split.rolling"} <= named
 
 
+def test_what_a_part_refuses_is_told_too_and_tried_again_with_another_part() -> None:
+    state = ConfigurationState()
+    state.set("algorithm.learning_rate", "-1")
+    assert "learning_rate is -1.0" in field(state, "algorithm.learning_rate").error
+    state.set("algorithm.learning_rate", "0.01")
+    state.set("objective", "mean_variance")
+    state.set("objective.aversion", "0.01")
+    assert not state.errors
+    state.set("algorithm", "dqn")
+    assert "mean_variance" in state.errors["algorithm"]
+    state.set("objective", "")
+    assert not state.errors
+    assert (state.config.algorithm.name, state.config.objective.name) == ("dqn", "mean")
+
+
+def test_a_part_that_needs_a_setting_has_its_fields_and_is_taken_once_that_is_there(tmp_path: Path) -> None:
+    state = ConfigurationState()
+    state.set("market", "bars")
+    assert state.chosen("market") == "bars"
+    assert "source" in state.errors["market"]
+    assert field(state, "market.min_coverage").text == "0.5"
+    state.set("market.source", str(tmp_path / "nowhere"))
+    assert "nowhere" in state.errors["market.source"]
+    state.set("market.source", str(tmp_path))
+    assert not state.errors
+    assert state.tree() == {"market": {"name": "bars", "source": str(tmp_path)}}
+    state.set("market", "synthetic")
+    assert state.config == RunConfig()
+
+
 def test_what_is_refused_is_told_beside_its_field_in_the_sentence_of_the_library_and_counts_for_nothing(
     tmp_path: Path,
 ) -> None:

@@ -573,7 +573,7 @@ function tableOf(player, made) {
   const isChance = head.kind === "chance", isNumber = head.kind === "number", told = made.steps[0].expected !== null;
   const asked = data.acts === "pace" ? "asked, × even pace" : "asked, of what is left";
   const titles = ["from", "left before", ...(isNumber ? [asked] : shares.map((share) => percent(share))), "traded", "at"];
-  if (told) titles.push("now over later, bp");
+  if (told) titles.push("expected cost of waiting, bp");
   const rows = made.steps.map((step) => {
     const cells = shares.map((_, at) => {
       const words = !step.allowed[at] ? "" : isChance ? percent(step.chances[at]) : number(step.scores[at]);
@@ -586,7 +586,8 @@ function tableOf(player, made) {
     const plain = [data.times.start[step.tick], percent(step.before / amount)];
     if (isNumber) plain.push(data.acts === "pace" ? number(step.action) : percent(step.action));
     const after = [percent(filled / amount), filled > 0 ? number(value / filled) : ""];
-    if (told) after.push(signed(step.expected[0]));
+    const canWait = player.stop[step.tick] < made.order.end;
+    if (told) after.push(canWait ? signed(step.expected[0]) : "");
     const td = (text) => element("td", {}, text);
     return element("tr", {}, ...plain.map(td), ...cells, ...after.map(td));
   });
@@ -662,6 +663,8 @@ function begin() {
     return performance.now() - began;
   }
 
+  const rounding = (value) => (value ? value.toExponential(0) : "0");
+
   // In parts, so that the page goes on answering.
   async function checkAll() {
     const found = { orders: 0, differ: 0, apart: 0, bp: 0 };
@@ -676,7 +679,7 @@ function begin() {
     }
     $("checked").textContent =
       `${number(found.orders - found.differ, 0)} of ${number(found.orders, 0)} orders trade here as in the backtest; ` +
-      `what is left after a step differs by ${found.apart.toExponential(1)} of the amount at most, the PA by ${found.bp.toExponential(1)} bp.`;
+      `what is left after a step differs by ${rounding(found.apart)} of the amount at most, the PA by ${rounding(found.bp)} bp.`;
     return found;
   }
 
