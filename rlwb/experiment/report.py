@@ -86,7 +86,6 @@ _TITLES = {
     "pa_net": "net PA",
     "over_twap": "over TWAP",
     "net_over_twap": "net over TWAP",
-    "pa_std": "std of orders",
     "cvar": "CVaR 95 %",
     "glr": "gain/loss",
     "untraded": "in untraded bars",
@@ -98,7 +97,7 @@ _TITLES = {
     "last_pa": "last checkpoint",
 }
 _SUMMARY = (
-    *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net", "pa_std"),
+    *("policy", "kind", "validation_pa", "pa_mean", "pa_lo", "pa_hi", "pa_net"),
     *("std", "cvar", "worst_day", "win_rate", "glr", "ffr", "untraded", "orders", "days"),
 )
 _GAP = ("cause", "pa", "pa_net", "difference", "difference_lo", "difference_hi", "ffr", "orders", "left_out")
@@ -736,7 +735,7 @@ def _file_cells(
 
 def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Return titles and cells as the page shows them."""
-    shown = table.drop(columns="std of orders", errors="ignore").astype(object)
+    shown = table.astype(object)
     return list(shown), [[_cell(*one) for one in row.items()] for _, row in shown.iterrows()]
 
 

@@ -586,7 +586,7 @@ function tableOf(player, made) {
     const plain = [data.times.start[step.tick], percent(step.before / amount)];
     if (isNumber) plain.push(data.acts === "pace" ? number(step.action) : percent(step.action));
     const after = [percent(filled / amount), filled > 0 ? number(value / filled) : ""];
-    const canWait = player.stop[step.tick] < made.order.end;
+    const canWait = player.engine.stop[step.tick] < made.order.end;
     if (told) after.push(canWait ? signed(step.expected[0]) : "");
     const td = (text) => element("td", {}, text);
     return element("tr", {}, ...plain.map(td), ...cells, ...after.map(td));
