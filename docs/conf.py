@@ -216,10 +216,12 @@ def _tidy_outputs(app: Any, doctree: Any) -> None:
     """Say in words what each picture of a notebook shows, and leave out where on this machine it was executed."""
     if not app.env.docname.startswith("notebooks/"):
         return
+    cells = {"<th></th>": "<td></td>"}  # of a table of pandas: an empty heading heads nothing
+    places = {str(PLACE): "…", str(PLACE.relative_to(ROOT)): "build/site", str(ROOT): "…", **cells}
     for text in list(doctree.findall(nodes.Text)):
-        words = (
-            text.replace(str(PLACE), "…").replace(str(PLACE.relative_to(ROOT)), "build/site").replace(str(ROOT), "…")
-        )
+        words = str(text)
+        for place, name in places.items():
+            words = words.replace(place, name)
         if words != text:
             if getattr(text.parent, "rawsource", "") == text:
                 text.parent.rawsource = words

@@ -108,11 +108,13 @@ def test_a_picture_of_a_notebook_is_told_in_words_and_no_place_of_this_machine()
     output = nodes.container("", nodes.container("", told), nodes.literal_block("", "<Plot: PA 3 bp.>"))
     output["nb_element"] = "mime_bundle"
     page += nodes.section("", nodes.title("", "Result"), output, own, nodes.literal_block(words, words))
+    page[0] += nodes.raw("", "<tr><th></th><th>PA</th></tr>", format="html")
     tidy = runpy.run_path(str(ROOT / "docs" / "conf.py"))["_tidy_outputs"]
     tidy(SimpleNamespace(env=SimpleNamespace(docname="notebooks/03_backtest")), page)
     assert (told["alt"], own["alt"]) == ("PA 3 bp.", "figure of the section Result")
     last = list(page.findall(nodes.literal_block))[-1]
     assert last.astext() == last.rawsource == "saved …/build/a.csv"
+    assert next(iter(page.findall(nodes.raw))).astext() == "<tr><td></td><th>PA</th></tr>"
 
 
 @cache
