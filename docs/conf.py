@@ -42,6 +42,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 nb_execution_mode = "off"  # in tests, which run the notebooks by themselves; `make docs` says cache
+nb_render_markdown_format = "myst"  # tables among what notebooks show as Markdown
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 # Outputs are of the library as it is: another one has another place, so that nothing in the cache fits it.
