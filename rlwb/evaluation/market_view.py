@@ -30,7 +30,7 @@ class MarketView:
     ----------
     instrument, day, picture
         What is chosen, the day as ``YYYY-MM-DD``, the picture one of `PICTURES`. At first it is the session of the
-        first fault that names one, else the last of the first instrument.
+        earliest fault that names one, else the last of the first instrument.
 
     Raises
     ------
@@ -54,7 +54,8 @@ class MarketView:
     def _faulty(self) -> list[tuple[str, str]]:
         listed = self.quality.found.listed
         faults = [one for kind in KINDS if KINDS[kind].severity == "fault" for one in listed.get(kind, ())]
-        return [(one.instrument, one.date) for one in faults if one.instrument and one.date]
+        named = {(one.date, one.instrument) for one in faults if one.instrument and one.date}
+        return [(instrument, day) for day, instrument in sorted(named)]
 
     def instruments(self) -> list[str]:
         """Return the instruments that have sessions, sorted."""

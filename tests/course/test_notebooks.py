@@ -44,7 +44,7 @@ def test_a_solved_notebook_runs_and_has_all_points(name: str) -> None:
     text, shown = run_inside(solved(name), SMALL[name])
     for exercise, cases in load_cases(name).items():
         assert f"{exercise}: {len(cases)} of {len(cases)} points" in text
-    assert len([one for one in shown if re.match("<(Figure|Plot) size", one.get("text/plain", ""))]) >= 2
+    assert len([one for one in shown if re.match("<(Figure size|Plot:)", one.get("text/plain", ""))]) >= 2
 
 
 @pytest.mark.parametrize("name", NAMES)

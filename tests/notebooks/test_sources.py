@@ -127,12 +127,15 @@ def test_the_parts_that_the_notebook_writes_are_those_of_the_page() -> None:
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OTHERS = re.compile(r"notebooks? `?\d\d\b|\b\d\d_\w+\.ipynb|\bdocs/[\w/-]+\.md", re.IGNORECASE)
+COURSE = sorted(NOTEBOOKS.glob("course/*.ipynb"))
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*ALL, *COURSE], ids=lambda path: path.stem)
 def test_another_notebook_or_page_is_named_by_a_link_that_leads_to_it(path: Path) -> None:
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "markdown":
-            assert OTHERS.findall(LINK.sub("", cell.source)) == []
+            named = OTHERS.findall(LINK.sub("", cell.source))
+            # A student's set has no docs beside it, and the repository's notebooks share numbers with those of the set.
+            assert [one for one in named if path not in COURSE or one.lower().startswith("notebook")] == []
             for target in LINK.findall(cell.source):
                 assert ":" in target or (path.parent / target.partition("#")[0]).exists(), target
