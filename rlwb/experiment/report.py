@@ -308,7 +308,7 @@ def worst_days(run: RunDirectory, count: int = 5) -> pd.DataFrame:
     groups = {title: [against_arrival(one) for one in members] for title, members in _titled_groups(results).items()}
     days = pd.DataFrame({title: day_matrix(members).mean(axis=1) for title, members in groups.items()})
     days["orders"] = pd.Series(results[0].dates).value_counts()
-    return days.sort_values(days.columns[0], kind="stable").head(count).round(2).rename_axis("day")
+    return days.sort_values(days.columns[0], kind="stable").head(count).round(2).replace(-0.0, 0.0).rename_axis("day")
 
 
 def _titled_groups(results: Sequence[PolicyResult]) -> dict[str, list[PolicyResult]]:

@@ -80,7 +80,7 @@ class TrainingMonitor(Panel):
             "text": HTML(),
             "bar": FloatProgress(min=0.0, max=1.0, layout=Layout(width="100%")),
             "answer": HTML(),
-            "curves": HTML(),
+            "curves": HTML(layout=Layout(overflow="hidden")),
         }
         for name in names:
             title, icon, tooltip = _BUTTONS[name]
@@ -113,9 +113,10 @@ class TrainingMonitor(Panel):
         parts, alive = self._parts, self.training is not None and self.training.is_alive()
         self._has_worked |= state.is_working
         starts = alive and not (state.is_working or self._has_worked)  # a process that ends says what it came to
-        text, advice = ("starting", "") if starts else (state.sentence(), state.advice)
+        begun = "starting", "A process of its own starts and loads the market, which takes some seconds."
+        text, advice = begun if starts else (state.sentence(), state.advice)
         if self._start is not None and state.standing in ("created", "interrupted", "failed") and not alive:
-            advice = f"{advice} Here: Start."
+            advice = f"{advice} Start trains here, and does no other stage."
         elif alive and state.standing == "running":
             advice = "It trains in a process of its own, and goes on when this notebook is closed."
         said = f"<b>{escape(self.run.path.name)}</b> {escape(text)}<br>{escape(advice)}"

@@ -76,7 +76,7 @@ def test_a_process_that_ends_is_not_said_to_start(tmp_path: Path, monkeypatch: p
     monitor.refresh()
     text, _, buttons = told(monitor)
     assert "stopped" in text
-    assert "Here: Start" not in text, "before its process has ended"
+    assert "Start trains here" not in text, "before its process has ended"
     assert not buttons["Start"]
     monitor.start()
     monitor.refresh()
