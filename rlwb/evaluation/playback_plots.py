@@ -145,7 +145,9 @@ class OrderFigure:
         filled = ticks["filled"].to_numpy(dtype=np.float64)
         done, place = filled > 0, at[ticks["tick"].to_numpy() - one.start]
         look = {"color": color, "marker": marker, "zorder": 3}
-        price.scatter(place[done], ticks["price"][done], s=10 + 700 * filled[done] / one.amount, alpha=0.6, **look)
+        price.scatter(
+            place[done], ticks["price"][done], s=10 + 700 * filled[done] / one.amount, alpha=0.6, clip_on=False, **look
+        )
         label = f"{style.readable(one.name)}: PA {_earned(one)}"
         price.plot([], [], color=color, marker=marker, linestyle=dash, linewidth=1.6, label=label)
         x, left = self.clock.steps(np.append(one.amount, ticks["left"]) / one.amount)

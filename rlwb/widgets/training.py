@@ -116,7 +116,7 @@ class TrainingMonitor(Panel):
         begun = "starting", "A process of its own starts and loads the market, which takes some seconds."
         text, advice = begun if starts else (state.sentence(), state.advice)
         if self._start is not None and state.standing in ("created", "interrupted", "failed") and not alive:
-            advice = f"{advice} Start trains here, and does no other stage."
+            advice = f"{advice}; or here with Start, which does no other stage." if advice else "Start begins it here."
         elif alive and state.standing == "running":
             advice = "It trains in a process of its own, and goes on when this notebook is closed."
         said = f"<b>{escape(self.run.path.name)}</b> {escape(text)}<br>{escape(advice)}"

@@ -76,7 +76,7 @@ def test_a_process_that_ends_is_not_said_to_start(tmp_path: Path, monkeypatch: p
     monitor.refresh()
     text, _, buttons = told(monitor)
     assert "stopped" in text
-    assert "Start trains here" not in text, "before its process has ended"
+    assert "here with Start" not in text, "before its process has ended"
     assert not buttons["Start"]
     monitor.start()
     monitor.refresh()
@@ -106,6 +106,7 @@ def test_one_that_can_start_a_training_says_why_it_did_not(tmp_path: Path) -> No
     run = begun(tmp_path / "run")
     monitor = TrainingMonitor(run, lambda: BackgroundTraining(run, run.config))
     assert told(monitor)[2]["Start"]
+    assert "; or here with Start" in told(monitor)[0]
     assert "train cannot start" in press(monitor, "Start")
     assert monitor.training is None
     monitor.close()
