@@ -253,25 +253,18 @@ def columns(debug: Debug = False) -> None:
     typer.echo(as_markdown(), nl=False)
 
 
-app.command(rich_help_panel=_FOLLOW)(cli_runs.runs)
-app.command(rich_help_panel=_TRUST_IN)(cli_runs.rerun)
-app.command(rich_help_panel=_FOLLOW)(cli_runs.diff)
-app.command(rich_help_panel=_TRUST_IN)(cli_runs.audit)
-app.command(rich_help_panel=_TRUST_IN)(cli_runs.stress)
-app.command(rich_help_panel=_TRUST_IN)(cli_runs.unlock)
-app.command(rich_help_panel=_FOLLOW)(cli_runs.watch)
-app.command(rich_help_panel=_FOLLOW)(cli_runs.pause)
-app.command(rich_help_panel=_FOLLOW)(cli_runs.resume)
-app.command(rich_help_panel=_FOLLOW)(cli_runs.stop)
-app.command(rich_help_panel=_TRAIN)(cli_study.sweep)
-app.command(rich_help_panel=_DATA)(cli_costs.tca)
-app.command(rich_help_panel=_TRAIN)(cli_study.search)
+_ELSEWHERE = {
+    _TRAIN: (cli_study.sweep, cli_study.search),
+    _FOLLOW: (cli_runs.runs, cli_runs.diff, cli_runs.watch, cli_runs.pause, cli_runs.resume, cli_runs.stop),
+    _TRUST_IN: (cli_runs.rerun, cli_runs.audit, cli_runs.stress, cli_runs.unlock),
+    _WORK: (cli_serving.export, cli_serving.quantise, cli_serving.serve, cli_serving.paper_trade),
+    _DATA: (cli_costs.tca,),
+}
+for _panel, _commands in _ELSEWHERE.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
 app.command(cls=cli_study.PaperCommand, rich_help_panel=_TRUST_IN)(cli_study.paper)
 app.command(hidden=True)(cli_study.search_worker)
-app.command(rich_help_panel=_WORK)(cli_serving.export)
-app.command(rich_help_panel=_WORK)(cli_serving.quantise)
-app.command(rich_help_panel=_WORK)(cli_serving.serve)
-app.command(rich_help_panel=_WORK)(cli_serving.paper_trade)
 
 
 def _tell_headline(run: RunDirectory, *, is_json: bool) -> None:

@@ -60,7 +60,7 @@ class Grade:
 
 @dataclass
 class HandIns:
-    """What was found in a folder: the notebooks of each student by name, and the reason of each that was left out."""
+    """A folder of notebooks handed in: those of each student by name, and the reason of each that was left out."""
 
     students: dict[str, dict[str, Path]] = field(default_factory=dict)
     left_out: dict[Path, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What grading does inside the kernel that runs a student's cells: limits, a note of what failed, and the cases."""
+"""The part of grading inside the kernel that runs a student's cells: limits, a note of what failed, and the cases."""
 
 from __future__ import annotations
 

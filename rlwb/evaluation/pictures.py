@@ -59,23 +59,33 @@ def picture(drawn: Figure | Path, caption: str = "") -> Picture:
     """
     from rlwb.evaluation.plots import save_figure
 
-    if not isinstance(drawn, Path):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "figure.png"
-            save_picture(drawn, path.with_suffix(""), kinds=("svg",))
-            if follow_reader(read_text(path.with_suffix(".svg"))) is None:
-                save_figure(drawn, path.with_suffix(""), kinds=("png",))
-            return picture(path, caption)
-    vectors = drawn.with_suffix(".svg")
+    if isinstance(drawn, Path):
+        return _vectors(drawn, caption) or _pixels(drawn, caption)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figure.png"
+        save_picture(drawn, path.with_suffix(""), kinds=("svg",))
+        if (found := _vectors(path, caption)) is None:
+            save_figure(drawn, path.with_suffix(""), kinds=("png",))
+            found = _pixels(path, caption)
+        return found
+
+
+def _vectors(path: Path, caption: str) -> Picture | None:
+    """Return the SVG beside a PNG, and its narrow one; None where there is none that follows the reader."""
+    vectors = path.with_suffix(".svg")
     told = read_text(vectors) if vectors.is_file() else ""
     if (svg := follow_reader(told)) is None:
-        content = read_bytes(drawn)
-        src = f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}"
-        return Picture(Markup(src), style.words_of(content), caption)
+        return None
     found = re.search("<dc:description>(.*?)</dc:description>", told, re.DOTALL)
-    path = drawn.parent / NARROW_FOLDER / vectors.name
-    narrow = follow_reader(read_text(path)) if path.is_file() else None
+    beside = path.parent / NARROW_FOLDER / vectors.name
+    narrow = follow_reader(read_text(beside)) if beside.is_file() else None
     return Picture(_uri(svg), html.unescape(found[1]) if found else "", caption, _uri(narrow) if narrow else None)
+
+
+def _pixels(path: Path, caption: str) -> Picture:
+    content = read_bytes(path)
+    src = f"data:image/png;base64,{base64.b64encode(content).decode('ascii')}"
+    return Picture(Markup(src), style.words_of(content), caption)
 
 
 def save_picture(figure: Figure, stem: str | os.PathLike[str], *, kinds: Sequence[str] = ("png", "svg")) -> None:

@@ -98,8 +98,12 @@ class ConfigurationState:
         value = self.config.as_dict()[section]
         if section not in SLOTS or not isinstance(value, dict):
             return ""
+        return self._lacking(section) or str(value["name"])
+
+    def _lacking(self, section: str) -> str:
+        """Return the name of a part that is chosen and refused, as one is that lacks a setting; else the empty text."""
         text = self._texts[section].strip() if section in self.errors else ""
-        return text if text in names(SLOTS[section]) else str(value["name"])
+        return text if section in SLOTS and text in names(SLOTS[section]) else ""
 
     def set(self, name: str, text: str) -> None:
         """Write a text, which is YAML, into a field; an empty one takes the default back.
@@ -205,15 +209,14 @@ class ConfigurationState:
         """Take over the text of a field, or note why not."""
         try:
             text, place = self._texts[name].strip(), name.partition(".")[0]
-            if (chosen := place != name and place in self.errors and self.chosen(place)) and text:
-                settings = {place: {"name": chosen}}  # and what it lacked is here
-                given = _with({**self._given, **settings}, name, parse_yaml(text, name))
-            elif not text:
-                given = _without(self._given, name)
+            lacking = self._lacking(place) if place != name else ""
+            tree = {**self._given, place: {"name": lacking}} if lacking else self._given
+            if not text:
+                given = _without(tree, name)
             elif name in SLOTS and isinstance(value_at(self.config.as_dict(), name), dict):
                 given = {**self._given, name: {"name": text}}
             else:
-                given = _with(self._given, name, parse_yaml(text, name))
+                given = _with(tree, name, parse_yaml(text, name))
             config = self._built(given)
             check_config(config)
         except ConfigError as error:
@@ -221,7 +224,8 @@ class ConfigurationState:
         else:
             self._given, self.config = given, config
             self.errors.pop(name, None)
-            self.errors.pop(place if chosen else name, None)
+            if lacking:
+                del self.errors[place]
             if name in SLOTS:  # the settings of another part are other ones
                 for other in [one for one in self.errors if one.startswith(f"{name}.")]:
                     del self.errors[other]

@@ -104,7 +104,7 @@ class TrainingState:
 
     @property
     def advice(self) -> str:
-        """What happens next, or what can be done, in a sentence; empty where nothing needs to be said."""
+        """A sentence on what happens next, or what can be done; empty where nothing needs to be said."""
         kept = f"The state after iteration {self.saved:,} is kept. " if self.saved else "No iteration is kept yet. "
         cut = "Its process has ended without saying so, as one that was killed does. " if self.is_cut else ""
         return {

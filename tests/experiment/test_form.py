@@ -54,6 +54,15 @@ def test_what_a_part_refuses_is_told_too_and_tried_again_with_another_part() -> 
     assert (state.config.algorithm.name, state.config.objective.name) == ("dqn", "mean")
 
 
+def test_a_name_that_is_no_part_s_leaves_the_settings_of_the_one_that_is_there() -> None:
+    state = ConfigurationState()
+    state.set("algorithm.learning_rate", "0.01")
+    state.set("algorithm", "nonsense")
+    state.set("algorithm.repeat", "2")
+    assert state.errors.keys() == {"algorithm"}
+    assert state.tree() == {"algorithm": {"learning_rate": 0.01, "repeat": 2}}
+
+
 def test_a_part_that_needs_a_setting_has_its_fields_and_is_taken_once_that_is_there(tmp_path: Path) -> None:
     state = ConfigurationState()
     state.set("market", "bars")
@@ -62,6 +71,8 @@ def test_a_part_that_needs_a_setting_has_its_fields_and_is_taken_once_that_is_th
     assert field(state, "market.min_coverage").text == "0.5"
     state.set("market.source", str(tmp_path / "nowhere"))
     assert "nowhere" in state.errors["market.source"]
+    state.set("market.source", "")
+    assert state.chosen("market") == "bars", "still, although what it lacks was taken back"
     state.set("market.source", str(tmp_path))
     assert not state.errors
     assert state.tree() == {"market": {"name": "bars", "source": str(tmp_path)}}
