@@ -259,7 +259,7 @@ def _reasons(found: Evidence, sign: float, *, is_shown: bool) -> Iterator[Reason
     if found.twin is not None:
         outcome, *ends = found.twin
         told = "The same training on the same market without anything to learn (noise twin) "
-        told += f"{'gains' if round(ends[0], 2) >= 0 else 'loses'} {abs(ends[0]):.2f} bp{_span(found, *ends[1:])}"
+        told += f"{_moved(ends[0], 'gains', 'loses')}{_span(found, *ends[1:])}"
         says = "; it finds a gain where there is none." if outcome == "found" else "."
         yield Reason("twin", f"{told}{says}", is_shown and sign > 0 and outcome == "found")
     # What lies beyond half the interval is seen, which is wider than by its error where days follow one another.
@@ -304,6 +304,11 @@ def _effect(found: Evidence) -> str:
     return f"{told}{size}.{mean}"
 
 
+def _moved(value: float, up: str, down: str) -> str:
+    """Return a figure in basis points after the verb of its sign; what is shown as 0.00 is no loss."""
+    return f"{up if round(value, 2) >= 0 else down} {abs(value):.2f} bp"
+
+
 def _gain(found: Evidence, ends: tuple[float, float, float]) -> str:
     to = "over" if ends[0] >= 0 else "to"
     over = f" {to} {found.mark}" if found.is_compared or found.mark != "TWAP" else ""
@@ -329,16 +334,14 @@ def _agreement(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]
             told += "; their standard deviation is larger than the effect"
         yield Reason("checkpoints", f"{told}.", is_shown and (other > 0 or is_apart))
     if not math.isnan(found.last):
-        does = "gains" if round(found.last, 2) >= 0 else "loses"
-        told = f"The last checkpoint of the training, which nothing chose, {does} {abs(found.last):.2f} bp."
+        told = f"The last checkpoint of the training, which nothing chose, {_moved(found.last, 'gains', 'loses')}."
         yield Reason("last", told, is_shown and sign * found.last < SHOWN_BP)
 
 
 def _selection(found: Evidence, sign: float, is_shown: bool) -> Iterator[Reason]:
     """Yield what validation and the count of all that was tried say."""
     if not math.isnan(found.validation):
-        does = "gained" if round(found.validation, 2) >= 0 else "lost"
-        told = f"On the validation days they {does} {abs(found.validation):.2f} bp"
+        told = f"On the validation days they {_moved(found.validation, 'gained', 'lost')}"
         luck = 0.0 if math.isnan(found.shrinkage) else found.shrinkage
         if luck >= SHOWN_BP and found.candidates:
             of = "of which" if found.validation > 0 else "although"
